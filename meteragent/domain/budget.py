@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 
 class Budget(NamedTuple):
-    """At most `epsilon_per_w` (1/W) over all streams of a meter in each period.
+    """The largest sum of charges, `epsilon_per_w` (1/W), over all streams of a meter in each period.
 
-    Periods are whole days, aligned to the Unix epoch.
+    Periods last `period_ms`, a number of whole days, and are aligned to the Unix epoch.
     """
 
     epsilon_per_w: Fraction

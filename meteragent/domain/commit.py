@@ -1,6 +1,6 @@
-"""The public side: the value types of everything that may be stored or may leave.
+"""The public side: the types of all values that may be stored or may leave.
 
-A commit is everything that one step of the core asks the store to write, in one transaction. Each item of a
+A commit is everything that one step of the core asks the store to write in one transaction. Each item of a
 commit is either public (times, terms, charges) or hidden by noise that was drawn before any reading was added
 (accumulators; THEORY 3.4). No field of these types can hold a raw reading.
 """
@@ -24,10 +24,10 @@ class Slot(NamedTuple):
 
 
 class SealedPad(NamedTuple):
-    """The pad of a crowd's slot, which only the helper can open, and the keys of the slot's operators.
+    """The pad of a crowd's slot, sealed so that only the helper can open it, and the operators' keys.
 
-    `helper_key` is the id of the helper's key; `leader_public` is the leader's whole public key, so that an
-    agent that restarts after midnight can close the previous day's last slot.
+    `helper_key` is the id of the helper's key. `leader_public` is the leader's whole public key, with which
+    an agent that restarts after midnight can close the previous day's last slot.
     """
 
     helper_key: bytes
@@ -39,12 +39,13 @@ class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
     `noise_bound` is the secret R of THEORY 2.1; it is None once noise has been drawn for all n slots. `draws`
-    is the number of slots whose noise has been drawn from R, in the order of their indices; it never exceeds
+    is the number of slots, in the order of their indices, whose noise has been drawn from R; it never exceeds
     n. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which the window's
     records leave. `masked_slot` is the index of the slot that holds a difference instead of an accumulator:
     the register at the newest integrated reading minus the accumulator, which equals the register at the
-    slot's start minus noise and dither. `sealed_pad` is the pad of a crowd's slot, whose accumulator began
-    with the negated pad instead of noise.
+    slot's start minus noise and dither. It is None if no slot holds a difference. `sealed_pad` is the pad of
+    a crowd's slot, whose accumulator started from the negated pad instead of noise; outside crowds, it is
+    None.
     """
 
     start_ms: int
@@ -62,9 +63,9 @@ class TimelineState(NamedTuple):
     """The state of one meter of one stream, as needed after a restart.
 
     All time before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the newest
-    reading that was added, at least in part; the spans of earlier readings were added in full. `newest_ms` is
-    the newest accepted timestamp. `next_ms` is the start of the next window. `idle_windows` is the number of
-    windows opened since the last accepted reading.
+    reading whose span was added, at least in part; the spans of earlier readings were added in full.
+    `newest_ms` is the newest accepted timestamp. Both are None before the first reading. `next_ms` is the
+    start of the next window. `idle_windows` is the number of windows opened since the last accepted reading.
     """
 
     integrated_until_ms: int
@@ -76,10 +77,10 @@ class TimelineState(NamedTuple):
 
 
 class Total(NamedTuple):
-    """The running sum of all records under a name from `since_ms` to `end_ms`, without a gap.
+    """The running sum of all records under a public name from `since_ms` to `end_ms`, without a gap.
 
-    `sum` is in millionths of `unit` (an energy) times milliseconds per hour; `variance` is the variance of
-    the sum's noise, in the unit squared.
+    `sum` is an energy in millionths of `unit`, multiplied by `HOUR_MS`. `variance` is the variance of the
+    sum's noise, in `unit` squared.
     """
 
     since_ms: int
@@ -102,9 +103,9 @@ class Total(NamedTuple):
         slot_index: int,
         release: tuple[int, float],
     ) -> "Total":
-        """Return this total plus a released slot; `release` is (quanta, standard deviation).
+        """Return `total` plus a released slot; `release` is (quanta, standard deviation).
 
-        The sum restarts at 0 if an earlier slot is missing or the unit has changed.
+        The sum starts at 0 if `total` is None, an earlier slot is missing, or the unit has changed.
         """
         (from_ms, _), *_ = terms.stretches(slot_index)
         to_ms = terms.stretches(slot_index)[-1][1]
@@ -133,9 +134,9 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send, byte for byte, at `due_ms` (wall clock) or later.
 
-    `slot` determines who gets a message of a shared stream. It is a record's own slot, or the first slot that
-    a descriptor covers; other messages have none. A report to a crowd is no longer sent from `until_ms` on;
-    other messages have no such time.
+    `slot` determines which receivers get a message of a shared stream. It is a record's own slot, or the
+    first slot that a descriptor covers; other messages have none. A report to a crowd is not sent at or after
+    `until_ms`, which is None for other messages.
     """
 
     topic: str
@@ -149,7 +150,7 @@ class Outgoing(NamedTuple):
 class Descriptor(NamedTuple):
     """The latest descriptor of a sink topic, which is retained and sent again on each connection.
 
-    `slot` is the first slot that it covers in a shared stream; otherwise None.
+    If the stream is shared, `slot` is the first slot that the descriptor covers; otherwise it is None.
     """
 
     topic: str
@@ -175,8 +176,8 @@ class Commit:
     state of a forgotten meter. States, like their rows in the store, are in the order in which their meters'
     messages arrived, so that meters that report together share pages. `terms`: the terms to which states
     refer, by id. `descriptors`: new descriptors. `outgoing`: the messages to send, in order. `totals`:
-    running totals by public name. `prices`: all prices of the stream that are still needed, or None if
-    nothing is new. `shared`: whether the messages go to each active receiver (`store.grants`); their topics
+    running totals by public name. `prices`: all prices of the stream that are still needed, or None if they
+    have not changed. `shared`: whether the messages go to each active receiver (`store.grants`); their topics
     then begin with the public id instead of a sink topic.
     """
 
@@ -203,9 +204,9 @@ class Commit:
 class Snapshot:
     """The contents of the store for one stream when the agent starts.
 
-    `floor_ms`: the time before which no window of any meter opens, because a store was lost or restored.
-    `announced`: the id of the latest descriptor of each sink topic. `totals`: running totals by public name.
-    `prices`: the prices that were committed.
+    `marks`, `states`, `terms` and `totals` are as in `Commit`. `floor_ms`: the time before which no window of
+    any meter opens because a store was lost or restored, else 0. `announced`: the id of the latest descriptor
+    of each sink topic. `prices`: the latest committed prices.
     """
 
     marks: dict[str, int]

@@ -4,7 +4,7 @@ from collections import Counter
 
 REFUSALS = {
     "refused_topic": "the topic does not name a meter",
-    "refused_name": "the meter's name contains $, +, # or a control character, which a sink topic must not",
+    "refused_name": "the meter's name contains $, +, # or a control character, not allowed in a sink topic",
     "refused_size": "the payload is larger than source.max_payload",
     "refused_empty": "the payload is empty",
     "refused_encoding": "the payload is not UTF-8",
@@ -14,7 +14,7 @@ REFUSALS = {
     "refused_not_finite": "the value is NaN or infinite",
     "refused_time": "the time is not unix seconds, milliseconds or RFC 3339 with a zone",
     "refused_ahead": "the time is further ahead of the clock than window.ahead",
-    "refused_zone": "the times stay whole hours off their arrival: source.timezone is not the meter's",
+    "refused_zone": "the times differ persistently from their arrival by whole hours: check source.timezone",
     "refused_unit": "the payload's unit differs from the one in the device's documentation",
     "refused_wrapped": "the power is a negative 32-bit number that the device sends as a positive one",
     "refused_checksum": "the telegram is cut short, or its checksum is wrong",
@@ -25,11 +25,11 @@ REFUSALS = {
     "refused_meter": "the payload is from a meter other than source.id",
     "refused_meters": "there are already source.max_meters meters",
 }
-"""The reasons for refusing a message as a reading of this stream; it is still acknowledged, and counted."""
+"""The reasons for refusing a message as a reading of this stream; a refused message is still acknowledged."""
 
 COUNTERS = {
     "received": "messages received",
-    "retained": "retained messages: acknowledged, but not readings",
+    "retained": "retained messages: acknowledged, but not used as readings",
     "other": "messages of the device that do not contain the quantity",
     "other_shard": "messages of meters that belong to another agent of the fleet (source.shard)",
     **REFUSALS,
@@ -40,13 +40,13 @@ COUNTERS = {
     "accepted": "readings accepted",
     "clamped": "values outside window.range, clamped to it",
     "thinned": "readings dropped because too many readings of their meter were pending",
-    "rolled_over": "registers that rolled over at source.modulus",
-    "register_reset": "registers that were reset or replaced: the time between the two readings is a gap",
+    "rolled_over": "rollovers of registers at source.modulus",
+    "register_reset": "resets and replacements of registers: the time between the two readings is a gap",
     "register_lost": "slots of a register lost: no reading arrived between a stop and the end of the slot",
     "shed": "QoS 0 messages dropped because the queue to the core was full",
     "acked_open": "readings acknowledged early because source.inflight messages were unacknowledged",
     "gap_slots": "slots that closed without any reading",
-    "prices": "prices of window.weights.topic accepted before their time",
+    "prices": "prices from window.weights.topic accepted before their time began",
     "price_late": "prices refused because their time had begun",
     "price_repeated": "prices repeated with the same time and value",
     "price_conflict": "prices refused because their time has another price",
@@ -55,13 +55,13 @@ COUNTERS = {
     "opened": "windows opened and charged",
     "peak_redrawn": "peaks charged again because of a restart between parts of their window",
     "over_budget": "windows not opened because they would exceed the budget",
-    "withheld": "windows of a refused topic not opened: messages of refused topics fill a tenth of the store",
-    "no_keys": "slots of a crowd not opened: an operator's day key is missing, or a name is no valid label",
+    "withheld": "windows of a refused topic not opened: messages of such topics fill a tenth of the store",
+    "no_keys": "slots of a crowd not opened: an operator's day key is missing, or a name is an invalid label",
     "held": "windows not opened because another agent releases the meter, or because this was not yet known",
     "unchecked": "meters whose first window opened although the sink's broker did not say who releases them",
     "released": "slots released",
     "forgotten": "meters forgotten after window.forget without a reading",
-    "retired": "open windows dropped because their stream is no longer configured",
+    "retired": "states of meters erased because their stream is no longer configured",
     "retired_unsent": "undelivered messages of streams that are no longer configured, dropped to make room",
     "report_late": "reports to a crowd not sent because the group's deadline had passed; they stay charged",
     "delivered": "messages that the sink's broker has confirmed",
@@ -72,13 +72,13 @@ COUNTERS = {
     "store_full": "pauses because the store was full of undelivered messages",
     "store_unerased": "pauses because another reader kept the store's log from being erased",
     "clock_waits": "pauses because the wall clock was earlier than the store's newest time",
-    "clock_jumped": "jumps of the wall clock ahead, which count as a restore of the store",
+    "clock_jumped": "forward jumps of the wall clock, which are treated as a restore of the store",
     "store_set_aside": "corrupt stores set aside",
 }
 """Every counter, with the events that it counts."""
 
 FORMER_NAMES = {"over_budget": "passed"}
-"""The counters' names in the previous version; metrics and health report both until the next version."""
+"""The former names of renamed counters; metrics and health report both names until the next version."""
 
 PUBLIC = frozenset(
     {
@@ -87,30 +87,30 @@ PUBLIC = frozenset(
         *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
     }
 )
-"""Counters that depend only on the schedule, connections and store, so they reveal nothing about a meter."""
+"""The counters that reveal nothing about a meter: they depend only on the schedule, connections and store."""
 
 
 class Counts(Counter[str]):
-    """The number of events of each counter since the start."""
+    """The number of events of each counter since the agent started."""
 
     def add(self, name: str, count: int = 1) -> None:
-        """Count events; raises KeyError for a name that is not in `COUNTERS`."""
+        """Count `count` events. Raises KeyError if `name` is not in `COUNTERS`."""
         if name not in COUNTERS:
             raise KeyError(name)
         self[name] += count
 
     def part(self) -> "Counts":
-        """Create the counts for a part of the agent; its events are also counted here."""
+        """Create the counts for a part of the agent; the part's events are also counted here."""
         return _Part(self)
 
     def text(self, *, public: bool = False) -> str:
-        """Format all counts above zero, or only `PUBLIC` ones, as ``name=count`` in order of `COUNTERS`."""
+        """Format all positive counts, or only `PUBLIC` ones, as ``name=count`` in the order of `COUNTERS`."""
         names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not public)]
         return " ".join(f"{name}={self[name]}" for name in names) or "nothing"
 
 
 class _Part(Counts):
-    """The counts of one stream, which are also added to those of the agent."""
+    """The counts of one part of the agent, which are also added to the agent's counts."""
 
     def __init__(self, total: Counts) -> None:
         super().__init__()

@@ -4,13 +4,13 @@
     +-- ConfigError          the operator: a configuration that cannot keep its promise
         +-- ConfigErrors     several errors in one configuration
     +-- PayloadError         the meter: a message that is not a reading
-    +-- RecordError          the sender: a message that is not a record, or contradicts another
+    +-- RecordError          the sender: a message that is not a record, or that contradicts another message
     +-- LinkError            the network: a broker that refuses or cannot be reached
     +-- DatabaseError        the receiver's database: it refuses what `collect` needs
     +-- StoreError           the device: the file that holds the ledger
         +-- StoreInUse       another agent has the store open
         +-- StoreRestored    the store is older than records that have already left
-        +-- StoreMoved       the store has the marks of other meters than those configured
+        +-- StoreMoved       the store has the marks of meters other than the configured ones
         +-- StoreLost        the store is missing or corrupt, and its clock is unknown
     +-- PageError            the device: the address of the local page is taken
     +-- FormatError          the operator: a file of another system that cannot be read or written
@@ -18,10 +18,11 @@
         +-- ArchiveInUse     another run has the ledger open
     +-- KeyRefused           the operator: an archive's key is not the required one
         +-- KeyMissing       the key file cannot be used
-        +-- KeyForgotten     the key begins after the window
+        +-- KeyForgotten     the window's epoch has no key
         +-- KeyRotated       the window was released under another key
 
-No error ever holds a key, a reading, a payload or anything computed from one, so its text may be logged.
+No error ever holds a secret key, a reading, a payload or anything computed from one, so its text may be
+logged.
 """
 
 import re
@@ -39,9 +40,9 @@ class ConfigError(MeteragentError):
     """A refused configuration, with the key, its value and the expected value.
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
-    `meant` is the value that was probably intended. `text` is the whole text, unless it is to be made from
-    the value found and the value expected. `file` and `line` are None while the position is unknown. Whatever
-    the key, the text never repeats an address that contains a password.
+    `meant` is the value that was probably intended, or None. `text` is the message that follows the key; if
+    it is None, the message states the value found and the value expected. `file` and `line` are None while
+    the position is unknown. Whatever the key, the message never repeats an address that contains a password.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class ConfigError(MeteragentError):
         return (self,)
 
     def under(self, prefix: str) -> "ConfigError":
-        """Return the same error with a prefix before its key."""
+        """Return an error with the same values and expectation, and with a prefix before its key."""
         return ConfigError(prefix + self.key, self.found, self.expected, meant=self.meant)
 
     @property
@@ -137,7 +138,7 @@ class StoreError(MeteragentError):
 
 
 class StoreInUse(StoreError):
-    """A store that another agent has open: two agents would add noise to one interval twice."""
+    """A store that another agent has open; two agents would add noise to the same interval twice."""
 
 
 class StoreRestored(StoreError):
@@ -145,11 +146,11 @@ class StoreRestored(StoreError):
 
 
 class StoreMoved(StoreError):
-    """A store of a shard other than the configured one: the marks of the new meters are in other stores."""
+    """A store of a shard other than the configured one; the marks of the new meters are in other stores."""
 
 
 class StoreLost(StoreError):
-    """A missing or corrupt store: the time from which releases may safely continue is unknown."""
+    """A missing or corrupt store, so the time from which releases may safely continue is unknown."""
 
 
 class PageError(MeteragentError):
@@ -161,7 +162,7 @@ class ArchiveError(MeteragentError):
 
 
 class ArchiveInUse(ArchiveError):
-    """A ledger that another run has open: two runs would release one interval twice."""
+    """A ledger that another run has open; two runs would release the same interval twice."""
 
 
 class KeyRefused(MeteragentError):
@@ -177,4 +178,4 @@ class KeyForgotten(KeyRefused):
 
 
 class KeyRotated(KeyRefused):
-    """A window that was released under another key: a second release would have different noise."""
+    """A window that was released under another key, so a second release would have different noise."""

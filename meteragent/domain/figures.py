@@ -15,7 +15,10 @@ _NUMBER_CHARS_MAX = 100
 
 
 def parse_exact(value: Any) -> Fraction:
-    """Parse an exact number from a TOML file; raises ValueError, which names the expected value."""
+    """Parse an exact number from a TOML file.
+
+    Raises ValueError, which states the expected value, for anything else.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
     if not _is_ordinary(value):
@@ -37,7 +40,7 @@ def _is_ordinary(value: int | Decimal | str) -> bool:
 
 
 def exact(number: Fraction) -> str:
-    """Format an exact number as a decimal if it terminates, else as a fraction."""
+    """Format an exact number as a decimal if that ends within 60 digits, else as a fraction."""
     with localcontext(prec=_DIGITS):
         decimal = Decimal(number.numerator) / Decimal(number.denominator)
     return f"{decimal:f}" if Fraction(decimal) == number else str(number)

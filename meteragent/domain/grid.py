@@ -2,26 +2,26 @@
 
 Theory of operation
 -------------------
-Times are whole milliseconds since the Unix epoch, durations whole milliseconds; both are exact. There are two
+Times are whole milliseconds since the Unix epoch, and durations are whole milliseconds. There are two
 grids, `Epoch` and `Calendar`. Both are determined by the configuration and public time-zone rules alone, so a
 window's boundaries reveal nothing.
 
 `Epoch` cuts time at multiples of one length. `Calendar` cuts it at local midnights: a window is a day, a week
 (from Monday) or a month, from the first instant of its first day to the first instant of the next window.
 
-Some local times occur twice, and some never. Their meaning is decided in one place, `_instant_ms`, which maps
-a local day and minute to an instant:
+Some local times occur twice, and some never occur. Their meaning is decided in one place, `_instant_ms`,
+which maps a local day and minute to an instant:
 
 - an ambiguous time (clocks are set back) means its first occurrence;
 - a time that never occurs (clocks are set forward) means the instant of the change. So a day whose midnight
   is skipped starts at that instant, and two bands that meet inside the skipped hour meet at that instant;
-- a day that a country skipped, as Samoa did on 2011-12-30, has no instants. It has no window of its own, and
+- a day that a country skipped, as Samoa skipped 2011-12-30, has no instants. It has no window of its own, and
   its bands are empty.
 
 In any zone, the windows of a grid do not overlap and leave no gap (`end_ms` of one window is the start of the
-next), and `first_ms` returns the start of a window. Law 1 relies on both, because a mark is the end of a
-window. If the time-zone data change, windows under the old and new rules may overlap; the mark then prevents
-the overlapping window from opening.
+next), and `first_ms` returns the start of a window. Law 1 relies on both facts, because a mark is the end of
+a window. If the time-zone data change, windows under the old and new rules may overlap; the mark then
+prevents the overlapping window from opening.
 """
 
 import re
@@ -39,16 +39,16 @@ _MILLISECOND = timedelta(milliseconds=1)
 _DURATION_MS = {"ms": 1, "s": 1000, "min": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 _DURATION = re.compile(r"(\d{1,12})(ms|s|min|h|d)", re.ASCII)
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-"""The form of times in messages: RFC 3339 with a zone."""
+"""The form of a time in a message: RFC 3339 with a zone."""
 
 
 def floor(time_ms: int, step_ms: int) -> int:
-    """Round a time down to a boundary of the epoch grid."""
+    """Round `time_ms` down to a multiple of `step_ms`, a boundary of the epoch grid."""
     return time_ms - time_ms % step_ms
 
 
 def ceil(time_ms: int, step_ms: int) -> int:
-    """Round a time up to a boundary of the epoch grid."""
+    """Round `time_ms` up to a multiple of `step_ms`, a boundary of the epoch grid."""
     return time_ms + -time_ms % step_ms
 
 
@@ -56,11 +56,11 @@ class Grid(Protocol):
     """A division of time into windows."""
 
     def first_ms(self, time_ms: int) -> int:
-        """Return the first start of a window at or after a time."""
+        """Return the first start of a window at or after `time_ms`."""
         ...
 
     def start_ms(self, time_ms: int) -> int:
-        """Return the start of the window that contains a time."""
+        """Return the start of the window that contains `time_ms`."""
         ...
 
     def end_ms(self, start_ms: int) -> int:
@@ -75,15 +75,15 @@ class Epoch:
     length_ms: int
 
     def first_ms(self, time_ms: int) -> int:
-        """Return the first multiple of the length at or after a time."""
+        """Return the first multiple of the length at or after `time_ms`."""
         return ceil(time_ms, self.length_ms)
 
     def start_ms(self, time_ms: int) -> int:
-        """Return the last multiple of the length at or before a time."""
+        """Return the last multiple of the length at or before `time_ms`."""
         return floor(time_ms, self.length_ms)
 
     def end_ms(self, start_ms: int) -> int:
-        """Return the time one length later."""
+        """Return the time one length after `start_ms`."""
         return start_ms + self.length_ms
 
 
@@ -104,7 +104,7 @@ class Hours(NamedTuple):
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """The hours as one part, or as two parts if midnight divides them."""
+        """The hours as (from, to) in minutes: one part, or two parts if midnight divides them."""
         if self.from_min < self.to_min:
             return ((self.from_min, self.to_min),)
         return tuple(part for part in ((0, self.to_min), (self.from_min, 24 * 60)) if part[0] < part[1])
@@ -146,14 +146,14 @@ class Calendar:
     unit: str
 
     def first_ms(self, time_ms: int) -> int:
-        """Return the first start of a unit at or after a time."""
+        """Return the first start of a unit at or after `time_ms`."""
         day = self._first_day(self._date(time_ms))
         while (start_ms := self._instant_ms(day)) < time_ms:
             day = self._next(day)
         return start_ms
 
     def start_ms(self, time_ms: int) -> int:
-        """Return the start of the unit that contains a time.
+        """Return the start of the unit that contains `time_ms`.
 
         Where clocks go back across midnight, such as at 00:01, the previous date recurs for up to an hour.
         That time belongs to the day that has already begun.
@@ -164,17 +164,18 @@ class Calendar:
         return start_ms
 
     def end_ms(self, start_ms: int) -> int:
-        """Return the start of the next unit that has days."""
+        """Return the start of the next unit that is not skipped as a whole."""
         day = self._next(self._first_day(self._date(start_ms)))
         while (end_ms := self._instant_ms(day)) <= start_ms:
             day = self._next(day)
         return end_ms
 
     def stretches(self, start_ms: int, rule: BandRule) -> tuple[tuple[int, int], ...]:
-        """Return the stretches of a band in a window as (from, to) in ms after the window's start, in order.
+        """Return a band's stretches in the window that starts at `start_ms`, in order.
 
-        Hours that span midnight belong to the day on which they fall: on a Saturday, 22:00/06:00 means 00:00
-        to 06:00 and 22:00 to 24:00.
+        A stretch is (from, to) in ms after the window's start. If hours span midnight, each of their two
+        parts belongs to the day on which it falls: on a Saturday, 22:00/06:00 means 00:00 to 06:00 and 22:00
+        to 24:00.
         """
         stretches: list[tuple[int, int]] = []
         minutes = [minute for part in rule.parts for minute in part]
@@ -186,7 +187,7 @@ class Calendar:
         return tuple(stretches)
 
     def _days(self, start_ms: int) -> Iterator[date]:
-        """Yield the local days of a window."""
+        """Yield the local days of the window that starts at `start_ms`."""
         day, end_ms = self._date(start_ms), self.end_ms(start_ms)
         while (begin_ms := self._instant_ms(day)) < end_ms:
             if self._date(begin_ms) == day:  # false for a day that the country skipped
@@ -197,19 +198,19 @@ class Calendar:
         return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(ZoneInfo(self.timezone)).date()
 
     def _first_day(self, day: date) -> date:
-        """Return the first day of the unit that contains a day."""
+        """Return the first day of the unit that contains `day`."""
         if self.unit == "1mo":
             return day.replace(day=1)
         return day - timedelta(days=day.weekday()) if self.unit == "1w" else day
 
     def _next(self, day: date) -> date:
-        """Return the first day of the unit after the one that begins on a day."""
+        """Return the first day of the unit after the unit that begins on `day`."""
         if self.unit == "1mo":
             return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
         return day + timedelta(days=7 if self.unit == "1w" else 1)
 
     def _instant_ms(self, day: date, minute: int = 0) -> int:
-        """Convert a minute of a local day to an instant; a skipped time is the instant of the change."""
+        """Convert a minute of a local day to an instant; a skipped time becomes the instant of the change."""
         zone = ZoneInfo(self.timezone)
         local, ahead = datetime.combine(day, time(), zone) + timedelta(minutes=minute), timedelta(0)
         # A skipped time does not survive the round trip through UTC. Step back to the last minute that does:
@@ -220,14 +221,14 @@ class Calendar:
 
 
 def day(time_ms: int) -> int:
-    """Return the start of the UTC day that contains a time."""
+    """Return the start of the UTC day that contains `time_ms`."""
     return floor(time_ms, DAY_MS)
 
 
 def parse_duration(text: str) -> int:
     """Parse a duration such as ``30min``, ``10s``, ``24h`` or ``30d`` to milliseconds.
 
-    Raises ValueError unless the text is a whole number followed by ms, s, min, h or d.
+    Raises ValueError unless the string is a whole number followed by ms, s, min, h or d.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
@@ -247,7 +248,7 @@ _PARTS_MS = (("day", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", 1000), (
 
 
 def duration_parts(duration_ms: int, units: int = len(_PARTS_MS)) -> list[tuple[str, int]]:
-    """Divide a duration into units, the largest first; it is rounded down to its largest `units` units."""
+    """Divide a duration into units, largest first, after rounding it down to its largest `units` units."""
     parts: list[tuple[str, int]] = []
     remainder_ms, units_left = duration_ms, units
     for unit, unit_ms in _PARTS_MS:
@@ -292,7 +293,7 @@ def iso_time(time_ms: int) -> str:
 def parse_time(text: str) -> int:
     """Parse an RFC 3339 time with a zone to milliseconds since the Unix epoch, rounded down.
 
-    Raises ValueError for any other text, including a time without a zone.
+    Raises ValueError for any other string, including a time without a zone.
     """
     if RFC3339.fullmatch(text) is None:
         raise ValueError("not an RFC 3339 time with a zone, such as 2026-11-20T12:00:00Z")

@@ -5,8 +5,8 @@ keyed pseudonym of it, is inserted into the sink template. The templates of devi
 phase have a segment ``{phase}``.
 
 Each agent of a fleet processes the meters of its shard. If the source's template has a segment ``{shard}``,
-these are the meters whose topics have the shard's number there; otherwise they are the meters whose names
-hash to the shard's number.
+these are the meters whose topics have the shard's number in that segment; otherwise they are the meters whose
+names hash to the shard's number.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)
 _SHARED = ("$share/", "$queue/")
 _NAME_MAX = 128
 _TEMPLATE_MAX_BYTES = 32_768
-"""Half the longest topic, which leaves room for the name and for the topics below it."""
+"""Half the length of the longest topic, which leaves room for the name and for the topics below it."""
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
 )
@@ -35,9 +35,9 @@ _WILDCARDS = "+#"
 
 
 def holds_topic(text: str) -> bool:
-    """Return whether a client may publish to a topic.
+    """Return whether clients may publish to the topic `text`.
 
-    A topic must not be empty, contain a wildcard or a control character, or begin with $, which is reserved
+    The topic must not be empty, contain a wildcard or a control character, or begin with $, which is reserved
     for brokers.
     """
     return (
@@ -51,7 +51,7 @@ def holds_topic(text: str) -> bool:
 def holds_name(name: str) -> bool:
     """Return whether a meter's name is allowed in any segment of a sink topic.
 
-    The rules are those of `holds_topic`; $ is not allowed at all.
+    The rules are those of `holds_topic`, and $ is not allowed anywhere.
     """
     return holds_topic(name) and "$" not in name
 
@@ -59,7 +59,8 @@ def holds_name(name: str) -> bool:
 def parse_template(text: str) -> tuple[str, ...]:
     """Split a template into segments.
 
-    Raises ValueError unless exactly one segment is ``{meter}`` and clients may publish to the topic.
+    Raises ValueError unless exactly one segment is ``{meter}``, clients may publish to the topic, and it has
+    at most `_TEMPLATE_MAX_BYTES` bytes.
     """
     segments = tuple(text.split("/"))
     if segments.count(PLACEHOLDER) != 1 or text.count("{") != 1:
@@ -74,7 +75,10 @@ def parse_template(text: str) -> tuple[str, ...]:
 
 
 def fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash (Fowler, Noll, Vo): from 2166136261, xor each byte, times 16777619."""
+    """Return the 32-bit FNV-1a hash (Fowler, Noll, Vo).
+
+    It starts at 2166136261; for each byte, it is xored with the byte and multiplied by 16777619.
+    """
     digest = 2_166_136_261
     for byte in data:
         digest = (digest ^ byte) * 16_777_619 & 0xFFFF_FFFF
@@ -83,14 +87,14 @@ def fnv1a(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of the `count` parts of a fleet's meters, with its `number` from 0."""
+    """Part `number`, counted from 0, of the `count` parts into which a fleet's meters are divided."""
 
     number: int
     count: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a shard such as ``2/8``; raises ValueError for anything else."""
+        """Parse a shard such as ``2/8``. Raises ValueError for anything else."""
         match = _SHARD.fullmatch(text)
         number, count = map(int, match.groups()) if match else (0, 0)
         if number >= count:
@@ -102,9 +106,9 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def holds(self, meter: str) -> bool:
-        """Return whether a meter is in the shard: FNV-1a of its name's UTF-8, modulo `count`, is `number`.
+        """Return whether a meter is in the shard: the hash of its name, modulo `count`, is `number`.
 
-        NATS uses the same hash to map subjects to partitions.
+        The hash is FNV-1a of the name in UTF-8. NATS uses the same hash to map subjects to partitions.
         """
         return fnv1a(meter.encode()) % self.count == self.number
 
@@ -117,10 +121,10 @@ def parse_source(text: str, *, named: bool, phases: bool, shard: Shard | None = 
     shard's number. Raises ValueError for any other template.
     """
     if text.startswith(_SHARED):
-        # The broker sends each message to one of the agents, or to another one if the first is offline.
+        # The broker sends each message to one of the agents, or to another agent if the first is offline.
         # So a meter's window would be split, and each agent would release a part of it.
         raise ValueError("source.shard, not a shared subscription, which splits a meter's window over agents")
-    text = _of_shard(text, shard)
+    text = _insert_shard(text, shard)
     segments = tuple(text.split("/"))
     if segments.count(PHASE) != phases:
         expected = f"one segment {PHASE}" if phases else f"no {PHASE} unless source.phases lists the phases"
@@ -134,7 +138,7 @@ def parse_source(text: str, *, named: bool, phases: bool, shard: Shard | None = 
     return segments
 
 
-def _of_shard(text: str, shard: Shard | None) -> str:
+def _insert_shard(text: str, shard: Shard | None) -> str:
     segments = text.split("/")
     if SHARD not in segments:
         return text
@@ -162,10 +166,10 @@ class SourceTopic:
     def parse(
         cls, text: str, name: str | None = None, phases: tuple[str, ...] = (), shard: Shard | None = None
     ) -> "SourceTopic":
-        """Parse a template; raises ValueError like `parse_source`."""
+        """Parse a template. Raises ValueError as `parse_source` does."""
         segments = parse_source(text, named=name is not None, phases=bool(phases), shard=shard)
-        by_name = None if SHARD in text.split("/") else shard
-        return cls(segments, name, phases, by_name)
+        hash_shard = None if SHARD in text.split("/") else shard
+        return cls(segments, name, phases, hash_shard)
 
     @property
     def filter(self) -> str:
@@ -177,12 +181,16 @@ class SourceTopic:
         return self.shard is None or self.shard.holds(meter)
 
     def meter(self, topic: str) -> str | None:
-        """Return the meter that a topic names; None if the topic does not match the template."""
+        """Return the meter that `topic` names; None if `place` returns None."""
         names = self.place(topic)
         return None if names is None else names[0]
 
     def place(self, topic: str) -> tuple[str, str | None] | None:
-        """Return the meter and phase that a topic names; None if the topic does not match the template."""
+        """Return the meter and phase that `topic` names.
+
+        The result is None if the topic does not match the template, or if its meter's name is empty or longer
+        than `_NAME_MAX` characters. The phase is None if the template has no ``{phase}``.
+        """
         segments = topic.split("/")
         if len(segments) != len(self.segments):
             return None
@@ -200,7 +208,7 @@ class SourceTopic:
 
 
 def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
-    """Return whether a topic of the sink template, or one below it, could match the source template.
+    """Return whether a topic of the sink template, or a topic below it, could match the source template.
 
     Segments are compared one by one; ``{meter}``, ``{phase}`` and ``{shard}`` match any segment.
     """
@@ -213,19 +221,19 @@ def _meet(segment_a: str, segment_b: str) -> bool:
 
 
 def render(template: str, public_id: str) -> str:
-    """Return the sink topic of a meter: the template with its public name."""
+    """Return the sink topic of a meter: the template with the meter's public name inserted."""
     return template.replace(PLACEHOLDER, public_id)
 
 
 def public_id(template: str, topic: str) -> str:
-    """Return the public name in a sink topic, or in a topic below it."""
+    """Return the public name in `topic`, which is a sink topic of the template or a topic below one."""
     return topic.split("/")[template.split("/").index(PLACEHOLDER)]
 
 
 def pseudonym(key: bytes, meter: str) -> str:
     """Return a keyed name for a meter: 16 hex digits of HMAC-SHA-256(key, meter).
 
-    Without the key, nobody can tell which meter a pseudonym stands for, or test a name against it.
+    Without the key, nobody can tell which meter a pseudonym stands for, or test a name against a pseudonym.
     """
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
 
@@ -240,7 +248,7 @@ def claim(key: bytes, sink_topic: str) -> str:
 
 
 def delay_ms(secret: bytes, stream: str, meter: str, spread_ms: int) -> int:
-    """Return a meter's fixed delay in a stream, in [0, spread_ms], derived from a keyed hash (law 4).
+    """Return a meter's fixed delay in a stream, from 0 to `spread_ms`, derived from a keyed hash (law 4).
 
     A meter's delays in different streams are independent, so two receivers cannot match its pseudonyms by
     delay.

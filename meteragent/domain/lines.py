@@ -22,7 +22,7 @@ from typing import Any
 Path = tuple[str | int, ...]
 
 _STRING = re.compile(
-    r'"""(?:[^\\]|\\.)*?"""(?:"{0,2})'  # up to two further quotes belong to the text
+    r'"""(?:[^\\]|\\.)*?"""(?:"{0,2})'  # up to two further quotes belong to the string
     r"|'''.*?'''(?:'{0,2})"
     r'|"(?:[^"\\\n]|\\.)*"'
     r"|'[^'\n]*'",
@@ -49,13 +49,16 @@ def lines(text: str) -> dict[Path, int]:
 
 
 def line_of(path: Path, key_lines: Mapping[Path, int]) -> int | None:
-    """Return the line of a path or, if the file lacks the path, that of the nearest enclosing table."""
+    """Return the line of `path` or, if the file lacks it, the line of the nearest table or array around it.
+
+    If the file lacks these too, return None.
+    """
     return next((key_lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in key_lines), None)
 
 
 def path_of(key: str) -> Path:
     """Return the path of a key such as `stream[1].privacy.radius`."""
-    return tuple(int(place) if place else name for name, place in _PARTS.findall(key))
+    return tuple(int(index) if index else name for name, index in _PARTS.findall(key))
 
 
 class _Scanner:
@@ -63,16 +66,16 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.lines: dict[Path, int] = {}
-        self._text, self._at = text, 0
-        self._line, self._counted_to = 1, 0
+        self._text, self._position = text, 0
+        self._line, self._counted_position = 1, 0
         self._elements: dict[Path, int] = {}
 
     def document(self) -> None:
         """Read all statements."""
         table: Path = ()
         self._skip_blank()
-        while self._at < len(self._text):
-            if self._text.startswith("[", self._at):
+        while self._position < len(self._text):
+            if self._text.startswith("[", self._position):
                 table = self._header()
             else:
                 self._assignment(table)
@@ -80,12 +83,12 @@ class _Scanner:
 
     def _header(self) -> Path:
         """Read `[a.b]` or `[[a.b]]`; return the table to which the following statements belong."""
-        line, is_array = self._line_here(), self._text.startswith("[[", self._at)
-        self._at += 1 + is_array
+        line, is_array = self._line_here(), self._text.startswith("[[", self._position)
+        self._position += 1 + is_array
         self._skip_blank()
         *parents, name = self._key()
         self._skip_blank()
-        self._at += 1 + is_array
+        self._position += 1 + is_array
         table: Path = ()
         for parent in parents:
             table = self._newest((*table, parent), line)
@@ -110,13 +113,13 @@ class _Scanner:
             path = (*path, name)
             self.lines.setdefault(path, line)
         self._skip_blank()
-        self._at += 1  # the equals sign
+        self._position += 1  # the equals sign
         self._skip_blank()
         self._value(path)
 
     def _value(self, path: Path) -> None:
         """Read the value of a path."""
-        opening = self._text[self._at]
+        opening = self._text[self._position]
         if opening == "[":
             self._array(path)
         elif opening == "{":
@@ -126,28 +129,28 @@ class _Scanner:
 
     def _array(self, path: Path) -> None:
         """Read an array and its elements."""
-        place = 0
-        self._at += 1
+        index = 0
+        self._position += 1
         while not self._closes("]"):
-            element = (*path, place)
+            element = (*path, index)
             self.lines[element] = self._line_here()
             self._value(element)
-            place += 1
+            index += 1
 
     def _inline_table(self, path: Path) -> None:
         """Read `{ a = 1, b = 2 }`."""
-        self._at += 1
+        self._position += 1
         while not self._closes("}"):
             self._assignment(path)
 
     def _closes(self, bracket: str) -> bool:
-        """Skip to the next element or past the bracket that ends the list; return whether it has ended."""
+        """Skip to the next element or past the closing bracket; return whether the list has ended."""
         self._skip_blank()
-        if self._text.startswith(",", self._at):
-            self._at += 1
+        if self._text.startswith(",", self._position):
+            self._position += 1
             self._skip_blank()
-        ends = self._text.startswith(bracket, self._at)
-        self._at += ends
+        ends = self._text.startswith(bracket, self._position)
+        self._position += ends
         return ends
 
     def _key(self) -> list[str]:
@@ -160,23 +163,23 @@ class _Scanner:
         return parts
 
     def _skip_blank(self) -> None:
-        """Skip spaces, ends of lines and comments."""
-        if match := _BLANK.match(self._text, self._at):
-            self._at = match.end()
+        """Skip spaces, line ends and comments."""
+        if match := _BLANK.match(self._text, self._position):
+            self._position = match.end()
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        """Return the text that a pattern matches at the current position, and skip it.
+        """Return the string that a pattern matches at the current position, and move past it.
 
         In a valid document the pattern always matches.
         """
-        match = pattern.match(self._text, self._at)
+        match = pattern.match(self._text, self._position)
         if match is None:
             raise ValueError("not TOML")
-        self._at = match.end()
+        self._position = match.end()
         return match[0]
 
     def _line_here(self) -> int:
         """Return the line number of the current position."""
-        self._line += self._text.count("\n", self._counted_to, self._at)
-        self._counted_to = self._at
+        self._line += self._text.count("\n", self._counted_position, self._position)
+        self._counted_position = self._position
         return self._line

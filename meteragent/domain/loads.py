@@ -1,15 +1,17 @@
 """The promise for loads: the level of a change in the load if readings are sparse or are counted in steps.
 
-The level of a stream is a promise about its readings. `privacy.loads` bounds the growth of a load's change in
-the readings; this module applies these bounds to a stream's terms, within one slot and in all. Unknown facts
-about a source (`unknown`) are left out, in which case the true level may be higher than the stated one.
+The level of a stream is a promise about its readings. `privacy.loads` bounds how much larger a change in the
+load can be in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
+Unknown facts about a source (`unknown`) are left out, so the true level may then be higher than the stated
+level.
 
 In all. A change that adds or removes X over any number of slots has a loss of at most kappa level X / hide if
-the readings follow the load (THEORY T.7). Otherwise the m slots from the change on add up to more:
+the readings follow the load (THEORY T.7). Otherwise the changes of the m slots from its start on may add up
+to more than X:
 
 * Energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
 * Power with a dead band b: X + m 2 b T, where T is the slot. The last reports may differ for ever.
-* Sampled power: X + p H, where p is the range and H the longest hold, for any m.
+* Sampled power: X + p H for any m, where p is the width of the range and H is the longest hold.
 * Slot values that are rounded half up to quanta q (archives): X + m q T, and no kappa.
 
 This holds for a change that only adds or only removes energy and, where power is sampled, rises and falls
@@ -27,7 +29,7 @@ from meteragent.privacy.loads import counted, counted_in_all, sampled, sampled_i
 from meteragent.privacy.stream import reported_radius
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
-"""The changes of energy for which levels are reported, in Wh."""
+"""The changes in energy for which levels are reported, in Wh."""
 
 
 def width_w(terms: Terms) -> Fraction:
@@ -37,12 +39,18 @@ def width_w(terms: Terms) -> Fraction:
 
 
 def longest_hold_ms(terms: Terms) -> int:
-    """Return the longest time for which a power reading holds; 0 if unknown or if sent on change."""
+    """Return the longest time, in ms, for which a power reading holds until the next reading.
+
+    The result is 0 if the time between readings is unknown, or if readings are sent on change.
+    """
     return min(terms.every_ms or 0, terms.hold_ms)
 
 
 def counts(terms: Terms) -> int:
-    """Count a slot's truncated numbers (in l1, all slots'): for each counter, its intervals or stretches."""
+    """Return the largest number of truncated counts in a slot's value or, in l1, in all values of a window.
+
+    Each counter contributes one count for each interval or, for a register, for each price in each stretch.
+    """
     slots = range(terms.n if terms.bands else 1)
     if terms.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in slots]
@@ -52,7 +60,7 @@ def counts(terms: Terms) -> int:
 
 
 def distance(terms: Terms, change_wh: Fraction) -> Fraction:
-    """Return a bound on the effect of a change within a slot on a window's values, in their unit."""
+    """Return a bound on the distance by which a change within a slot moves a window, in the values' unit."""
     if not change_wh or terms.kind is not Kind.POWER:
         return as_reported(terms, change_wh / terms.hours / terms.wh_per_value)
     energy_wh = sampled(change_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
@@ -74,14 +82,17 @@ def as_reported(terms: Terms, change: Fraction) -> Fraction:
 
 
 def _step_limit(terms: Terms) -> Fraction | None:
-    """Return the largest change that the range allows a register between two readings, in a value's unit."""
+    """Return the largest change that the range allows between two readings of a register, in a value's unit.
+
+    The result is None for other kinds, and if the longest time between readings is unknown or 0.
+    """
     if terms.kind is not Kind.REGISTER or not terms.every_ms:
         return None
     return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / terms.hours / terms.wh_per_value
 
 
 def level(terms: Terms, change_wh: Fraction) -> Fraction:
-    """Compute the level of a change within a slot: epsilon times the lattice distance."""
+    """Compute the level of a change within a slot: epsilon times its distance, rounded up to the lattice."""
     change = distance(terms, change_wh)
     return terms.epsilon * -(-change // terms.quantum) * terms.quantum
 
@@ -92,9 +103,9 @@ def factor(terms: Terms) -> Fraction:
 
 
 def step_wh(terms: Terms) -> Fraction:
-    """Return a bound on a slot's lasting difference after a change, in Wh: its steps, or two dead bands.
+    """Return a bound, in Wh, on the difference that lasts in a slot after a change: steps, or two dead bands.
 
-    In l1 the bound is that of a window, for all slots together.
+    In l1 the bound covers all slots of a window together.
     """
     step = (terms.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.kind is Kind.POWER:
@@ -104,32 +115,32 @@ def step_wh(terms: Terms) -> Fraction:
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
-    """Return the energy of a slot per unit of its value, in Wh; for bands, that of the shortest band."""
+    """Return the energy, in Wh, that one unit of a slot's value stands for; for bands, the shortest one's."""
     return terms.hides_wh / terms.radius
 
 
 def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
     """Return a bound, as energy, on the change of all slot values that a change of the load causes.
 
-    `change_wh` is the energy that the change adds and removes, over any number of slots. `slots` counts those
-    from the first that the change touches to the last that is seen, and `rises` how often the change rises
-    and falls.
+    `change_wh` is the energy that the change adds and removes, over any number of slots. `slots` is the
+    number of slots from the first that the change touches to the last that is observed. `rises` is the number
+    of times that the change rises and falls.
     """
     if not change_wh:
         return change_wh
-    places = ceil(Fraction(slots * terms.slots_per_bound, terms.n))  # in l1, windows
+    count = ceil(Fraction(slots * terms.slots_per_bound, terms.n))  # of slots or, in l1, of windows
     if terms.kind is Kind.POWER:
         hold_h = Fraction(longest_hold_ms(terms), HOUR_MS)
-        return sampled_in_all(change_wh, width_w(terms), hold_h, rises) + places * step_wh(terms)
-    return counted_in_all(change_wh, step_wh(terms), places, rises)
+        return sampled_in_all(change_wh, width_w(terms), hold_h, rises) + count * step_wh(terms)
+    return counted_in_all(change_wh, step_wh(terms), count, rises)
 
 
 def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound on the level of a change in all, over any slots (THEORY T.7).
+    """Return a bound on the level of a change in all, over any number of slots (THEORY T.7).
 
-    The arguments are those of `in_all_wh`. With dithered rounding, the level is the smaller of kappa level /
-    hide per Wh and the level of values that are rounded up to quanta in each slot. Without a dither, it is
-    the latter.
+    The arguments are those of `in_all_wh`. With dithered rounding, the bound is the smaller of two: kappa
+    level / hide per Wh, and the level if the value of each slot is rounded up by a quantum. Without a dither,
+    or if the mechanism's a exceeds `A_LIMIT`, it is the second.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh
@@ -140,15 +151,16 @@ def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) 
 
 
 def rounding_wh(terms: Terms) -> Fraction:
-    """Return one quantum of a slot as energy, the most by which rounding half up increases a difference."""
+    """Return the energy of one quantum, in Wh: the most by which rounding half up increases a difference."""
     return terms.quantum * wh_per_unit(terms)
 
 
 def level_of_curves(terms: Terms) -> Fraction:
-    """Compute the level for load curves that differ by at most the radius: r + 2 * step (DESIGN 2).
+    """Compute the level for load curves that differ by at most the radius r: epsilon (r + 2 step) (DESIGN 2).
 
     The step is the dead band, or the step in which an energy is counted. Each count in a slot's value adds
-    two steps; intervals that are rounded one by one add one step each.
+    two steps, except that intervals, which are rounded one by one, add one step each and at least two steps
+    in total. The distance is rounded up to the lattice.
     """
     count = terms.reach_of_power if terms.kind is Kind.POWER else Fraction(counts(terms))
     steps = max(Fraction(2), count) if terms.kind is Kind.INTERVAL_ENERGY else 2 * count

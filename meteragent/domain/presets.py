@@ -1,4 +1,4 @@
-"""Presets, and the conversion of the energy to hide to a radius on the lattice."""
+"""Presets, and the conversion of the hidden energy into a radius on the lattice."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,12 +39,12 @@ COMPLETE = {name: preset for name, preset in PRESETS.items() if preset.space is 
 
 
 def units_per_watt(kind: Kind, unit: str, duration_ms: int) -> Fraction:
-    """Return one watt in the unit, multiplied by the duration if the unit is one of energy."""
+    """Return 1 W in `unit` or, unless the kind is power, the energy of 1 W over `duration_ms` in `unit`."""
     hours = Fraction(1) if kind is Kind.POWER else Fraction(duration_ms, HOUR_MS)
     return hours / UNIT_FACTOR[unit]
 
 
 def radius_that_hides(hide_wh: Fraction, slot_ms: int, units_per_w: Fraction, quantum: Fraction) -> Fraction:
-    """Return hide / slot as a radius in the unit, rounded up to the lattice (DESIGN 2)."""
+    """Return `hide_wh` / `slot_ms` as a radius in the unit, rounded up to the lattice (DESIGN 2)."""
     power_w = hide_wh * HOUR_MS / slot_ms
     return -(-power_w * units_per_w // quantum) * quantum

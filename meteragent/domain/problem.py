@@ -1,6 +1,6 @@
 """The problems that an agent can have: each has a stable code, a cause and a cure.
 
-A problem never holds a value and never names a meter (law 4); it may state a number of meters.
+A problem never contains a reading and never names a meter (law 4); it may state a number of meters.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from meteragent.domain.grid import duration_text
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The meaning of a code: its cause (which may have fields to fill in), its cure and a section.
+    """The meaning of a code: its cause (which may have fields to fill in), its cure, and a section.
 
     `section` is the anchor of a section with more detail in docs/signs.md.
     """
@@ -40,13 +40,13 @@ PROBLEMS = {
     ),
     "wal_not_erased": Meaning(
         "another program is reading the store and keeps its log from being erased",
-        "Find it (`fuser -v` on the store's file) and end it, or make it read in short transactions: while "
+        "Find it (`fuser -v` on the store's file) and stop it, or make it read in short transactions: while "
         "it reads, earlier sums of open slots stay on the disk. After ten minutes processing pauses.",
         "the-log-is-not-erased",
     ),
     "unerased_stands": Meaning(
         "processing paused: another program has kept the store's log from being erased for ten minutes",
-        "Find it (`fuser -v` on the store's file) and end it; processing then continues.",
+        "Find it (`fuser -v` on the store's file) and stop it; processing then continues.",
         "the-log-is-not-erased",
     ),
     "source_down": Meaning(
@@ -137,12 +137,12 @@ class Problem:
 
     @property
     def text(self) -> str:
-        """The cause as a sentence, with the stream's name if there is one."""
+        """The cause as a sentence, after the stream's name if there is one."""
         return self.cause if self.stream is None else f"stream {self.stream}: {self.cause}"
 
 
 def problem(code: str, stream: str | None = None, **fields: str | int) -> Problem:
-    """Make a problem with the `fields` of its cause filled in; raises KeyError for an unknown code."""
+    """Create a problem with the `fields` of its cause filled in. Raises KeyError if `code` is unknown."""
     meaning = PROBLEMS[code]
     texts = {
         name.removesuffix("_ms"): duration_text(int(value), 2) if name.endswith("_ms") else value
@@ -158,7 +158,7 @@ class Alarms:
         self._active: dict[tuple[str, str | None], Problem] = {}
 
     def raise_(self, code: str, stream: str | None = None, **fields: str | int) -> None:
-        """Raise a problem, which replaces one with the same code and stream."""
+        """Raise a problem; it replaces an active problem with the same code and stream."""
         self._active[code, stream] = problem(code, stream, **fields)
 
     def clear(self, code: str, stream: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The private side: value types that hold a meter's measurements.
+"""The private side: the types of values that hold a meter's readings.
 
 No module that stores, logs or sends may import this one (law 3; an import contract enforces it).
 """
@@ -24,7 +24,7 @@ class Observer(Protocol):
         """Note an accepted reading of any meter; `value_u` is in millionths of the unit."""
 
     def span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Note a span that was added to the slots, as a value, a register's energy or a gap (None)."""
+        """Note a span added to the slots: its value, a register's energy, or None for a gap."""
 
 
 class Reading(NamedTuple):

@@ -1,7 +1,7 @@
-"""The texts of refusals of a TOML file: the value found, the value expected, the nearest word.
+"""The messages that refuse a TOML file: the value found, the value expected, and the nearest word.
 
-`config.form` and `decode.profile_file` share these texts, so that profiles and configurations are refused
-alike.
+`config.form` and `decode.profile_file` share these messages, so profiles and configurations are refused in
+the same words.
 """
 
 import difflib
@@ -20,7 +20,7 @@ _EXPECTED = {
     "list_type": "a list",
     "model_type": "a table",
     "path_type": "a path, as a string",
-    "string_type": "a text",
+    "string_type": "a string",
     "tuple_type": "a list",
 }
 """The expected value in plain words, by the type of pydantic's error, whose own text is in Python's terms."""
@@ -34,7 +34,7 @@ _TEXT_MAX = 60
 
 
 def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the value that pydantic expected, from its error's details, and the nearest word or None."""
+    """Return the value that pydantic expected, in words, and the nearest of the allowed words, or None."""
     expected, limits = _EXPECTED.get(detail["type"]), detail.get("ctx", {})
     meant = None
     if detail["type"] in ("literal_error", "enum"):
@@ -56,7 +56,10 @@ def key_text(path: Sequence[str | int]) -> str:
 
 
 def nearest(value: Any, words: Sequence[str]) -> str | None:
-    """Return the word that is closest to a value, ignoring case; None if no word is close."""
+    """Return, in quotes, the word that equals `value` in any case, or else the closest word.
+
+    The result is None if no word is close, or if `value` is not a string.
+    """
     if not isinstance(value, str):
         return None
     matches = [word for word in words if word.lower() == value.lower()]
@@ -65,7 +68,7 @@ def nearest(value: Any, words: Sequence[str]) -> str | None:
 
 
 def value_text(name: str | int, value: Any) -> str:
-    """Return a value as shown in an error: no address, no secret, and only the start of a long text.
+    """Return a value as shown in an error: no address, no secret, and only the start of a long string.
 
     An address may contain a password, and a secret may have been entered in place of its file's name.
     """
@@ -82,7 +85,7 @@ def value_text(name: str | int, value: Any) -> str:
 
 
 def text_of_file(path: Path) -> str:
-    """Return the text of a file; raises ConfigError if it cannot be read or is not UTF-8."""
+    """Return the text of a file. Raises ConfigError if the file cannot be read or is not UTF-8."""
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
@@ -111,7 +114,7 @@ def not_toml(error: Exception, text: str) -> ConfigError:
 
 
 def raise_all(problems: Iterable[ConfigError]) -> None:
-    """Raise one ConfigError with all problems, if any, sorted by line; those without a line come last."""
+    """Raise one ConfigError with all problems, if any, sorted by line; problems without a line come last."""
     errors = sorted(problems, key=lambda error: (error.line is None, error.line))
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None

@@ -14,7 +14,7 @@ from meteragent.domain.shape import UNKNOWN_BAND, Band
 from meteragent.domain.terms import Terms
 
 Shape = Callable[[int, tuple[Band, ...]], Terms]
-"""A function that makes the terms of a window from its length (ms) and its bands, if any."""
+"""A function that computes the terms of a window from its length (ms) and its bands, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class BandRules:
     has_unknown: bool = False
 
     def bands(self, calendar: Calendar, start_ms: int) -> tuple[Band, ...]:
-        """Return the bands of a window in the order in which they begin; skip bands that do not occur."""
+        """Return the bands of a window in the order in which they begin; leave out bands without any time."""
         length_ms = calendar.end_ms(start_ms) - start_ms
         bands = [Band(rule.name, calendar.stretches(start_ms, rule)) for rule in self.rules]
         if self.rest is not None:
@@ -39,7 +39,7 @@ class BandRules:
 
 
 def uncovered(bands: Iterable[Band], length_ms: int) -> tuple[tuple[int, int], ...]:
-    """Return the stretches of a window that no band covers."""
+    """Return the stretches of a window that no band covers, as (from, to) in ms after its start, in order."""
     stretches, at_ms = list[tuple[int, int]](), 0
     for from_ms, to_ms in sorted(stretch for band in bands for stretch in band.stretches):
         if at_ms < from_ms:
@@ -52,8 +52,9 @@ def uncovered(bands: Iterable[Band], length_ms: int) -> tuple[tuple[int, int], .
 class Schedule:
     """The windows of a stream: their grid, and the terms of each window.
 
-    `usual` are the terms of an ordinary window (a day of 24 hours, a month of 30 days). Readings count in the
-    same way under the terms of all windows.
+    `usual` are the terms of an ordinary window (a day of 24 hours, a month of 30 days). `shape` computes the
+    terms of each window; if it is None, all windows have the usual terms. Readings count in the same way
+    under the terms of all windows.
     """
 
     usual: Terms
@@ -62,7 +63,7 @@ class Schedule:
     shape: Shape | None = None
 
     def first_ms(self, time_ms: int) -> int:
-        """Return the first start of a window at or after a time."""
+        """Return the first start of a window at or after `time_ms`."""
         return self.grid.first_ms(time_ms)
 
     def terms(self, start_ms: int) -> Terms:
@@ -75,7 +76,7 @@ class Schedule:
 
 @lru_cache(maxsize=256)
 def _bands(calendar: Calendar, rules: BandRules, start_ms: int) -> tuple[Band, ...]:
-    """Return the bands of a window; they are cached, because all meters open the same window at once."""
+    """Return the bands of a window, which are cached because all meters open the same window at once."""
     return rules.bands(calendar, start_ms)
 
 

@@ -25,7 +25,7 @@ class Space(StrEnum):
 
 
 class Metric(StrEnum):
-    """The distance between two windows: the largest difference in a slot, or the sum of all differences."""
+    """The distance between two windows: the largest difference in any slot, or the sum over all slots."""
 
     LINF = "linf"
     L1 = "l1"

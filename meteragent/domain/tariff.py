@@ -1,4 +1,4 @@
-"""A tariff: the price of a kWh in each band, and a monthly fee."""
+"""A tariff: the price per kWh in each band, and a monthly fee."""
 
 import math
 from collections.abc import Mapping
@@ -47,18 +47,18 @@ class Tariff:
         raise ValueError(f"the tariff {self.name!r} has no price for the band {band!r}")
 
     def fees(self, length_ms: int, *, is_month: bool) -> float:
-        """Return the fee of a window: that of a month for a local month, else in proportion to 30.4375 days.
+        """Return the fee for a window: a month's fee for a local month, else in proportion to 30.4375 days.
 
-        So 365.25 days cost twelve fees.
+        In proportion, 365.25 days cost twelve fees.
         """
         return self.fee if is_month else self.fee * length_ms / (DAY_MS * MONTH_DAYS)
 
 
 def price_difference(tariff: Tariff, cheaper: Tariff, band: str) -> tuple[float, float]:
-    """Return the smallest and the largest difference between two tariffs' prices for energy in a band.
+    """Return the smallest and the largest difference, `tariff` less `cheaper`, in the price of a band.
 
     The two numbers differ only for "unknown". That energy was used in the same bands and shares under both
-    tariffs, so if neither has a price for it, the difference lies between those of the bands.
+    tariffs, so if neither has a price for it, the difference lies within the range of the bands' differences.
 
     Raises:
         ValueError: one tariff has no price for the band.

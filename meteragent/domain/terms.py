@@ -49,7 +49,7 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 class Crowd(NamedTuple):
     """A group whose totals have the noise of two operators (docs/crowd.md): its id, in hex digits.
 
-    `deadline_ms` is how soon after a slot's end its report must have left.
+    `deadline_ms` is the time after a slot's end by which its report must have left.
     """
 
     group_id: str
@@ -69,15 +69,15 @@ class Terms:
 
     A window's slots are equal stretches of `step_ms`, or `bands` in the order in which they begin; then
     `step_ms` is the duration of the shortest band. A peak has one slot, the window, whose value is the
-    largest mean of its parts of `step_ms`. `timezone` is that of the local calendar. `others_per_day` is the
-    charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u` is the value at which a
-    register starts again at 0; None if it is unknown. `rounding` turns a slot's value into whole quanta;
-    stored terms and descriptors without `rounding` are half-up. `metric` is the distance to which the promise
-    refers: for `l1`, the noise of each slot is independent, and the radius bounds the sum of the changes of
-    all slots. `weights` are the prices of a weighted window, whose values are amounts. `threshold_u`, in
-    millionths of the unit, is the threshold of a window that releases the energy above it. `crowd` is the
-    group of a window that releases a share of its energy, in Wh; then the mechanism is that of each of the
-    group's two operators, not of the agent.
+    largest mean of its parts of `step_ms`. `timezone` is the zone of the local calendar, or None on the epoch
+    grid. `others_per_day` is the charge of the meter's other streams per day, as epsilon in 1/W. `modulus_u`
+    is the value at which a register starts again at 0; None if it is unknown. `rounding` turns a slot's value
+    into whole quanta; stored terms and descriptors without `rounding` are half-up. `metric` is the distance
+    to which the promise refers: for `l1`, the noise of each slot is independent, and the radius bounds the
+    sum of the changes in all slots. `weights` are the prices of a weighted window, whose values are amounts.
+    `threshold_u`, in millionths of the unit, is the threshold of a window that releases the energy above it.
+    `crowd` is the group of a window that releases a share of its energy, in Wh; then the mechanism is that of
+    each of the group's two operators, not of the agent.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
@@ -157,17 +157,17 @@ class Terms:
     def mechanism(self) -> LInfLaplace:
         """The mechanism whose noise hides a window, or in l1 each slot of a window.
 
-        The agent and every statement about it use this object.
+        The agent and every statement about the noise use this object.
         """
         return LInfLaplace(self.epsilon, self.quantum, self.slots_per_bound)
 
     @cached_property
     def sd(self) -> float:
-        """The standard deviation of a slot's value, in its unit (`privacy.accuracy`)."""
+        """The standard deviation of the error in a slot's value, in its unit (`privacy.accuracy`)."""
         return accuracy.sd(self.mechanism, self.rounding)
 
     def half_width(self, coverage: float) -> float:
-        """Return half the width of the interval that covers a slot's value with probability `coverage`."""
+        """Return the half-width of the interval that covers a slot's value with probability `coverage`."""
         return accuracy.half_width(self.mechanism, coverage, self.rounding)
 
     def stretches(self, slot_index: int) -> tuple[tuple[int, int], ...]:
@@ -183,7 +183,7 @@ class Terms:
         return min(((stretches[0][0], stretches[-1][1]) for stretches in slots), key=lambda slot: slot[1])
 
     def slot_ms(self, slot_index: int) -> int:
-        """Return the time to which a slot's value refers: all of its stretches, or one part of a peak."""
+        """Return the duration to which a slot's value refers: all of its stretches, or one part of a peak."""
         return self.bands[slot_index].duration_ms if self.bands else self.step_ms
 
     @cached_property
@@ -193,17 +193,17 @@ class Terms:
 
     @cached_property
     def quantum(self) -> Fraction:
-        """The lattice of slot values, in their unit."""
+        """The step of the lattice of slot values, in their unit."""
         return Fraction(self.quantum_u, MICRO)
 
     def lattice(self, slot_index: int) -> int:
         """Return one quantum in units of a slot's accumulator (THEORY 3.4's q*T).
 
-        A slot's value is sum(value * duration) / T. T is the slot for a mean of power, an hour for an energy
-        computed from power, and the interval for a sum of energies. So an accumulator counts in millionths of
-        the readings' unit times milliseconds and, in a weighted window, times millionths of a price per kWh.
-        For a peak of energies, T is the interval times the hours of a part. For a share, the unit of
-        quanta is Wh, whatever the unit of the readings.
+        A slot's value is sum(value * duration) / T. T is the slot's duration for a mean of power, an hour for
+        an energy computed from power, and the interval for a sum of energies. So an accumulator counts in
+        millionths of the readings' unit times milliseconds and, in a weighted window, times millionths of a
+        price per kWh. For a peak of energies, T is the interval times the hours of a part. For a share, the
+        unit of quanta is Wh, whatever the unit of the readings.
         """
         if self.crowd is not None:
             per_wh_ms = HOUR_MS if self.kind is Kind.POWER else self.interval_ms
@@ -224,12 +224,12 @@ class Terms:
 
     @property
     def threshold_w(self) -> Fraction:
-        """The threshold in W of a window that releases the energy above it; 0 without a threshold."""
+        """The threshold, in W, of a window that releases the energy above it; 0 if there is none."""
         return Fraction(self.threshold_u or 0, MICRO) * UNIT_FACTOR[self.unit]
 
     @cached_property
     def split_ms(self) -> int | None:
-        """The longest span of energy that is split at the boundaries of bands, in ms; None if all are split.
+        """The longest span, in ms, whose energy is split at the boundaries of bands; None if all are split.
 
         The energy of a longer span counts in the unknown band, because its time of use is unknown.
         """
@@ -239,23 +239,27 @@ class Terms:
 
     @cached_property
     def wh_per_value(self) -> Fraction:
-        """The W or Wh in one unit of a value; for an amount, the least energy that can change it by one."""
+        """The W or Wh in one unit of a value; for an amount, the fewest Wh that can change it by one unit."""
         if self.weights is not None:
             return Fraction(KILO * MICRO, self.weights.bound_u)
         return Fraction(UNIT_FACTOR[self.value_unit])
 
     @cached_property
     def value_per_reading(self) -> Fraction:
-        """The largest change of a value per unit of the readings.
+        """The largest change in a value per unit of the readings.
 
-        It is 1 unless values are amounts, or means of energies.
+        It is 1 unless values are amounts, means of energies, or shares in a unit other than the readings'
+        unit.
         """
         hours = 1 if self.kind is Kind.POWER else self.hours
         return UNIT_FACTOR[self.unit] / self.wh_per_value / hours
 
     @cached_property
     def prices_count(self) -> int:
-        """The largest number of prices in a window, or 1; each price starts a new count of a register."""
+        """The largest number of prices in a window, or 1 if there are none.
+
+        With each price, the count of a register's energy starts again.
+        """
         if self.weights is None:
             return 1
         if self.weights.is_table:
@@ -276,13 +280,13 @@ class Terms:
     def epsilon_per_w(self) -> Fraction:
         """The charge of one window in 1/W, the unit in which the charges of all streams add up.
 
-        In l1 the charge is the sum over the slots, because a change of the power by 1 W changes all of them.
+        In l1 the charge is the sum over the slots, because a change in the power by 1 W changes all of them.
         """
         return self.level / self.radius_w
 
     @cached_property
     def reach_of_power(self) -> Fraction:
-        """The largest distance by which one unit of power throughout a window changes its means or energies.
+        """The distance by which one more unit of power throughout a window changes its means or energies.
 
         For one slot, this is 1 if values are means, and the slot's hours if they are energies. In l1 it is
         the sum over all slots, which for bands is the window's hours.

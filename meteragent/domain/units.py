@@ -1,7 +1,7 @@
 """Kinds of readings and their units.
 
-All quantities are whole numbers: values are millionths of a unit (names end in `_u`), times are milliseconds
-(`_ms`).
+Readings and times are whole numbers: readings in millionths of a unit (names end in `_u`), and times in
+milliseconds (`_ms`).
 """
 
 from enum import StrEnum
@@ -29,10 +29,10 @@ UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
 """The number of W or Wh in one unit."""
 
 ENERGY_UNIT = {"W": "Wh", "kW": "kWh", "Wh": "Wh", "kWh": "kWh"}
-"""The unit of energy that belongs to each unit; for a power, that of its energy over an hour."""
+"""The unit of energy that belongs to each unit; for a power, the unit of its energy over an hour."""
 
 POWER_UNIT = {"W": "W", "kW": "kW", "Wh": "W", "kWh": "kW"}
-"""The unit of power that belongs to each unit; for an energy, that of the energy per hour."""
+"""The unit of power that belongs to each unit; for an energy, the unit of the energy per hour."""
 
 UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh"), Kind.REGISTER: ("Wh", "kWh")}
-"""The units of each kind."""
+"""The allowed units of each kind of reading."""

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 
 class Validity(NamedTuple):
-    """The time for which a receiver gets a shared stream, determined by public facts alone (law 4).
+    """The period for which a receiver gets a shared stream, determined by public facts alone (law 4).
 
     The receiver gets windows that start at or after `since_ms`, and of these the slots that end by
-    `until_ms`. Without `until_ms`, the time has no end.
+    `until_ms`. If `until_ms` is None, the period has no end.
     """
 
     since_ms: int

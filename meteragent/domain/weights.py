@@ -1,6 +1,6 @@
 """Weights: public prices, such as EUR per kWh, by which energy is weighted in an amount.
 
-A price is known before its time begins. So prices do not depend on this home's use while they hold, and an
+A price is known before its time begins. So a price does not depend on this home's use while it holds, and an
 amount is a linear function of the load: a change of 1 kWh in all changes the amount by at most the bound
 (theory B.1).
 """
@@ -44,7 +44,7 @@ class Weights(NamedTuple):
 
 
 def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
-    """Yield the pieces of a stretch of time, cut at the boundaries of prices, each with its price.
+    """Yield the pieces of the time from `from_ms` to `to_ms`, cut where the price changes, with their prices.
 
     `prices` are in order and do not overlap. Time without a price has the default.
     """
@@ -63,7 +63,7 @@ def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) ->
 
 
 def joined(prices: Iterable[Price]) -> tuple[Price, ...]:
-    """Return an ordered list of prices in which adjacent equal prices are joined."""
+    """Return the prices, which are in order, with adjacent equal prices joined."""
     rows = list[Price]()
     for from_ms, to_ms, price_u in prices:
         meets = bool(rows) and rows[-1][1:] == (from_ms, price_u)

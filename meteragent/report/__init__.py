@@ -1,1 +1,1 @@
-"""What a stream promises and costs, for people and programs."""
+"""Reports on a stream's promise and its cost, for people and programs."""

@@ -1,18 +1,19 @@
 """The texts of an archive's statement that differ from those for the agent's streams."""
 
 _KEY = (
-    "The noise is derived from a key (AES-256), so that a part that runs again gives the same output. Anyone"
-    " who has the key can remove the noise from a window if they can guess all of its data, until"
-    " `meteragent key forget` removes its time from the key."
+    "The noise is derived from a key (AES-256), so that a part that is run again gives the same output."
+    " Anyone who has the key can remove the noise from a window if they can guess all of its data, until"
+    " `meteragent key forget` removes the window's time from the key."
 )
 _RAW = (
     "`meteragent sanitise` reads readings from the input and writes them nowhere: neither to the output"
-    " nor to the ledger or its temporary files. With `--engine spark` Spark's own shuffle files hold"
+    " nor to the ledger or its temporary files. With `--engine spark`, Spark's own shuffle files hold"
     " readings while it runs (`spark.io.encryption.enabled` encrypts them)."
 )
 _ONCE = (
-    "The key's ledger keeps a record of every release for ever: an interval is released once under a key."
-    " The ledger does not know what agents have released for the same meters; those levels add up."
+    "The key's ledger keeps an entry for every release for ever, so an interval is released once under a key."
+    " The ledger does not know what agents have released for the same meters; the levels of those releases"
+    " add to the levels in it."
 )
 HEAD = (_KEY, _RAW, _ONCE)
 WHO = (
@@ -21,14 +22,14 @@ WHO = (
 )
 WHERE = (
     "To a folder of Parquet files, which `meteragent sanitise IN OUT` writes. It has a row for each window"
-    " where the rows of the input are windows, and a row for each slot where they are readings:"
+    " if the rows of the input are windows, or a row for each slot if they are readings:"
 )
 _MANIFEST = (
     "`_manifest.parquet` beside them holds the descriptors, the ids of keys, the numbers of windows released"
     " and refused, and the name of the run, a keyed hash"
 )
 _WINDOWS = (
-    "which meters and windows exist is not hidden: the output has a window if a reading begins in it, or"
+    "the existence of meters and windows is not hidden: the output has a window if a reading begins in it, or"
     " if the input has a row for it, whatever its values"
 )
 _ORDER = (
@@ -41,13 +42,13 @@ EARLIER = "The key's ledger shows what was released under other terms; none of i
 
 
 def columns(*, keyed: bool, bands: bool) -> dict[str, str]:
-    """Return the meaning of each output column; meter names are pseudonyms if `keyed`."""
+    """Return the meaning of each output column: names are pseudonyms if `keyed`; `bands` adds a column."""
     name = "a keyed pseudonym of the meter's name" if keyed else "the meter's own name, as in the input"
     band = {"band": "the hours of the day that the number covers; public"} if bands else {}
     return {
         "meter": f"{name}; public",
-        "start": "when the window or the slot starts, in UTC; public",
-        "end": "when it ends; public",
+        "start": "the start of the window or the slot, in UTC; public",
+        "end": "its end; public",
         **band,
         "values, value": "**private**: what was measured in each slot, with noise",
         "d": "the id of the descriptor, which states the terms and the noise; public",

@@ -1,9 +1,10 @@
 """Audit a configuration's mechanisms: does each keep its promise, and how powerful is the test?
 
-`meteragent.privacy.audit` tests each distinct mechanism of a stream twice (calendar windows differ in
-epsilon). First the mechanism is tested alone, with many windows. Then it is tested from readings to messages
-(`pipeline_mechanism`), with as many windows as time allows, because the whole core runs for each slot. ALARM
-bounds the probability that a correct configuration is rejected; it is divided equally among all audits.
+`meteragent.privacy.audit` tests each distinct mechanism of a stream twice (those of calendar windows differ
+in epsilon). First the mechanism is tested alone, with many windows. Then it is tested from readings to
+messages (`pipeline_mechanism`), with as many windows as time allows, because the whole core runs for each
+slot. ALARM bounds the probability that a correct configuration is rejected; it is divided equally among all
+audits.
 """
 
 import json
@@ -21,18 +22,19 @@ from meteragent.privacy.statistics import MISS
 from meteragent.report.pipeline_mechanism import PipelineMechanism
 from meteragent.wire.descriptor import TermsDescriptor, describe
 
-_SIDES = 13  # sample sets that an audit draws: one for the law, and two for each of six shifts
+_SIDES = 13  # sample sets that an audit draws: one for the distribution, and two for each of six shifts
 _NUMBERS_MAX, _SAMPLES_MAX = 100_000_000, 20_000
 _CORE_SLOTS, _CORE_SAMPLES_MAX, _CORE_N_MAX = 50_000, 2000, 2000  # the core takes about 0.1 ms for each slot
-_CORE_SIDES = 25  # sample sets of a small audit, including those for exact checks and dithers
-_END_MS = 5000 * 365 * DAY_MS  # consecutive windows start in 1970, and end well before the last date
+_CORE_SIDES = 25  # sample sets of a small audit, including the sets for exact checks and dithers
+_END_MS = 5000 * 365 * DAY_MS  # consecutive windows start in 1970, and end before the year 9999
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The audits of a stream's mechanism: alone, and in messages (None if windows are too long).
+    """The audits of a stream's mechanism: alone, and from readings to messages.
 
-    `descriptors` are those of all windows with this mechanism; they differ in length but not in noise.
+    `messages` is None if windows have too many slots. `descriptors` describe all windows with this mechanism;
+    the windows differ in length but not in noise.
     """
 
     stream: str
@@ -42,7 +44,7 @@ class Trial:
 
     @property
     def audits(self) -> tuple[Audit, ...]:
-        """The audit of the mechanism alone and, if it exists, the audit of its messages."""
+        """The audit of the mechanism alone and, if there is one, the audit of its messages."""
         return (self.mechanism,) if self.messages is None else (self.mechanism, self.messages)
 
     @property
@@ -69,9 +71,9 @@ def trials(
 ) -> tuple[Trial, ...]:
     """Audit every mechanism that a configuration runs.
 
-    `samples` is the number of windows for the law and for each side of each shift; by default, as many as fit
-    into a few seconds in total. The core gets at most this number. `bits` come from the operating system by
-    default.
+    `samples` is the number of windows for the distribution and for each side of each shift; by default, as
+    many as fit into a few seconds in total. The core gets at most this number of windows. `bits` come from
+    the operating system by default.
     """
     kinds = [(stream.name, kind) for stream in config.stream for kind in _kinds(config, stream)]
     return tuple(_trial(name, kind, len(kinds), samples, bits) for name, kind in kinds)
@@ -122,7 +124,7 @@ def as_text(trials: Sequence[Trial]) -> str:
     if failures:
         lines.append(f"VIOLATED: {failures} of {len(checks)} checks failed. Stop the agent: release nothing.")
         lines.append(
-            "Then report it as in SECURITY.md, with this text and the output of `meteragent --version`."
+            "Then report it as SECURITY.md says, with this text and the output of `meteragent --version`."
         )
     else:
         lines.append(f"All {len(checks)} checks passed: no evidence against the promise.")
@@ -133,7 +135,7 @@ def as_text(trials: Sequence[Trial]) -> str:
 def _claim(trial: Trial) -> list[str]:
     facts, ids = trial.descriptors[0].facts, ", ".join(descriptor.id for descriptor in trial.descriptors)
     unit, slots = facts["unit"], f"{facts['n']:,} {'slot' if facts['n'] == 1 else 'slots'}"
-    lattice = f"{slots} a window, on multiples of {facts['quantum']} {unit}"
+    lattice = f"{slots} per window, on multiples of {facts['quantum']} {unit}"
     epsilon = f"epsilon = {facts['epsilon']} per {unit}"
     return [
         f"Stream {trial.stream}, descriptor {ids}: {lattice}",
@@ -147,7 +149,7 @@ def _verdict(trial: Trial, title: str, result: Audit | None) -> list[str]:
     if result is None:
         return ["", f"  {title}: not tested, because windows of {facts['n']:,} slots take too long"]
     level = result.lower * float(Fraction(facts["radius"]))
-    loss = f"a loss {result.detects:.2f} times the promise, " if math.isfinite(result.detects) else ""
+    loss = f"a loss {result.detects:.2f} times the promise, and " if math.isfinite(result.detects) else ""
     scale = f"noise {result.detects_scale:.1%} too large or too small"
     rows = [f"    {'ok' if c.passed else 'FAILED':<7} {c.name:<36} {c.finding}" for c in result.checks]
     return [

@@ -1,6 +1,6 @@
 """The texts that `check`, the statement, `plan` and the local page share: one file for each language.
 
-Placeholders are written ``{name}``; Python and the page's script fill them in by the same rule. A translation
+Placeholders are written ``{name}``; Python and the page's script replace them by the same rule. A translation
 is another file beside `en.json` with the same keys, and with a key for each counter and problem, whose
 English texts are those of `domain`.
 
@@ -31,11 +31,11 @@ _language: ContextVar[str] = ContextVar("language", default=ENGLISH)
 def texts(language: str) -> Mapping[str, str]:
     """Read all texts of a language, by key."""
     text_by_key: dict[str, str] = json.loads((_FOLDER / f"{language}.json").read_text("utf-8"))
-    return text_by_key | _of_domain() if language == ENGLISH else text_by_key
+    return text_by_key | _domain_texts() if language == ENGLISH else text_by_key
 
 
-def _of_domain() -> dict[str, str]:
-    """Return the English texts of counters and problems."""
+def _domain_texts() -> dict[str, str]:
+    """Return the English texts of counters and problems, by key."""
     counters = {f"counter.{name}": meaning for name, meaning in COUNTERS.items()}
     causes = {f"problem.{code}": meaning.cause for code, meaning in PROBLEMS.items()}
     cures = {f"cure.{code}": meaning.cure for code, meaning in PROBLEMS.items()}
@@ -45,15 +45,15 @@ def _of_domain() -> dict[str, str]:
 @contextmanager
 def speaking(language: str) -> Iterator[None]:
     """Set the language of `say` inside this context, and in the tasks and threads that it starts."""
-    before = _language.set(language)
+    token = _language.set(language)
     try:
         yield
     finally:
-        _language.reset(before)
+        _language.reset(token)
 
 
 def say(key: str, **values: object) -> str:
-    """Return a text with its placeholders filled in.
+    """Return a text in the current language, with its placeholders filled in.
 
     Raises:
         KeyError: there is no such text, or one of its placeholders has no value.
@@ -62,21 +62,24 @@ def say(key: str, **values: object) -> str:
 
 
 def of_environment(environment: Mapping[str, str]) -> str:
-    """Return the language that a process's environment asks for, or English if that has no texts."""
+    """Return the language that a process's environment asks for, or English if there are no texts in it."""
     name = next(filter(None, map(environment.get, _VARIABLES)), "")
     language = name.partition(".")[0].partition("@")[0].partition("_")[0].lower()
     return language if language in LANGUAGES else ENGLISH
 
 
 def of_reader(accept: str) -> str:
-    """Return the language that a browser's Accept-Language prefers, or English if that has no texts."""
+    """Return the language that a browser's Accept-Language prefers among those with texts, else English."""
     ranges = [_range(item) for item in accept.split(",")]
     choices = [(quality, language) for quality, language in ranges if language in LANGUAGES and quality > 0]
     return max(choices, key=lambda item: item[0], default=(0.0, ENGLISH))[1]
 
 
 def _range(item: str) -> tuple[float, str]:
-    """Return the quality and the language of one range, such as ``de-AT;q=0.8``; 0 if it is malformed."""
+    """Return the quality and the language of one range, such as ``de-AT;q=0.8``.
+
+    A malformed quality counts as 0.
+    """
     name, _, parameter = item.partition(";")
     key, _, number = parameter.strip().partition("=")
     try:

@@ -10,7 +10,7 @@ from meteragent.privacy.nested import Kind, Path
 
 
 def path_of(settings: config.Config, stream: config.Stream) -> Path:
-    """Return the path to a stream's numbers in the tree of its nested streams; empty for a single stream.
+    """Return the path to a stream's numbers in the tree of its nested streams; empty if it is not nested.
 
     The tree assumes ordinary windows: a day has 24 hours and a month 30 days.
     """
@@ -20,12 +20,12 @@ def path_of(settings: config.Config, stream: config.Stream) -> Path:
     terms = [config.terms(part) for part in streams]
     counts = [coarse.length_ms // fine.length_ms for fine, coarse in pairwise(terms)]
     path = nested.regular([Kind(part.mechanism, part.rounding, _kwh(part)) for part in terms], counts)
-    [place] = [number for number, part in enumerate(streams) if part is stream]
-    return path[: len(path) - place]
+    [index] = [index for index, part in enumerate(streams) if part is stream]
+    return path[: len(path) - index]
 
 
 def errors(path: Path, terms: Terms) -> tuple[float, float, str]:
-    """Return the standard deviation, half the 95% interval and the unit of a combined number.
+    """Return the standard deviation, the half-width of the 95% interval, and the unit of a combined number.
 
     Numbers for a day or longer are energies in kWh, whatever the unit of the records.
     """
@@ -34,6 +34,6 @@ def errors(path: Path, terms: Terms) -> tuple[float, float, str]:
 
 
 def _kwh(terms: Terms) -> float:
-    """Return a window's energy, in kWh, per unit of its number."""
+    """Return the energy, in kWh, that one unit of a window's value stands for."""
     hours = 1.0 if terms.is_energy else terms.length_ms / HOUR_MS
     return float(UNIT_FACTOR[terms.unit]) * hours / 1000

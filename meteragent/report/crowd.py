@@ -9,13 +9,13 @@ HEAD = (
         " the group can open one, and adds noise of its own to the sum of all homes."
     ),
     (
-        "A copy of the disk shows, for each open slot, a share, which is uniform whatever is used. Two copies"
-        " show the energy between them; to an operator, one copy shows the energy of that slot up to the copy"
-        " or from it on. Encrypt the disk if it can be stolen."
+        "A copy of the disk shows, for each open slot, a share, which is uniform whatever energy is used. Two"
+        " copies show the energy used between them; to an operator, one copy shows the energy of that slot up"
+        " to the copy or from then on. Encrypt the disk if it can be stolen."
     ),
     "Reports are deleted once they are delivered; the account of privacy spent is kept for ever.",
 )
-"""The sentences that hold for all streams of groups, instead of those for records."""
+"""The sentences about all streams of groups, which replace the sentences about records."""
 
 WHO = (
     "each of the two operators, together with all other homes and every broker, with bounded computing power;"
@@ -27,7 +27,7 @@ DESCRIPTOR = "The leader publishes the descriptor of the totals; the agent sends
 
 
 def leaves(stream: config.Stream) -> str:
-    """Return what leaves: one sealed report for each slot; empty for a stream without a group."""
+    """Describe what leaves, one sealed report for each slot; return "" if the stream has no group."""
     group = stream.group
     if group is None:
         return ""

@@ -27,7 +27,8 @@ _WINDOWS_FEW = 2
 class Event:
     """A change in the power by `power_w` for `duration_ms`; `daily` if it can happen every day.
 
-    `name` is the English name, which commands and JSON use. `key` is the key of a public example's title.
+    `name` is the English name, which commands and JSON use. `source` states the origin of the power. `key` is
+    the key of a public example's title, or empty.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Event:
 
     @property
     def energy_wh(self) -> Fraction:
-        """The energy of the change."""
+        """The energy of the change, in Wh."""
         return Fraction(self.power_w * self.duration_ms, HOUR_MS)
 
 
@@ -99,16 +100,18 @@ def parse(text: str) -> Event:
 
 
 def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
-    """Return, for each alignment, how far (d_inf, in the unit) an event changes each window that it touches.
+    """Return, for each alignment, the distance by which an event changes each window that it touches.
+
+    The distance is in the unit of values: the largest change in any slot or, in l1, the sum over all slots.
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
     to consider alignments in which the event starts with a slot (on the first day). Alignments in which the
     event ends with a slot are their mirror images, and the distances change linearly in between. A shift of
     energy from one window to another lies between two of these alignments.
 
-    The distances are those between readings: sampled power holds for one period longer, and dead bands and
-    counting steps are added (`loads`). If an event shifts a count by a step, the shift remains; windows after
-    the event are not included.
+    The distances are between readings, not loads: sampled power holds for one period longer, and dead bands
+    and counting steps are added (`loads`). If an event shifts a count by a step, the shift remains; windows
+    after the event are not included.
     """
     reported = replace(event, duration_ms=event.duration_ms + loads.longest_hold_ms(terms))
     slots = [terms.stretches(index) for index in range(terms.n)]
@@ -142,7 +145,7 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return how far, in the unit, a window changes if the event fills its slots for these times."""
+    """Return the distance, in the unit of values, if the event lasts `filled_ms` in each slot of a window."""
     power = event.power_w / terms.wh_per_value
     if terms.metric is Metric.L1:
         return _distance_in_all(power, terms, filled_ms)
@@ -152,14 +155,14 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
 
 
 def _distance_in_all(power: Fraction, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return the total distance by which a window's slots change, in the unit of slot values."""
+    """Return the sum of the changes in all slots of a window, in the unit of values."""
     if terms.is_energy:
         return power * sum(filled_ms.values()) / HOUR_MS
     return power * sum(Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items())
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
-    """Return how long a stretch of a window overlaps each slot.
+    """Return how long, in ms, a stretch of a window overlaps each slot, by the slot's index.
 
     If slots are equal, only the first two and the last are returned, because all others overlap as much as
     the second.

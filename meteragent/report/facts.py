@@ -1,4 +1,4 @@
-"""A guarantee as JSON, with the descriptor's names and with exact numbers as text."""
+"""A guarantee as JSON, with the descriptor's names, and with exact numbers as strings."""
 
 import json
 from collections.abc import Sequence
@@ -17,35 +17,36 @@ from meteragent.wire.number import figure
 def of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
-    Errors are standard deviations: of a number, in the unit; of totals, in kWh; and of the means of 100 and
-    1,000 homes (one number per home, for the same slot), in the unit. `tariffs` has the errors of a month's
-    cost, in the currency, and the differences recognised in 95% of months at a p-value of 5%. `fit_for`
-    names the useful errors. For each event, `hidden` has an attacker's success limit in per cent
-    (`right_of_100`) by number of days.
+    Errors are standard deviations or, for `ci95` and `combined_ci95`, half-widths of 95% intervals. They are
+    in the unit of values, except that `day_kwh`, `month_kwh`, and combined numbers for a day or longer are in
+    kWh. Means over 100 and 1,000 homes have one number per home, for the same slot. `tariffs` has the errors
+    of a month's cost, in the currency, and the differences recognised in 95% of months at a p-value of 5%.
+    `fit_for` names the errors that are marked as useful. For each event, `hidden` has an attacker's success
+    limit in per cent (`right_of_100`) by number of days.
     """
     return {
         "stream": guarantee.stream,
         "id": guarantee.descriptor.id,
         **guarantee.descriptor.facts,
-        **_of_loads(guarantee),
-        **_of_the_fleet(guarantee),
+        **_load_facts(guarantee),
+        **_fleet_facts(guarantee),
         "errors": {name: error.value for name, error in guarantee.errors.items()},
-        **_of_tariffs(guarantee),
+        **_tariff_facts(guarantee),
         "fit_for": [name for name, error in guarantee.errors.items() if error.useful],
-        "hidden": [_of_exposure(exposure) for exposure in guarantee.exposures],
+        "hidden": [_exposure_facts(exposure) for exposure in guarantee.exposures],
         "warnings": [*guarantee.warnings],
         "does_not_hide": wording.not_hidden(guarantee),
     }
 
 
 def as_json(guarantees: Sequence[Guarantee], settings: config.Config | None = None) -> str:
-    """Return the facts of all streams as JSON, and the receivers of a configuration, if it has any."""
+    """Return the facts of all streams as JSON, with the receivers of the configuration, if it has any."""
     shared = {} if settings is None else sharing.facts(settings)
     return json.dumps({"streams": [of(guarantee) for guarantee in guarantees], **shared}, indent=2)
 
 
-def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the level that a change in the load costs, by the energy that it adds within a slot, in Wh."""
+def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the facts about changes in the load, such as their levels by the Wh that they add in a slot."""
     terms, facts = guarantee.terms, dict[str, Any]()
     if guarantee.level_of_curves is not None:
         facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
@@ -56,10 +57,10 @@ def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _in_all(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the cost of changing the hidden energy in all; levels are rounded up.
+    """Return the cost of a change by the hidden energy in all, with levels rounded up.
 
-    `without_limits` states whether the cost holds over any number of slots. `step_wh` is the energy by which
-    each later slot may differ.
+    `without_limits` states whether the promise in all is made without limits. `step_wh` is the energy by
+    which each later slot may differ.
     """
     periods = [
         {
@@ -74,7 +75,7 @@ def _in_all(guarantee: Guarantee) -> dict[str, Any]:
     return {"without_limits": guarantee.is_in_all, "step_wh": step_wh, "periods": periods}
 
 
-def _of_tariffs(guarantee: Guarantee) -> dict[str, Any]:
+def _tariff_facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return the errors of tariff costs, if there are tariffs."""
     errors = guarantee.tariffs
     if errors is None:
@@ -89,12 +90,12 @@ def _of_tariffs(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def _of_the_fleet(guarantee: Guarantee) -> dict[str, str]:
+def _fleet_facts(guarantee: Guarantee) -> dict[str, str]:
     fleet = guarantee.fleet
     return {} if fleet is None else {"shard": str(fleet.shard), "shard_meters": wording.shard_meters(fleet)}
 
 
-def _of_exposure(exposure: Exposure) -> dict[str, Any]:
+def _exposure_facts(exposure: Exposure) -> dict[str, Any]:
     event, percent = exposure
     return {
         "event": event.name,

@@ -107,7 +107,7 @@ def percent(number: str) -> str:
 
 
 def share_of_home(power_w: float) -> str:
-    """Return a power as a share of a home's mean: ``12.3%``, or ``15 times``."""
+    """Return a power as a share of a home's mean: ``12.3%`` or, from 1000% on, ``15 times``."""
     share = power_w / MEAN_W
     if share < _PERCENT_BELOW:
         return percent(figures(100 * share))
@@ -115,7 +115,7 @@ def share_of_home(power_w: float) -> str:
 
 
 def column(number: float) -> str:
-    """Format a number to about four figures, to fit a column, never as a power of ten."""
+    """Format a number to about four figures, to fit a column, and never in exponent notation."""
     decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
     return f"{number:.{decimals}f}"
 

@@ -47,9 +47,9 @@ _ROUNDING = 1e-6
 
 
 class Error(NamedTuple):
-    """One standard deviation of a figure, or half its 95% interval, to four figures.
+    """One standard deviation of a number, or its 95% half-width, to four significant digits.
 
-    The figure is `useful` if the error is small compared with an average home's value.
+    The error is `useful` if it is small compared with an average home's value.
     """
 
     value: float
@@ -65,10 +65,10 @@ class Exposure(NamedTuple):
 
 
 class InAll(NamedTuple):
-    """The cost of changing the hidden energy in all, over any number of slots, for some days.
+    """The cost of a change by the hidden energy in all, over the slots of `days` days.
 
-    `slots` is the number of slots, `level` the level that the change costs over all slots, and
-    `success_percent` an attacker's success limit for such a change within one slot.
+    `slots` is the number of slots, `level` is the level that the change costs over all slots, and
+    `success_percent` is an attacker's success limit for such a change within one slot.
     """
 
     days: int
@@ -87,12 +87,13 @@ class Fleet(NamedTuple):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The promise of a stream, its errors, an attacker's success on events, and its warnings.
+    """The promise of a stream, its errors, an attacker's success limits for events, and its warnings.
 
     `errors` has the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
-    totals, `month_total` for amounts in the unit, and `mean_of_100` and `mean_of_1000` for one slot over that
-    many homes. A stream of a crowd has only the last two. `tariffs` has the errors of costs.
-    `warn_of_stream` returns the warnings about the settings.
+    totals, `month_total` for amounts in the unit, `mean_of_100` and `mean_of_1000` for one slot over that
+    many homes, and `combined` and `combined_ci95` for combined numbers of nested streams. A stream of a crowd
+    has only the means. `tariffs` has the errors of costs. `warn_of_stream` returns the warnings about the
+    settings.
     """
 
     stream: str
@@ -140,7 +141,7 @@ class Guarantee:
 
     @cached_property
     def level_of_curves(self) -> Fraction | None:
-        """The level for courses of the load within the radius; None without a dead band or a step."""
+        """The level for load curves that differ by at most the radius; None if no dead band is known."""
         return loads.level_of_curves(self.terms) if self.terms.dead_band else None
 
     @property
@@ -150,7 +151,7 @@ class Guarantee:
 
     @property
     def level_of_step(self) -> Fraction:
-        """The level that a difference of one step costs in a slot."""
+        """The level that a difference of one step in a slot costs."""
         return self.terms.epsilon * self.step * self.terms.value_per_reading
 
     @property
@@ -178,7 +179,7 @@ def of(
     tariffs: Sequence[Tariff] = (),
     path: Path = (),
 ) -> Guarantee:
-    """Compute a stream's guarantee, and an attacker's success on events.
+    """Compute a stream's guarantee, and an attacker's success limits for events.
 
     `stored_streams` are the names of the streams in the store. `other_charges` is the daily charge, as
     epsilon in 1/W, of the configuration's other streams on a meter that all of them read. If `archived`, the
@@ -218,12 +219,12 @@ def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
     if terms.weights is not None:
         yield from _errors_of_amounts(terms, terms.weights)
         return
-    if terms.crowd is not None:  # no home's value leaves, and both operators' draws are in a total
-        of_home = MEAN_W * terms.step_ms / HOUR_MS
+    if terms.crowd is not None:  # no home's value leaves, and a total has the noise of both operators
+        home_value = MEAN_W * terms.step_ms / HOUR_MS
         for homes in CROWDS:
-            yield f"mean_of_{homes}", _error(sd_of_crowd(terms.mechanism, homes) / homes, "Wh", of_home)
+            yield f"mean_of_{homes}", _error(sd_of_crowd(terms.mechanism, homes) / homes, "Wh", home_value)
         return
-    if terms.space is Space.ABOVE:  # sums are neither daily energies nor comparable with a home's energy
+    if terms.space is Space.ABOVE:  # energies above a threshold are not comparable with a home's energy
         yield "number", _error(terms.sd, terms.value_unit, 0.0)
         yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
         for homes in CROWDS:
@@ -257,19 +258,19 @@ def _errors_of_amounts(terms: Terms, weights: Weights) -> Iterator[tuple[str, Er
     """Yield the errors of amounts, compared with the amount of an average home at the mean price."""
     prices = list(pieces(weights.prices, weights.default_u, 0, terms.length_ms))
     mean_price = sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in prices) / terms.length_ms
-    of_home_a_day = MEAN_W * 24 / 1000 * mean_price / MICRO
-    of_home = of_home_a_day * terms.length_ms / DAY_MS
-    yield "number", _error(terms.sd, terms.value_unit, of_home)
+    home_value_per_day = MEAN_W * 24 / 1000 * mean_price / MICRO
+    home_value = home_value_per_day * terms.length_ms / DAY_MS
+    yield "number", _error(terms.sd, terms.value_unit, home_value)
     yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
     if terms.length_ms <= MONTH_DAYS * DAY_MS:
         total = terms.sd * math.sqrt(MONTH_DAYS * DAY_MS / terms.length_ms)
-        yield "month_total", _error(total, terms.value_unit, of_home_a_day * MONTH_DAYS)
+        yield "month_total", _error(total, terms.value_unit, home_value_per_day * MONTH_DAYS)
     for homes in CROWDS:
-        yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, of_home)
+        yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, home_value)
 
 
-def _error(value: float, unit: str, of_home: float) -> Error:
-    return Error(figure(value), unit, value < USEFUL_ERROR_SHARE * of_home)
+def _error(value: float, unit: str, home_value: float) -> Error:
+    return Error(figure(value), unit, value < USEFUL_ERROR_SHARE * home_value)
 
 
 def _is_filled(terms: Terms) -> bool:
@@ -278,7 +279,7 @@ def _is_filled(terms: Terms) -> bool:
 
 
 def _kwh_per_unit(terms: Terms) -> list[float]:
-    """Return the energy, in kWh, of each slot in a window, per unit of slot value."""
+    """Return, for each slot of a window, the energy, in kWh, that one unit of its value stands for."""
     base = Fraction(UNIT_FACTOR[terms.unit], 1000)
     if terms.is_energy:
         return [float(base)] * terms.n
@@ -296,11 +297,11 @@ def _exposure(event: Event, terms: Terms) -> Exposure:
 def success_percent(event: Event, terms: Terms, days: int) -> int:
     """Return an attacker's success limit, in per cent, rounded up, for an event that happens on `days` days.
 
-    Both answers are equally likely. An event that starts just off the grid is rounded up in two windows
-    instead of one; a further quantum in its last window (with the metric l1, one per slot) covers that. If a
-    window spans several days, the distances for these days add up. If each slot has its own dithered noise,
-    the sum of all distances also bounds the probability (THEORY T.7); off the grid, the event can touch one
-    more window a day, which adds one step of the readings.
+    Both answers are equally likely beforehand. An event that starts just off the grid is rounded up in two
+    windows instead of one; a further quantum (in l1, one for each slot) in its last window, or in every
+    window of a day or longer, covers that. If a window spans several days, the distances for these days add
+    up. If each slot has its own dithered noise, the sum of all distances also bounds the probability (THEORY
+    T.7); off the grid, the event can touch one more window per day, which adds one step of the readings.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
@@ -316,7 +317,7 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
 
 
 def _least(chance: float, terms: Terms, in_all: Fraction) -> float:
-    """Return a limit or, if applicable and smaller, the limit for a change by `in_all`, in the unit."""
+    """Return `chance` or, if it applies and is smaller, the limit for a change by `in_all`, in the unit."""
     if terms.slots_per_bound > 1 or terms.rounding == "half-up":
         return chance
     return min(chance, success_in_all(terms.mechanism, in_all))
@@ -327,16 +328,16 @@ def _percent(chance: float) -> int:
 
 
 def _in_all(terms: Terms) -> Iterator[InAll]:
-    """Yield the cost of changing the hidden energy in a day and in a month, or in a longer window."""
+    """Yield the cost of a change by the hidden energy in all over a day and a month, or a longer window."""
     for days in (1, MONTH_DAYS):
         if terms.length_ms <= days * DAY_MS:
-            yield _in_all_of(terms, days, days * DAY_MS // terms.length_ms)
+            yield _in_all_cost(terms, days, days * DAY_MS // terms.length_ms)
     if terms.length_ms > MONTH_DAYS * DAY_MS:
-        yield _in_all_of(terms, terms.length_ms // DAY_MS, 1)
+        yield _in_all_cost(terms, terms.length_ms // DAY_MS, 1)
 
 
-def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
-    """Return the cost of changing the hidden energy over a number of windows.
+def _in_all_cost(terms: Terms, days: int, windows: int) -> InAll:
+    """Return the cost of a change by the hidden energy in all over a number of windows.
 
     A change within one slot changes its window by `loads.distance`, and later windows by a step.
     """
@@ -351,9 +352,9 @@ def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
 
 def _habits(exposures: Sequence[Exposure]) -> list[str]:
     """Return a warning about events that are hidden if they happen once but learnt if they happen daily."""
-    learnt = [
+    learnt_titles = [
         event.title
         for event, percent in exposures
         if percent[REPETITIONS[0]] < LEARNT_AT_PERCENT <= percent.get(REPETITIONS[-1], 0)
     ]
-    return [say("warning.habit", events="; ".join(learnt))] if learnt else []
+    return [say("warning.habit", events="; ".join(learnt_titles))] if learnt_titles else []

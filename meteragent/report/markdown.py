@@ -31,8 +31,8 @@ _EXAMPLE_MS = 1_795_129_200_000
 _MEANINGS = {
     "v": "the version of the format; public",
     "meter": "the meter's name, as above; public",
-    "t": "when the slot starts, in UTC; public",
-    "for": "how long the slot is; public",
+    "t": "the start of the slot, in UTC; public",
+    "for": "the length of the slot; public",
     "band": "the hours of the day that the number is for; public",
     "value": "**private**: what was measured in the slot, with noise",
     "unit": "its unit; public",
@@ -41,11 +41,11 @@ _MEANINGS = {
 }
 _MEANINGS_SENML = {
     "bn": "the meter's name, as above; public",
-    "bt": "when the slot starts, in seconds since 1970, UTC; public",
+    "bt": "the start of the slot, in seconds since 1970, UTC; public",
     "bver": "the version of SenML that has the unit; public",
     "": "**private**: what was measured in the slot, with noise, and its unit",
     "_band": "the hours of the day that the number is for; public",
-    "_for": "how long the slot is; public",
+    "_for": "the length of the slot; public",
     "_sd": "the standard deviation of the noise; public",
     "_terms": "the id of the descriptor; public",
 }
@@ -58,7 +58,7 @@ class Part(NamedTuple):
     """The facts for one stream's part of the statement.
 
     `shapes` has the descriptors of all kinds of windows, by id, beginning with that of an ordinary window;
-    `stored_terms` has the terms in the store, or None without a store.
+    `stored_terms` has the terms in the store, or None for an archive, or if there is no store.
     """
 
     settings: config.Config
@@ -131,20 +131,20 @@ def _head(settings: config.Config) -> list[str]:
     return [
         "# Smart-meter data: what leaves, and under which guarantee",
         _text(
-            "`meteragent check --statement` made this page from the configuration; nothing in it was"
-            " measured. Keep each version of it: if two differ, what leaves or what is promised has"
-            " changed."
+            "`meteragent check --statement` wrote this page from the configuration; nothing in it was"
+            " measured. Keep each version of it: if two versions differ, the data that leave or their"
+            " guarantee have changed."
         ),
         _list(
             f"Streams: {names}",
             f"Versions: meteragent {__version__}, Python {platform.python_version()}, format v1",
-            *(archive.HEAD if settings.archive is not None else _of_the_agent(settings)),
+            *(archive.HEAD if settings.archive is not None else _agent_lines(settings)),
         ),
     ]
 
 
-def _of_the_agent(settings: config.Config) -> Sequence[str]:
-    """Return the sentences that hold for all of the agent's streams."""
+def _agent_lines(settings: config.Config) -> Sequence[str]:
+    """Return the sentences about all streams of the agent."""
     if all(stream.group is not None for stream in settings.stream):
         return crowd.HEAD
     keep = duration_text(settings.store.keep)
@@ -156,7 +156,7 @@ def _of_the_agent(settings: config.Config) -> Sequence[str]:
         (
             "A copy of the disk shows, for each open slot, its energy so far hidden by that slot's noise, and"
             " the remainder below a whole quantum. Together with the number that leaves later, it shows the"
-            " energy from then to the slot's end. Encrypt the disk if it can be stolen."
+            " energy from the time of the copy to the slot's end. Encrypt the disk if it can be stolen."
         ),
         (
             f"Released records are kept for {keep} and can be exported; the account of privacy spent is kept"
@@ -183,16 +183,15 @@ def _leaves(part: Part) -> list[str]:
         *(block for name, link in links.items() for block in _leaves_on(link, terms, name)),
         _table(["field of a record", "what it says"], _named(_meanings(part))),
         _text(
-            "Nothing else leaves except the protocol traffic of the connection. All fields but `value` "
-            "follow from the"
-            " configuration, the clock, and the time of a meter's first reading."
+            "Nothing else leaves except the protocol traffic of the connection. All fields but `value`"
+            " follow from the configuration, the clock, and the time of a meter's first reading."
         ),
         _list(*_schedule(stream, terms)),
     ]
 
 
 def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None) -> list[str]:
-    """Return what leaves on one connection: to the sink, or to a receiver."""
+    """Return the paragraphs about what leaves on one connection, to the sink or to a receiver."""
     broker = address("sink", config.sink_url(stream), config.sink_broker(stream), None)
     keyed = stream.sink.pseudonym_key_file is not None
     identity = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
@@ -216,7 +215,7 @@ def _leaves_of_an_archive(part: Part) -> list[str]:
     return [
         _text(archive.WHERE),
         _table(["column", "what it says"], _named(archive.columns(keyed=keyed, bands=bool(terms.bands)))),
-        _list(*archive.BESIDE, *_counted(stream, terms)),
+        _list(*archive.BESIDE, *_counts(stream, terms)),
     ]
 
 
@@ -236,10 +235,10 @@ def _meanings(part: Part) -> dict[str, str]:
     return of_pack | {record["n"]: _MEANINGS_SENML[record["n"].removeprefix(value)] for record in example}
 
 
-def _counted(stream: config.Stream, terms: Terms) -> list[str]:
-    """Return sentences about the number of values, gaps, and values out of range."""
+def _counts(stream: config.Stream, terms: Terms) -> list[str]:
+    """Return sentences about the number of values, about gaps, and about values out of range."""
     low, high = (f"{full(bound)} W" for bound in stream.window.range)
-    per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
+    per = {Kind.INTERVAL_ENERGY: " per interval", Kind.REGISTER: " per hour"}.get(terms.kind, "")
     return [
         f"{terms.n:,} {'number' if terms.n == 1 else 'numbers'} in each of the {wording.windows(terms)}",
         f"time without a reading counts as {full(stream.window.gap)} {terms.unit}{per}",
@@ -249,7 +248,7 @@ def _counted(stream: config.Stream, terms: Terms) -> list[str]:
 
 def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     late = f"{duration_text(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
-    number, *counts = _counted(stream, terms)
+    number, *counts = _counts(stream, terms)
     lines = [
         number,
         f"each slot closes {late}, and its record leaves, whatever was measured in it",
@@ -261,7 +260,7 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
         spread = duration_text(stream.sink.spread)
         lines.append(f"records leave later by a delay of up to {spread}, which is fixed for each meter")
     silence = duration_text(config.forget_ms(stream.source, stream.window.forget))
-    return [*lines, f"after {silence} of silence a meter's records stop: that is not hidden"]
+    return [*lines, f"after {silence} of silence, a meter's records stop, which is not hidden"]
 
 
 def _guarantee(part: Part) -> list[str]:
@@ -296,7 +295,7 @@ def _hidden(part: Part) -> list[str]:
 def _adds(part: Part) -> list[str]:
     promise, budget = part.guarantee, part.stream.privacy.budget
     day, month = (rate(promise.level_in(days)) for days in (1, MONTH_DAYS))
-    average = f"on average {day} a day, {month} in {MONTH_DAYS} days"
+    average = f"on average {day} per day, {month} in {MONTH_DAYS} days"
     add = _text(f"{wording.windows_add(promise)} {wording.streams_add(promise)}".strip())
     lines = [f"level {full(part.terms.level)} in each window; {average}"]
     if promise.is_archive:
@@ -338,8 +337,8 @@ def _changes(part: Part) -> list[str]:
     ]
     return [
         _text(
-            "Every record names its descriptor by an id that is computed from the terms: different terms have"
-            " a different id. A change takes effect with the first window that overlaps nothing already"
+            "Every record names its descriptor by an id that is computed from the terms, so different terms"
+            " have different ids. A change takes effect with the first window that overlaps nothing already"
             " released. The ids of this configuration:"
         ),
         _table(["id", "window", "slots", "radius", f"epsilon (1/{unit})"], rows),
@@ -348,7 +347,7 @@ def _changes(part: Part) -> list[str]:
 
 
 def _earlier(part: Part) -> str:
-    """Return a sentence about terms in the store that the configuration lacks."""
+    """Return a sentence about the terms in the store that are not in the configuration."""
     if part.guarantee.is_archive:
         return archive.EARLIER
     if part.stored_terms is None:
@@ -371,9 +370,7 @@ def _descriptors(part: Part) -> list[str]:
     return [
         _text("The descriptor of an ordinary window, without the meter and the time from which it applies:"),
         f"```json\n{facts}\n```",
-        _text(
-            "An id is the first 8 hex digits of the SHA-256 of such a line; each kind of window has its own:"
-        ),
+        _text("Each kind of window has its own id, the first 8 hex digits of the SHA-256 of its line:"),
         f"```\n{lines}\n```",
     ]
 

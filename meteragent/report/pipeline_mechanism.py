@@ -1,4 +1,4 @@
-"""The pipeline as a mechanism: windows of numbers enter as readings, and outputs are read from messages.
+"""The pipeline as a mechanism: windows of numbers enter as readings, and outputs are taken from messages.
 
 Theory of operation
 -------------------
@@ -50,20 +50,20 @@ from meteragent.privacy.space import Windows
 
 _CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONSTANT_U}
 _FAR_U = 1 << 100
-"""Larger than any number that a test uses."""
+"""A bound, in millionths, that is larger than any number in a test."""
 _LOW_QUANTA = 1 << 40
-"""The threshold, in quanta per hour below 0; it is lower than every reading in a window. The energy of the
-threshold is subtracted."""
+"""The distance of the threshold below 0, in quanta per hour; every reading in a window is higher. The
+threshold's energy is subtracted from the outputs."""
 
 
 class _BorrowedBits:
-    """A caller's random bits; bits that were fetched ahead are kept for the caller."""
+    """A caller's random bits; bits that were fetched in advance are kept for the caller."""
 
     def __init__(self, bits: Bits) -> None:
         self.integer, self.array = bits.integer, bits.array
 
     def discard(self) -> None:
-        """Keep the bits that were fetched ahead for the caller."""
+        """Keep the bits that were fetched in advance for the caller."""
 
 
 class PipelineMechanism:
@@ -93,7 +93,7 @@ class PipelineMechanism:
         self._quantum_u = terms.lattice(0) // self._price_u // terms.interval_ms if self._registers else 0
         lattices = [self._quantum_u] if self._registers else map(self._lattice, range(terms.n))
         self._dithered = terms.rounding == "dithered"
-        self._per = math.gcd(4 if self._dithered else 2, *lattices)
+        self._steps_per_quantum = math.gcd(4 if self._dithered else 2, *lattices)
         self._claim: LInfLaplace | DitheredLaplace = self._terms.mechanism
         if self._dithered:
             self._claim = DitheredLaplace(terms.epsilon, terms.quantum, self.n, self.step)
@@ -115,13 +115,13 @@ class PipelineMechanism:
 
     @property
     def quantum(self) -> Fraction:
-        """The lattice of the outputs, in the unit."""
+        """The step of the lattice of outputs, in the unit."""
         return self._terms.quantum
 
     @property
     def step(self) -> Fraction:
-        """The lattice of the inputs, in the unit."""
-        return self.quantum / self._per
+        """The step of the lattice of inputs, in the unit."""
+        return self.quantum / self._steps_per_quantum
 
     @property
     def space(self) -> Windows:
@@ -136,11 +136,11 @@ class PipelineMechanism:
         """Return ln P(output | point) as promised; half-up terms round the window first."""
         window = np.asarray(point)
         if not self._dithered:
-            window = round_half_up(window, self._per)
+            window = round_half_up(window, self._steps_per_quantum)
         return self._claim.log_mass(np.rint(outputs).astype(np.int64), window)
 
     def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.number]:
-        """Release windows, in steps, shape (.., n); return the values of their records, in quanta.
+        """Release windows of shape (.., n), in steps; return the values of their records, in quanta.
 
         Raises:
             ValueError: a slot has no record.
@@ -176,7 +176,7 @@ class PipelineMechanism:
         )
 
     def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
-        """Return the readings of consecutive windows, from `length_ms` on, and a last message."""
+        """Return the messages of consecutive windows, from `length_ms` on, and a message after them."""
         terms, length_ms = self._terms, self._terms.length_ms
         slots = [(index, terms.stretches(index)[0]) for index in self._slots]
         parts = [
@@ -184,7 +184,7 @@ class PipelineMechanism:
             for window, row in enumerate(rows, 1)
             for (index, (from_ms, to_ms)), number in zip(slots, row, strict=True)
         ]
-        readings = self._of_a_register(parts) if self._registers else self._of_powers(parts)
+        readings = self._register_readings(parts) if self._registers else self._power_readings(parts)
         end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
         readings = {end_ms: readings[max(readings)] if self._registers else terms.gap_u} | readings
         # A register is read at a boundary, and its reading arrives before the slot closes there.
@@ -195,12 +195,12 @@ class PipelineMechanism:
             for time_ms, received_ms in [*times_ms, (end_ms, end_ms)]
         ]
 
-    def _of_a_register(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return readings around the parts (start, duration, slot, number) and at the ends of slots."""
+    def _register_readings(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
+        """Return the readings around the parts (start, duration, slot, number) and at the ends of slots."""
         used_u, register_u = Counter[int](), 0
         for start_ms, stretch_ms, index, number in parts:
             stretches = self._terms.stretches(index)
-            used_u[start_ms + stretch_ms] += number * (self._quantum_u // self._per)
+            used_u[start_ms + stretch_ms] += number * (self._quantum_u // self._steps_per_quantum)
             used_u[start_ms] += 0
             used_u[start_ms - stretches[0][0] + stretches[-1][1]] += 0
         readings = dict[int, int]()
@@ -209,8 +209,8 @@ class PipelineMechanism:
             readings[time_ms] = register_u
         return readings
 
-    def _of_powers(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return readings that carry the parts (start, duration, slot, number), with gaps elsewhere."""
+    def _power_readings(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
+        """Return the readings that carry the parts (start, duration, slot, number), with gaps elsewhere."""
         gaps, carriers = {self._terms.length_ms - 1: self._terms.gap_u}, dict[int, int]()
         for part in parts:
             self._carry(*part, gaps, carriers)
@@ -225,10 +225,10 @@ class PipelineMechanism:
         gaps: dict[int, int],
         carriers: dict[int, int],
     ) -> None:
-        """Add the readings that carry one slot's number, and the gap's reading before or after them."""
+        """Add the readings that carry one slot's number, and a reading of `gap_u` before or after them."""
         terms, power = self._terms, self._terms.kind is Kind.POWER
         reach_ms = min(stretch_ms, terms.hold_ms + 1 if power else terms.interval_ms)
-        integral = number * (self._lattice(index) // self._per)
+        integral = number * (self._lattice(index) // self._steps_per_quantum)
         integral -= terms.gap_u * (terms.slot_ms(index) - reach_ms)
         # The spike is the reading for the first millisecond.
         steady, spike = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)

@@ -1,4 +1,4 @@
-"""The receivers of a configuration, and what they cost together, since one person may be behind them all."""
+"""The receivers of a configuration, and their total cost, because one person may be behind all of them."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -16,7 +16,10 @@ MOVED_WH = Fraction(110)
 
 
 class Row(NamedTuple):
-    """A receiver: its name, its stream and preset, where its records go, and when."""
+    """A receiver: its name, its stream and preset, where its records go, and from when until when.
+
+    `start` and `end` are RFC 3339 times; None means that the configuration sets no limit.
+    """
 
     name: str
     stream: str
@@ -56,13 +59,16 @@ def _row(stream: config.Stream, receiver: config.Receiver) -> Row:
 
 
 def level_together(settings: config.Config) -> Fraction:
-    """Return the sum of the levels of a change by `MOVED_WH` in one slot of each stream that is received."""
+    """Return the sum of the levels of a change by `MOVED_WH` in one slot of each stream.
+
+    Streams that are paused for all of their receivers are left out.
+    """
     streams = (stream for stream in settings.stream if stream.is_received)
     return sum((loads.level(config.terms(stream), MOVED_WH) for stream in streams), Fraction(0))
 
 
 def epsilon_per_day(settings: config.Config) -> Fraction:
-    """Return the charge of a day over all streams that are received, in 1/W."""
+    """Return the sum of the daily charges, in 1/W, of all streams that are not paused for all receivers."""
     streams = (stream for stream in settings.stream if stream.is_received)
     return sum((config.terms(stream).per_day for stream in streams), Fraction(0))
 
@@ -77,7 +83,7 @@ def lines(settings: config.Config) -> Iterator[str]:
 
 
 def facts(settings: config.Config) -> dict[str, Any]:
-    """Return the receivers and what they cost together, for `check --json`; empty without receivers."""
+    """Return the receivers and their total cost, for `check --json`; empty if there are no receivers."""
     if not settings.receiver:
         return {}
     together = {

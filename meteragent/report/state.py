@@ -6,7 +6,7 @@ from meteragent.report.format import duration
 
 
 def problem(item: Problem) -> str:
-    """Return a problem's cause as a sentence, with the stream's name if there is one."""
+    """Return a problem's cause as a sentence, after the stream's name if there is one."""
     fields = {
         name.removesuffix("_ms"): duration(int(value), 2) if name.endswith("_ms") else value
         for name, value in item.fields.items()

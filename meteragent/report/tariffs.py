@@ -19,11 +19,11 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 from meteragent.wire.number import figure
 
 MISTAKEN = 0.05
-"""The p-value at which a difference counts as recognised, and the probability of missing it."""
+"""The largest p-value at which a difference counts as recognised, and the probability of missing it."""
 
 
 class TariffCost(NamedTuple):
-    """The error of a month's cost under a tariff: one standard deviation, and half the 95% interval."""
+    """The error of a month's cost under a tariff: one standard deviation, and the 95% half-width."""
 
     tariff: str
     sd: float
@@ -43,7 +43,8 @@ class TariffPair(NamedTuple):
 class TariffErrors(NamedTuple):
     """The errors of a month's costs, in `currency`, over `windows` windows.
 
-    `has_unknown` states whether there may be energy whose band is unknown and has no price.
+    `has_unknown` states whether there may be energy whose band is unknown and that some tariff does not
+    price.
     """
 
     currency: str
@@ -54,7 +55,7 @@ class TariffErrors(NamedTuple):
 
 
 def of(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
-    """Return the errors of the costs in an ordinary month of a stream; None without tariffs."""
+    """Return the errors of the costs in an ordinary month of a stream; None if there are no tariffs."""
     if not tariffs:
         return None
     month = config.month(stream)
@@ -81,7 +82,10 @@ def _cost(tariff: Tariff, terms: Terms, month: config.Month) -> TariffCost:
 
 
 def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> TariffPair:
-    """Return two tariffs with the sum of two quantiles: one for the p-value, one for the chance of a miss."""
+    """Return the difference that is recognised.
+
+    It is the sum of two quantiles of the noise: one for the p-value, one for the probability of a miss.
+    """
 
     def difference(band: str) -> tuple[float, float]:
         """Return the range of the price difference in a band."""
@@ -98,7 +102,7 @@ def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> 
 def _weights(
     prices: Callable[[str], tuple[float, float]], terms: Terms, month: config.Month
 ) -> Iterator[tuple[float, int]]:
-    """Yield, for each band, its largest absolute weight, unless that is 0, and its number of windows."""
+    """Yield each band's largest absolute weight and its number of windows, unless the weight is 0."""
     kwh = UNIT_FACTOR[terms.value_unit] / 1000
     for band, windows in month.counts.items():
         weight = max(map(abs, prices(band))) * kwh

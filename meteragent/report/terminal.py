@@ -15,13 +15,13 @@ _LABEL_MIN = 26
 
 
 def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
-    """Return the guarantees of all streams in words, after the warnings that concern no single stream."""
+    """Return in words the warnings about no particular stream, the receivers, and all streams' guarantees."""
     warnings = "\n".join(_warnings(warn.of_config(settings)))
-    return "\n\n".join(filter(None, [warnings, _receivers(settings), *map(_of_stream, guarantees)]))
+    return "\n\n".join(filter(None, [warnings, _receivers(settings), *map(_stream_text, guarantees)]))
 
 
 def _receivers(settings: config.Config) -> str:
-    """Return the receivers and what they cost together; empty if there is a sink instead."""
+    """Return the receivers and their total cost; empty if there is a sink instead."""
     if not settings.receiver:
         return ""
     lines = (filled(line, _INDENT, _INDENT * 2) for line in sharing.lines(settings))
@@ -72,7 +72,7 @@ def _first_number_ms(guarantee: Guarantee) -> tuple[int, int]:
     return first_ms, terms.length_ms + first_ms
 
 
-def _of_stream(guarantee: Guarantee) -> str:
+def _stream_text(guarantee: Guarantee) -> str:
     parts = (_head, _promise, _costs, _tariffs, _guesses, _not_hidden, _warned)
     sections = (section(guarantee) for section in parts)
     return "\n\n".join("\n".join(lines) for lines in sections if lines)

@@ -20,7 +20,7 @@ _LEVEL_HIGH = 4
 
 
 def of_config(settings: config.Config) -> list[str]:
-    """Return the warnings about no single stream: files that others can read, and the store's location."""
+    """Return the warnings about no particular stream: secrets that others can read, and the file system."""
     secrets = [
         say("warning.secret", setting=key, path=path) for key, path in config.exposed(settings).items()
     ]
@@ -33,18 +33,18 @@ def of_stream(
 ) -> list[str]:
     """Return the warnings about a stream; `stored_streams` are the names of the streams in the store."""
     # An archive has a column of times, named in [archive].
-    timed = archived or config.has_times(stream.source)
+    is_timed = archived or config.has_times(stream.source)
     terms = config.terms(stream)
     phases = len(stream.source.phases or ())
     factor = odds_figures(terms.level)
     energy_at_once = terms.kind is not Kind.POWER and terms.lateness_ms == 0
-    untimed = "warning.stamped" if terms.kind is Kind.REGISTER else "warning.arrival"
+    time_key = "warning.stamped" if terms.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
     zone = stream.source.timezone or say("warning.zone_default")
     is_new = bool(stored_streams) and stream.name not in stored_streams
     applies = {
         say("warning.late"): energy_at_once and terms.clock is Clock.WALL,
-        say(untimed): not timed,
+        say(time_key): not is_timed,
         say("warning.zone", zone=zone): not archived and config.has_local_times(stream.source),
         say("warning.modulus"): terms.modulus_u is not None and terms.modulus_u < terms.high_u,
         say("warning.phases", count=phases): terms.kind is Kind.POWER and phases > 1,
@@ -53,7 +53,7 @@ def of_stream(
         say("warning.level", level=full(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
         say("warning.stream", streams=names, stream=stream.name): is_new,
     }
-    warnings = [*_of_loads(stream, terms), *(text for text, is_true in applies.items() if is_true)]
+    warnings = [*_load_warnings(stream, terms), *(text for text, is_true in applies.items() if is_true)]
     return [*warnings, _many_slots(terms)] if terms.slots_per_bound > _SLOTS_MANY else warnings
 
 
@@ -74,24 +74,24 @@ def _coarse_quantum(terms: Terms) -> str:
 # Readings that reveal, or may reveal, more than the load does -----------------------------------------
 
 
-def _of_loads(stream: config.Stream, terms: Terms) -> Iterator[str]:
+def _load_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
     """Yield the warnings about readings that follow the load coarsely, or about which too little is known."""
     if keys := loads.unknown(terms):
         scale = stream.source.scale or Fraction(0)
         is_coarse = terms.kind is not Kind.POWER and 40 * scale >= terms.radius
-        yield _counted(scale, terms) if is_coarse else _unknown(terms, keys)
+        yield _count_warning(scale, terms) if is_coarse else _unknown_warning(terms, keys)
     if loads.factor(terms) > 1:
-        yield _cost(terms)
+        yield _cost_warning(terms)
 
 
-def _unknown(terms: Terms, keys: Collection[str]) -> str:
+def _unknown_warning(terms: Terms, keys: Collection[str]) -> str:
     """Return the warning that a property of the source is unknown, with the key that sets it."""
     if terms.kind is not Kind.POWER:
         return say("warning.step_unknown")
     return say("warning.every_unknown" if "source.every" in keys else "warning.drift_unknown")
 
 
-def _counted(scale: Fraction, terms: Terms) -> str:
+def _count_warning(scale: Fraction, terms: Terms) -> str:
     """Return the warning about a meter that may count in steps of `scale`.
 
     Each end of a slot may be off by one count, so the load's level is the level at the radius plus two
@@ -102,8 +102,8 @@ def _counted(scale: Fraction, terms: Terms) -> str:
     return say("warning.count", step=step, level=figures(level))
 
 
-def _cost(terms: Terms) -> str:
-    """Return the warning that a change by the hidden energy can count for more, with its level."""
+def _cost_warning(terms: Terms) -> str:
+    """Return the warning that a change by the hidden energy can count as a larger one, with its level."""
     counted_wh = loads.distance(terms, terms.hides_wh) * terms.wh_per_value * terms.hours
     levels = "; ".join(
         f"{localised(name)}: {figures(loads.level(terms, Fraction(wh)))}"
@@ -111,7 +111,7 @@ def _cost(terms: Terms) -> str:
     )
     return say(
         "warning.cost",
-        reason=_reason(terms),
+        reason=_cost_reason(terms),
         energy=_energy(terms.hides_wh),
         counted=_energy(counted_wh),
         level=figures(terms.level * loads.factor(terms)),
@@ -120,8 +120,8 @@ def _cost(terms: Terms) -> str:
     )
 
 
-def _reason(terms: Terms) -> str:
-    """Return why a change by the hidden energy can count for more."""
+def _cost_reason(terms: Terms) -> str:
+    """Return the reason why a change by the hidden energy can count as a larger one."""
     if terms.kind is not Kind.POWER:
         step_wh = (terms.dead_band or Fraction(0)) * UNIT_FACTOR[terms.unit]
         return say("warning.cost_step", step=_energy(step_wh))

@@ -31,21 +31,21 @@ from meteragent.report.format import (
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
 from meteragent.report.tariffs import MISTAKEN
 
-_OF_ONE_HOME = {
+_HOME_LABELS = {
     "number": "cost.number",
     "combined": "cost.combined",
     "day_kwh": "cost.day",
     "month_kwh": "cost.month",
     "month_total": "cost.month",
 }
-"""The keys of the labels of one home's errors."""
+"""The catalogue's key of each label for an error of one home."""
 
 
 # Streams ------------------------------------------------------------------------------------------
 
 
 def head(guarantee: Guarantee) -> str:
-    """Return the stream's name and a description of the numbers that leave in a window."""
+    """Return the stream's name and a description of the numbers that leave for each window."""
     terms = guarantee.terms
     keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
     one_number = "stream.one_number" if terms.weights is None else "stream.one_amount"
@@ -111,7 +111,7 @@ def slot_values(terms: Terms) -> str:
 
 
 def promise(guarantee: Guarantee) -> list[str]:
-    """Return the promise, one or two sentences per line."""
+    """Return the promise as lines of one or more sentences."""
     lines = (
         "" if guarantee.terms.crowd is None else say("promise.crowd"),
         hidden(guarantee),
@@ -139,7 +139,7 @@ def hidden(guarantee: Guarantee) -> str:
 
 
 def indistinguishable(guarantee: Guarantee) -> str:
-    """Return the sentence about the odds between two courses."""
+    """Return the sentence about the odds between two courses within the radius."""
     terms = guarantee.terms
     return say(
         "promise.odds_in_all" if terms.metric is Metric.L1 else "promise.odds",
@@ -173,16 +173,16 @@ def in_all(guarantee: Guarantee) -> str:
     levels = {limit.days: odds(rounded_up(limit.level)) for limit in guarantee.in_all}
     chances = {limit.days: percent(str(limit.success_percent)) for limit in guarantee.in_all}
     sentences = (
-        say("in_all.limited", energy=hidden_energy, limits=_over(levels)),
+        say("in_all.limited", energy=hidden_energy, limits=_joined_limits(levels)),
         *_reasons(terms),
-        say("in_all.success", limits=_over(chances)),
+        say("in_all.success", limits=_joined_limits(chances)),
         say("in_all.table") if terms.dead_band else "",
     )
     return " ".join(filter(None, sentences))
 
 
-def _over(limits: Mapping[int, str]) -> str:
-    """Join the limits for several numbers of days; if all are equal, state the limit once."""
+def _joined_limits(limits: Mapping[int, str]) -> str:
+    """Join the limits, which are by number of days; if all are equal, state the limit once."""
     if len(set(limits.values())) == 1:
         return next(iter(limits.values()))
     texts = (
@@ -208,7 +208,7 @@ def _reasons(terms: Terms) -> Iterator[str]:
 
 
 def threshold(guarantee: Guarantee) -> str:
-    """Return the sentence about energy above a threshold; empty without a threshold."""
+    """Return the sentence about energy above a threshold; empty if there is no threshold."""
     terms = guarantee.terms
     if terms.space is not Space.ABOVE:
         return ""
@@ -231,13 +231,13 @@ def restarts_add(guarantee: Guarantee) -> str:
 
 
 def streams_add(guarantee: Guarantee) -> str:
-    """Return the sentence about the charge of a meter read by several streams; empty for one stream."""
+    """Return the sentence about a meter's charge by several streams; empty if there is only one stream."""
     epsilon = guarantee.meter_epsilon_per_day
     return "" if epsilon is None else say("promise.streams_add", epsilon=figures(epsilon))
 
 
 def of_curves(guarantee: Guarantee) -> str:
-    """Return the sentence about the promise for the energy really used, if a dead band or step affects it."""
+    """Return the sentence about the promise for load curves; empty if no dead band or step affects it."""
     terms, level = guarantee.terms, guarantee.level_of_curves
     if level is None:
         return ""
@@ -260,13 +260,13 @@ def of_loads(guarantee: Guarantee) -> str:
 
 
 def within(half_width: str) -> str:
-    """Return the range that contains 95% of all numbers."""
+    """Return the phrase that states the half-width of a 95% interval."""
     return say("cost.within", half_width=half_width)
 
 
 def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Return each error's label and size, with a note if the error is useful."""
-    labels = {name: _label(name) for name in _OF_ONE_HOME} | {
+    """Return each error's label, its size, and a note, which is empty unless the error is useful."""
+    labels = {name: _label(name) for name in _HOME_LABELS} | {
         f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
     }
     return [
@@ -277,8 +277,8 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 
 def _label(name: str) -> str:
-    """Return the label of one of `_OF_ONE_HOME`."""
-    return say(_OF_ONE_HOME[name], days=MONTH_DAYS)
+    """Return the label of one of `_HOME_LABELS`."""
+    return say(_HOME_LABELS[name], days=MONTH_DAYS)
 
 
 def useful() -> str:
@@ -287,7 +287,7 @@ def useful() -> str:
 
 
 def _size(guarantee: Guarantee, name: str) -> str:
-    """Return the size of an error; for a number, add the 95% range."""
+    """Return the size of an error; for a number, add the 95% half-width."""
     error = guarantee.errors[name]
     size = amount(error.value, error.unit)
     if name not in {"number", "combined"}:
@@ -297,7 +297,7 @@ def _size(guarantee: Guarantee, name: str) -> str:
 
 
 def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Return the errors of a month's cost by tariff, and the recognised differences between two tariffs."""
+    """Return, with labels, each tariff's error in a month's cost, and each pair's recognised difference."""
     errors = guarantee.tariffs
     if errors is None:
         return []
@@ -323,7 +323,7 @@ def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
 
 
 def tariff_notes(guarantee: Guarantee) -> list[str]:
-    """Explain the month, the word "recognised", and the effect of energy whose band is unknown."""
+    """Explain the month, the word "recognised", and the effect of energy whose band is unknown, if any."""
     errors = guarantee.tariffs
     if errors is None:
         return []
@@ -336,7 +336,7 @@ def tariff_notes(guarantee: Guarantee) -> list[str]:
 
 def summary(guarantee: Guarantee) -> str:
     """Return one line about the hidden energy and one home's error."""
-    names = [name for name in _OF_ONE_HOME if name in guarantee.errors]
+    names = [name for name in _HOME_LABELS if name in guarantee.errors]
     sizes = ", ".join(f"{_label(name)} {_size(guarantee, name)}" for name in names)
     terms = guarantee.terms
     return say("cost.summary", energy=energy(terms.hides_wh), where=where(terms), sizes=sizes)
@@ -362,7 +362,7 @@ def guess_columns() -> tuple[str, ...]:
 
 
 def names(events: Iterable[Event]) -> str:
-    """Join the names of events; empty without events."""
+    """Join the titles of events; return an empty string if there are none."""
     return "; ".join(event.title for event in events)
 
 
@@ -375,7 +375,7 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 
 
 def not_hidden(guarantee: Guarantee) -> list[str]:
-    """Return the list of facts that no terms hide."""
+    """Return the sentences about facts that are not hidden."""
     terms = guarantee.terms
     key = "hidden.large_in_all" if terms.metric is Metric.L1 else "hidden.large"
     key = key if terms.weights is None else "hidden.large_in_amount"

@@ -133,12 +133,12 @@ def test_what_it_says(run: Callable[..., tuple[int, str, str]], monkeypatch: pyt
     assert (code, err) == (0, "")
     lines = [line.strip() for line in out.splitlines()]
     (id_,) = ids(written())
-    assert lines[0] == f"Stream main, descriptor {id_}: 1 slot a window, on multiples of 1 W"
+    assert lines[0] == f"Stream main, descriptor {id_}: 1 slot per window, on multiples of 1 W"
     assert lines[1] == "Promised: epsilon = 1/220 per W, level 1 at the radius of 220 W."
     assert f"{ALONE}: 20,000 windows, and as many for each side of each shift" in lines
     assert any(line.startswith(f"{SENT}: 160 windows") for line in lines)
     assert sum(line.startswith("Loss measured: at least ") for line in lines) == 2
-    detects = "With a probability of 90%, it detects a loss 1.18 times the promise,"
+    detects = "With a probability of 90%, it detects a loss 1.18 times the promise, and noise"
     assert any(line.startswith(detects) for line in lines)
     assert lines.count("False alarms: at most one in 2,000,000 audits.") == 2
     assert sum(line.startswith("ok ") for line in lines) == 34

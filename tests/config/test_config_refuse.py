@@ -53,7 +53,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "topic = 'meters/power'\nmeter = '$home'",
         *("source.meter", "'$home'", "a name without $, +, # and control characters"),
     ),
-    "topic 3": ("topic = 3", "source.topic", "3", "a text"),
+    "topic 3": ("topic = 3", "source.topic", "3", "a string"),
     "hold 0": ("hold = '0s'", "source.hold", "'0s'", "greater than 0"),
     "hold without unit": ("hold = 900", "source.hold", "900", "a string with a unit"),
     "hold 1.5 h": ("hold = '1.5h'", "source.hold", "'1.5h'", "a whole number and ms, s, min, h or d"),

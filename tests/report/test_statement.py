@@ -69,7 +69,7 @@ def test_the_page_says_the_default_exactly() -> None:
         "multiples of 1 W",
     ):
         assert part in guarantee
-    assert "level 1 in each window; on average 48 a day, 1,440 in 30 days" in section(
+    assert "level 1 in each window; on average 48 per day, 1,440 in 30 days" in section(
         text, "What repeats and adds"
     )
     assert section(text, "Invariants").strip() == "Released exactly, without noise: nothing."
@@ -122,7 +122,7 @@ def test_the_page_says_where_and_when_it_leaves() -> None:
         "after 2 days of silence",
     ):
         assert part in found
-    assert "counts as 0 kWh an interval" in section(page(source=energy("kWh")), "What leaves")
+    assert "counts as 0 kWh per interval" in section(page(source=energy("kWh")), "What leaves")
     event = section(page(window="clock = 'event'"), "What leaves")
     assert "the time at which a record leaves shows when a reading arrived" in " ".join(event.split())
     assert "silence" not in event
@@ -175,7 +175,7 @@ def test_exact_numbers_are_decimals_where_they_have_one() -> None:
     """A half is 0.5, a third stays a third; a store that knows no terms names none."""
     settings = config.parse(written(privacy="level = '1/3'\nradius = 12.5\nquantum = 0.5"))
     text = " ".join(markdown.page(settings, stored_terms={}).split())
-    assert "level 1/3 in each window; on average 16 a day" in text
+    assert "level 1/3 in each window; on average 16 per day" in text
     assert "by at most 12.5 W, what leaves in one window" in text
     assert "multiples of 0.5 W" in text
     assert "Other terms in the store: none." in text

@@ -62,13 +62,13 @@ USUAL_BOUND = Money(Fraction(1, 2), "EUR")
 
 
 def parse_share(text: str) -> AmountShare | None:
-    """Parse what to share: ``month-cost``, ``week-cost`` or ``day-cost``; return None for other texts."""
+    """Parse what to share: ``month-cost``, ``week-cost`` or ``day-cost``; return None for anything else."""
     plain = " ".join(re.findall(r"[a-z]+", text.lower()))
     return next((value for name, value in _SHARES.items() if plain in forms(name)), None)
 
 
 def parse_money(text: str) -> Money | None:
-    """Parse a sum of money such as ``0.05EUR``; return None if the text is not one, or the sum is zero."""
+    """Parse a sum of money such as ``0.05EUR``; return None if `text` is no sum or zero."""
     match = _MONEY.fullmatch(text.strip())
     return Money(Fraction(match[1]), match[2]) if match and Fraction(match[1]) else None
 
@@ -137,7 +137,10 @@ class AmountSetting:
 
 @dataclass(frozen=True)
 class AmountAnswer:
-    """The setting, whether its error is within the goal, and the setting that hides most within it."""
+    """The setting, whether its error is within the goal, and the setting that hides most within the goal.
+
+    `limit` is None if there is no goal, or if no setting is within the goal.
+    """
 
     question: AmountQuestion
     setting: AmountSetting
@@ -167,9 +170,12 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 
 
 def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
-    """Return the setting that hides the most energy, to three figures, within the goal; None below 1 mWh."""
+    """Return the setting that hides the most energy within the goal; None if that is less than 1 mWh.
+
+    The energy is rounded down to three figures.
+    """
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
-    # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times that.
+    # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times the scale.
     limit_wh = 1000 * error_of_one_home * float(question.level / question.bound.value) / math.sqrt(2)
     if limit_wh < 1e-3:
         return None
@@ -203,7 +209,7 @@ def as_text(answer: AmountAnswer) -> str:
 
 
 def _verdict(answer: AmountAnswer) -> str:
-    """Return the question, and whether it can be answered."""
+    """Return the question, and whether the answer meets its goal."""
     question = answer.question
     parts = [say("plan.hide", change=question.hide.title)] if question.hide else []
     parts.append(say("plan.amount_share", share=question.share.title, price=question.bound.text))

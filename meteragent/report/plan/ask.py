@@ -25,7 +25,7 @@ _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "
 class Hide(NamedTuple):
     """A change to hide: an event, or any change by an energy, whatever its shape.
 
-    `name` is the event's, or the energy as the question states it.
+    `name` is the event's name, or the energy as the question states it.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Share(NamedTuple):
 
     `blocks` is the number of values in a calendar window, 0 if `setting.advised` chooses it; `step_ms` is the
     total duration of one value in an ordinary window. `quantum_w` is the coarsest sufficient quantum.
-    `name` is the English name, which JSON uses.
+    `name` is the English name, which JSON uses. `words` are the names by which a question may call it.
     """
 
     name: str
@@ -143,18 +143,18 @@ def hide(text: str) -> Hide:
     if match := _ENERGY.fullmatch(text.strip()):
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
         if not 0 < energy_wh <= ENERGY_MAX_WH:
-            raise ValueError("an energy above zero and up to 10000kWh, such as 110Wh")
+            raise ValueError("a positive energy of at most 10000kWh, such as 110Wh")
         return Hide(f"{match[1]} {match[2]}", energy_wh)
     try:
         hidden_event = event.parse(text)
     except ValueError:
-        hidden_event = _by_name(text)
+        hidden_event = _public_event(text)
     if hidden_event.duration_ms > _EVENT_MAX_MS:
         raise ValueError("an event of at most 31 days, such as '250W 7d'")
     return Hide(hidden_event.name, hidden_event.energy_wh, hidden_event)
 
 
-def _by_name(text: str) -> Event:
+def _public_event(text: str) -> Event:
     """Find the public event whose name contains all words of the text."""
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
@@ -177,7 +177,7 @@ def share(text: str) -> Share:
     """Parse what to share, such as ``half-hour``, ``day``, ``month`` or ``typical-day``.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text is none of these.
     """
     plain = " ".join(_WORDS.findall(text.lower()))
     for candidate in (*SHARES, *MORE_SHARES):
@@ -218,7 +218,7 @@ def goal(text: str) -> Goal:
     """Parse the error to reach, such as ``5%``, ``20W`` or ``0.5kWh``.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text is none of these.
     """
     match = _GOAL.fullmatch(text.strip())
     if match is None or not Fraction(match[1]):

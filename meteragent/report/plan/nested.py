@@ -60,12 +60,12 @@ class Division:
         counts = [coarse.step_ms // fine.step_ms for fine, coarse in pairwise(self.lengths)]
         path = nested.regular(kinds, counts)
         return tuple(
-            1000 * nested.sd(path[: len(path) - place]) / float(length.hours)
-            for place, length in enumerate(self.lengths)
+            1000 * nested.sd(path[: len(path) - index]) / float(length.hours)
+            for index, length in enumerate(self.lengths)
         )
 
     def _kind(self, length: Share, share: Fraction) -> Kind:
-        """Return the noise of a length's numbers, in kWh; without a share, the numbers have no weight."""
+        """Return the noise of a length's numbers, in kWh; with a share of 0, they have almost no weight."""
         mechanism = noise(self.hide_wh / length.hours, max(share, _NO_SHARE) * self.level)
         return Kind(mechanism, "dithered", float(length.hours / 1000))
 
@@ -128,7 +128,7 @@ class NestedAnswer:
 
 
 def noise(radius_w: Fraction, level: Fraction) -> LInfLaplace:
-    """Return one number's noise on a fine lattice."""
+    """Return the mechanism of one number on a fine lattice."""
     return LInfLaplace(level / radius_w, radius_w / _QUANTA, 1)
 
 
@@ -172,7 +172,7 @@ def solve(question: NestedQuestion) -> NestedAnswer:
 
 
 def _check(question: NestedQuestion) -> None:
-    """Refuse a question that has no answer; raises ValueError."""
+    """Raise ValueError for a question that has no answer."""
     if len(question.lengths) < 2 or any(length.space is not Space.LINF for length in question.lengths):
         raise ValueError("two or more of 15min, half-hour, hour, day and month, such as half-hour,day,month")
     if any(fine.step_ms >= coarse.step_ms for fine, coarse in pairwise(question.lengths)):
@@ -185,7 +185,7 @@ def _grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
     """Yield all shares in whole steps that add up to one, with at least one step for the finest length."""
 
     def distribute(places: int, steps: int) -> Iterator[tuple[int, ...]]:
-        """Yield all ways to distribute steps over places."""
+        """Yield all ways to distribute `steps` steps over `places` places."""
         if places == 1:
             yield (steps,)
             return

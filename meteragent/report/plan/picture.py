@@ -1,4 +1,4 @@
-"""A plot of a plan: the error against the energy hidden, with the lower bound (needs matplotlib)."""
+"""A plot of a plan: the error against the hidden energy, with the lower bound (needs matplotlib)."""
 
 import math
 from fractions import Fraction
@@ -25,9 +25,9 @@ _APART = 1.2
 
 
 def draw(answer: Answer, path: Path) -> None:
-    """Draw an answer's setting, or the nearest setting, among settings that hide more and less.
+    """Draw an answer's setting, or else the nearest setting, among settings that hide more and less.
 
-    The suffix of `path` chooses the format.
+    The suffix of `path` determines the format.
 
     Raises:
         ValueError: the suffix names no format, or there is no setting.
@@ -53,7 +53,7 @@ def draw(answer: Answer, path: Path) -> None:
 
 
 def _unit(setting: Setting) -> float:
-    """Return one watt of error in the plot's unit."""
+    """Return an error of 1 W in the plot's unit."""
     return float(setting.share.hours) / 1000 if setting.share.in_kwh else 1.0
 
 
@@ -95,7 +95,7 @@ def _examples(axes: Axes, setting: Setting) -> None:
 
 
 def _goal(axes: Axes, answer: Answer, setting: Setting) -> None:
-    """Draw the line of the error to reach."""
+    """Draw the line of the error to reach, if the question has a goal."""
     if answer.question.goal is not None:
         goal = answer.question.goal.watts(setting.share) * _unit(setting)
         axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label=say("picture.goal"))

@@ -1,4 +1,4 @@
-"""An answer in words and as JSON: the verdict, error, configuration to paste, and alternatives."""
+"""An answer in words and as JSON: the verdict, the error, the configuration to paste, and alternatives."""
 
 import json
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 
 
 def error(watts: float, share: Share) -> str:
-    """Return an error with its unit: an energy for shares that people read as energies, or else a power."""
+    """Return an error with its unit: as an energy if people read the share as energies, else as a power."""
     return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
 
@@ -82,7 +82,7 @@ def as_text(answer: Answer) -> str:
 
 
 def _considered(answer: Answer) -> list[str]:
-    """Return the lines about the compared shares."""
+    """Return the lines about the shares that were compared; empty if there are none."""
     if not answer.considered:
         return []
     goal = answer.question.goal
@@ -117,7 +117,7 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _slack(answer: Answer, setting: Setting) -> list[str]:
-    """Return a line that compares the error with the goal."""
+    """Return a line that compares the error with the goal; empty if there is no goal."""
     goal = answer.question.goal
     if goal is None:
         return []
@@ -155,7 +155,7 @@ def _paste(setting: Setting, title: str) -> list[str]:
 
 
 def _table(answer: Answer, setting: Setting) -> list[str]:
-    """Return a table, in five rows, of the error against the energy hidden."""
+    """Return a table of the error against the hidden energy, with a row for each of `FACTORS`."""
     homes = answer.homes if answer.homes > 1 else CROWDS[0]
     heads = [say(f"plan.table_{name}", homes=whole(homes)) for name in ("hides", "homes", "floor", "also")]
     hides, mean, floor, also = heads
@@ -175,7 +175,7 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _slots(answer: Answer, setting: Setting) -> list[str]:
-    """Return the lines about the choice of the number of slots for an event longer than one slot."""
+    """Return the line about the choice of the number of slots; empty if there was no choice."""
     question = answer.question
     if question.hide is None:
         return []
@@ -187,7 +187,7 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _sliding(offer: Sliding) -> list[str]:
-    """Return lines that offer a stronger promise."""
+    """Return the lines that offer a stronger promise."""
     plan, setting, simple = offer.plan, offer.setting, offer.simple
     share, windows = setting.share, plan.touched(plan.span)
     text = say(
@@ -207,14 +207,14 @@ def _sliding(offer: Sliding) -> list[str]:
 
 
 def _blocks(setting: Setting) -> list[str]:
-    """Return lines about the origin of the number of blocks, with a warning against private traces."""
+    """Return the line about the origin of the number of blocks, with a warning against private traces."""
     key = "plan.blocks_of_preset" if setting.share.blocks else "plan.blocks_of_bound"
     origin = say(key, blocks=setting.slots, examples=len(EVENTS))
     return [filled(f"{origin} {say('plan.blocks_warning')}")]
 
 
 def _nearest(answer: Answer) -> list[str]:
-    """Return lines about settings that are possible instead, each with its error."""
+    """Return the lines about the nearest possible settings, each with its error."""
     if not answer.nearest:
         return [say("plan.none_near")]
     lines = [say("plan.near")]

@@ -50,7 +50,10 @@ class Setting:
 
     @cached_property
     def quantum_w(self) -> Fraction:
-        """The share's quantum, or a power of ten that is fine enough to hardly matter."""
+        """The preset's quantum or, without a preset, the share's or a finer one.
+
+        The finer quantum is a power of ten of at most radius / `_FINE`, but of at least `_FINEST_W`.
+        """
         if self.preset is not None:
             return PRESETS[self.preset].quantum
         finest = Fraction(10) ** math.floor(math.log10(self.hide_wh / self._hours / _FINE))
@@ -156,7 +159,7 @@ def last_place(wh: float) -> Fraction:
 
 
 def alignments(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
-    """Return, for each alignment, how far, in W, an event changes windows, largest first."""
+    """Return, for each alignment, the distances, in W, by which an event changes windows, largest first."""
     return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 
@@ -208,8 +211,8 @@ def odds_level(setting: Setting, event: Event) -> float:
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Find the setting with the least error that hides `hide`, over all numbers of slots in a window.
 
-    A preset is preferred if it hides the same, as rounded by `check`, with no larger error, because it has a
-    name.
+    A preset is preferred, because it has a name, if it hides the same event, with limits rounded as in
+    `check`, and its error is no larger.
     """
     best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
@@ -222,11 +225,11 @@ def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
 
 @lru_cache(maxsize=256)
 def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
-    """Find the setting with the least energy that hides `hide`, for each number of slots in at most a day.
+    """Find the setting with the least energy that hides `hide`, for each number of slots in a day or less.
 
-    An energy of any shape may lie in one slot, and so may an event no longer than a slot: for these, more
-    slots only add noise. A longer event changes a window of many slots only by its power. A number of slots
-    is left out if its error, even with that power as the radius, exceeds the error of fewer slots.
+    An energy of any shape may lie in one slot, as may an event no longer than a slot, so more slots would
+    only add noise for these. A longer event changes a window of many slots only by its power. A number of
+    slots is left out if its error, even with that power as the radius, exceeds the error of fewer slots.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
@@ -275,7 +278,10 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
 
 
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
-    """Find the setting that hides most within the error `error_w` for one home; None below 1 mW."""
+    """Find the setting that hides most within an error of `error_w` for one home.
+
+    The result is None if its radius would be below 1 mW.
+    """
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours
     limit_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))

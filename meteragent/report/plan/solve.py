@@ -1,4 +1,4 @@
-"""Solve a question: given two of the energy to hide, the numbers to share and the error, find the third."""
+"""Solve a question: given two of the hidden energy, the numbers to share and the error, find the third."""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question: the energy to hide and the numbers to share, or one of these and a goal."""
+    """A question: the change to hide and the numbers to share, or one of these and a goal."""
 
     hide: Hide | None = None
     share: Share | None = None
@@ -27,11 +27,14 @@ class Question:
     timezone: str = "UTC"
 
     def least(self, hide: Hide, share: Share) -> Setting:
-        """Find the setting with the least error."""
+        """Find the setting with the least error that hides `hide`."""
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides the most; a curve is tried with the best block count for each event."""
+        """Find the setting that hides the most within the goal; return None if there is none.
+
+        A curve is tried with the best number of blocks for each public event.
+        """
         error_w = goal_w * math.sqrt(homes)
         if share.space is not CURVE.space:
             return most(share, self.level, self.timezone, error_w)
@@ -41,10 +44,10 @@ class Question:
 
 
 class Near(NamedTuple):
-    """A possible setting near the question: what changes, and the number of homes that meets the goal.
+    """A possible setting near the question, and the number of homes that meets the goal.
 
-    `kind` is ``homes`` for more homes, ``event`` for enough homes to hide the event, ``share`` for another
-    share, or ``less`` for less energy to hide.
+    `kind` states the change: ``homes`` for more homes, ``event`` for enough homes to hide `event`, ``share``
+    for another share, or ``less`` for less energy to hide.
     """
 
     kind: str
@@ -73,7 +76,10 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question: its setting and homes, or else the reason and the nearest settings."""
+    """The answer to a question: its setting and homes, or else the reason and the nearest settings.
+
+    `considered` are the settings of the shares that were compared, if any.
+    """
 
     question: Question
     setting: Setting | None
@@ -115,7 +121,7 @@ def _meets(setting: Setting, homes: int, goal_w: float) -> bool:
 
 
 def _watts(goal: Goal, share: Share) -> float | None:
-    """Return the goal as a power; None if it is an energy and the share is a power."""
+    """Return the goal as a power, in W; None if the goal is an energy and the share is a power."""
     try:
         return goal.watts(share)
     except ValueError:
@@ -140,7 +146,7 @@ def _error(question: Question, hide: Hide, share: Share) -> Answer:
 
 
 def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]:
-    """Return the shares that meet the goal with these homes, finest first."""
+    """Return the other shares that meet the goal with `homes` homes, finest first."""
     alternatives = []
     for share in SHARES:
         goal_w = _watts(question.goal, share) if question.goal else None
@@ -153,7 +159,7 @@ def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]
 
 
 def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> list[Near]:
-    """Return the setting that hides the most within the goal, if any."""
+    """Return the setting that hides the most within the goal, or an empty list if there is none."""
     setting = question.most(share, homes, goal_w)
     return [Near("less", setting, homes)] if setting else []
 
@@ -206,14 +212,15 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
 
 
 def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
-    """Return settings with the same windows whose hidden energy differs by these factors."""
+    """Return a setting for each factor, with the same windows and the hidden energy times the factor."""
     return [replace(setting, hide_wh=setting.hide_wh * factor) for factor in factors]
 
 
 def sliding(question: Question, setting: Setting) -> Sliding | None:
     """Find consecutive windows that keep the level over a whole event, unless `simple` is as accurate.
 
-    A stretch of time as long as w slots can touch w + 1; the event may have any shape within its power.
+    A stretch of time as long as w slots can touch w + 1 slots. The event may have any shape within its power.
+    The result is also None for an event no longer than a slot, and for calendar slots other than UTC days.
     """
     event = question.hide.event if question.hide else None
     share = setting.share
@@ -230,5 +237,5 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
 
 
 def is_chosen(setting: Setting) -> bool:
-    """Return whether the number of blocks was chosen, which is so if a calendar window has several."""
+    """Return whether the number of blocks was chosen, as it is if a calendar window has several."""
     return setting.share.unit is not None and setting.slots > 1

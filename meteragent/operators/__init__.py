@@ -23,5 +23,7 @@ Rules of time (crowd.md 8):
 3. Requests and answers are acknowledged as they arrive: the leader sends its request again until it is
    answered, so nothing is lost. Reports are acknowledged after the commit that holds them and, while a draw
    may run, not before the instant at which its total leaves. Paused reading resumes no earlier either.
-4. Requests and answers that have waited too long are dropped and counted, never processed late.
+4. Requests and answers are taken one by one, each in its own commit. Those that have waited too long when
+   their own work would begin are dropped and counted. An answer whose instant has passed when its work ends
+   is committed and dropped; it leaves when the leader asks again.
 """

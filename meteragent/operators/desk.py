@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from meteragent.crowd import helper, leader
@@ -133,6 +134,18 @@ def in_order(
         yield [arrival for arrival in remaining if arrival.at_s < instant_s], instant_s
         remaining = [arrival for arrival in remaining if arrival.at_s >= instant_s]
     yield remaining, None
+
+
+def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
+    """Yield what is taken and committed at once: a request or answer alone, or all reports in a row.
+
+    Each may take long. So the next one is compared with the time at which its own work begins.
+    """
+    for is_report, group in groupby(arrivals, lambda arrival: arrival.kind == REPORT):
+        if is_report:
+            yield list(group)
+        else:
+            yield from ([arrival] for arrival in group)
 
 
 def _quiet_s(effects: Effects, at_s: int) -> int:

@@ -97,10 +97,12 @@ class Link:
         if self._session is not None:
             self._session.acknowledge(tokens)
 
-    def send(self, messages: Sequence[Outgoing]) -> None:
-        """Let committed messages leave at their instants."""
-        self.counts["late"] += self.departures.add(messages, self._clock.now_s())
+    def send(self, messages: Sequence[Outgoing]) -> int:
+        """Let committed messages leave at their instants; return how many were late or dropped."""
+        counts = self.departures.add(messages, self._clock.now_s())
+        self.counts.update(counts)
         self._wake.set()
+        return counts.total()
 
     async def _serve(self, session: Session) -> None:
         """Subscribe, then send what is due."""

@@ -23,7 +23,7 @@ from meteragent.mqtt.reconnect import Entropy
 from meteragent.operators import vitals
 from meteragent.operators.clock import Clock, Ticks
 from meteragent.operators.configuration import Operation
-from meteragent.operators.desk import Arrival, Desk, Step, in_order
+from meteragent.operators.desk import Arrival, Desk, Step, in_order, pieces
 from meteragent.operators.link import Link
 from meteragent.operators.store import Store
 from meteragent.operators.vitals import Vitals
@@ -80,14 +80,18 @@ class Service:
             wait_s = self._clock.pause_s(min([ticks.next_s, *self._next_release()]))
             arrivals = await self._link.batch(BATCH, wait_s)
             now_s = self._clock.now_s()
-            for earlier, instant_s in in_order(arrivals, ticks.due(now_s, self._link.oldest_s(now_s))):
-                if earlier:
-                    self._finish(await worker.call(worker.take, earlier, self._clock.now_s()), earlier)
-                if instant_s is not None:
-                    self._finish(await worker.call(worker.tick, instant_s), [])
-                    self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
-            self._round_s = self._clock.now_s()
+            await self._round(worker, arrivals, ticks.due(now_s, self._link.oldest_s(now_s)))
             self._release(self._round_s)
+
+    async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
+        """Take messages and ticks in the order of their times, each piece in its own commit."""
+        for earlier, instant_s in in_order(arrivals, instants_s):
+            for piece in pieces(earlier):
+                self._finish(await worker.call(worker.take, piece, self._clock.now_s()), piece)
+            if instant_s is not None:
+                self._finish(await worker.call(worker.tick, instant_s), [])
+                self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
+        self._round_s = self._clock.now_s()
 
     def _finish(self, step: Step, arrivals: list[Arrival]) -> None:
         """Let the messages of a committed step leave, and acknowledge its reports."""
@@ -97,9 +101,7 @@ class Service:
         for line in step.lines:
             self._slots.append((line.slot_s, line.result, line.homes))
             _log.info("slot %d: %s, %d homes", line.slot_s, line.result, line.homes)
-        late = self._link.counts["late"]
-        self._link.send(step.messages)
-        if step.counts["dropped"] or self._link.counts["late"] > late:
+        if self._link.send(step.messages) or step.counts["dropped"]:
             self._loaded_s = now_s
         self._quiet_s = max(self._quiet_s, step.quiet_s)
         self._held.append(

@@ -19,7 +19,7 @@ COUNTERS = {
     "requests": "chunks of requests received, including refused ones",
     "answers": "answers received, including refused ones",
     "sent": "messages sent, including repetitions",
-    "dropped": "requests and answers dropped, because the work before them took too long",
+    "dropped": "requests and answers dropped, because they waited too long for other work, or took too long",
     "late": "messages that left after their scheduled instant, because the work took too long",
     "oversized": "messages skipped, because they are larger than 4 MiB",
     "publish_refused": "publications that the broker refused",

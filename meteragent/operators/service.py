@@ -11,7 +11,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from meteragent import __version__
 from meteragent.agent.notify import Notify
@@ -23,7 +23,7 @@ from meteragent.mqtt.reconnect import Entropy
 from meteragent.operators import vitals
 from meteragent.operators.clock import Clock, Ticks
 from meteragent.operators.configuration import Operation
-from meteragent.operators.desk import Arrival, Desk, Step, in_order, pieces
+from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, pieces
 from meteragent.operators.link import Link
 from meteragent.operators.store import Store
 from meteragent.operators.vitals import Vitals
@@ -39,6 +39,14 @@ _MACHINES: dict[str, type[Machine]] = {"leader": Leader, "helper": Helper}
 _log = logging.getLogger("meteragent")
 
 
+class _Held(NamedTuple):
+    """Committed reports, which are released at an instant: their number, and the tokens of those with one."""
+
+    instant_s: int
+    reports: int
+    tokens: list[Any]
+
+
 class Service:
     """One operator of one group."""
 
@@ -50,7 +58,8 @@ class Service:
         self._link = Link(operation.endpoint, f"crowd/{name}/", client_id, machine.topics, entropy, clock)
         self._counts, self._refusals = Counter[str](), Counter[str]()
         self._slots = deque[tuple[int, str, int]](maxlen=SLOTS_KEPT)
-        self._held = deque[tuple[int, list[Any]]]()
+        self._held, self._is_held = deque[_Held](), asyncio.Event()
+        self._may_draw = False
         self._quiet_s = self._unanswered_s = 0
         self._loaded_s: int | None = None
         self._started_s = self._round_s = clock.now_s()
@@ -67,6 +76,7 @@ class Service:
             async with asyncio.TaskGroup() as tasks:
                 self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
                 tasks.create_task(self._link.run())
+                tasks.create_task(self._release_when_due())
                 tasks.create_task(self._answer())
                 tasks.create_task(self._keep_alive())
                 _log.info("%s of the group %s, id %s", operation.role, operation.group.name, _id(operation))
@@ -77,24 +87,26 @@ class Service:
         """Work round after round."""
         ticks = Ticks(self._clock.now_s())
         while True:
-            wait_s = self._clock.pause_s(min([ticks.next_s, *self._next_release()]))
+            wait_s = self._clock.pause_s(ticks.next_s)
             arrivals = await self._link.batch(BATCH, wait_s)
             now_s = self._clock.now_s()
             await self._round(worker, arrivals, ticks.due(now_s, self._link.oldest_s(now_s)))
-            self._release(self._round_s)
 
     async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
         """Take messages and ticks in the order of their times, each piece in its own commit."""
         for earlier, instant_s in in_order(arrivals, instants_s):
             for piece in pieces(earlier):
-                self._finish(await worker.call(worker.take, piece, self._clock.now_s()), piece)
+                self._may_draw = piece[0].kind != REPORT
+                step = await worker.call(worker.take, piece, self._clock.now_s())
+                self._may_draw = False
+                self._finish(step, piece)
             if instant_s is not None:
                 self._finish(await worker.call(worker.tick, instant_s), [])
                 self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
         self._round_s = self._clock.now_s()
 
     def _finish(self, step: Step, arrivals: list[Arrival]) -> None:
-        """Let the messages of a committed step leave, and acknowledge its reports."""
+        """Let the messages of a committed step leave, and release its reports or hold them."""
         now_s = self._clock.now_s()
         self._counts.update(step.counts)
         self._refusals.update(step.refusals)
@@ -104,20 +116,33 @@ class Service:
         if self._link.send(step.messages) or step.counts["dropped"]:
             self._loaded_s = now_s
         self._quiet_s = max(self._quiet_s, step.quiet_s)
-        self._held.append(
-            (self._quiet_s, [arrival.token for arrival in arrivals if arrival.token is not None])
-        )
+        reports = [arrival for arrival in arrivals if arrival.kind == REPORT]
+        tokens = [arrival.token for arrival in reports if arrival.token is not None]
+        self._held.append(_Held(self._quiet_s, len(reports), tokens))
+        self._is_held.set()
         self._release(now_s)
 
     def _release(self, now_s: int) -> None:
-        """Acknowledge the reports whose acknowledgement can no longer reveal a draw, and resume reading."""
-        while self._held and self._held[0][0] <= now_s:
-            self._link.acknowledge(self._held.popleft()[1])
-        if self._quiet_s <= now_s:
+        """Release the reports whose instant has come, and resume reading if nothing can reveal a draw.
+
+        While an answer is worked on, reading stays as it is: whether `_quiet_s` already counts that draw
+        depends on its length.
+        """
+        while self._held and self._held[0].instant_s <= now_s:
+            _, reports, tokens = self._held.popleft()
+            self._link.release(reports, tokens)
+        if self._quiet_s <= now_s and not self._may_draw:
             self._link.resume()
 
-    def _next_release(self) -> list[int]:
-        return [self._held[0][0]] if self._held else []
+    async def _release_when_due(self) -> NoReturn:
+        """Release reports at their instants, also while the thread works on another draw."""
+        while True:
+            self._is_held.clear()
+            self._release(self._clock.now_s())
+            wait_s = self._clock.pause_s(self._held[0].instant_s) if self._held else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._is_held.wait()
 
     async def _keep_alive(self) -> NoReturn:
         """Tell systemd that rounds make progress, and which problems there are."""

@@ -222,8 +222,9 @@ def _checked(connection: sqlite3.Connection, path: Path) -> Generation | None:
         raise StoreLost(f"{path}: corrupt; {ANEW}")
     try:
         return accept(connection, path)
-    except StoreRestored:
-        raise StoreRestored(f"{path}: a copy from a backup or snapshot, or moved; {ANEW}") from None
+    except StoreRestored as error:
+        reason, _, _ = str(error).partition(";")  # what follows is the agent's advice
+        raise StoreRestored(f"{reason}; {ANEW}") from None
 
 
 def _write(tx: sqlite3.Connection, rows: Mapping[Key, bytes | None]) -> None:

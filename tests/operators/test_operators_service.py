@@ -1,22 +1,25 @@
 """The loop of an operator: what the broker can see of the time that its work takes."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from meteragent.agent.notify import Notify
-from meteragent.crowd.machine import Effects, Machine
+from meteragent.crowd.machine import Effects, Machine, due_s
 from meteragent.mqtt import Endpoint
-from meteragent.operators.clock import Clock
+from meteragent.operators.clock import TICK_S, Clock
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import Arrival, Desk, Step
 from meteragent.operators.link import REPORTS_MAX
-from meteragent.operators.service import Service, _Worker
+from meteragent.operators.service import BATCH, Service, _Worker
 from meteragent.operators.store import Store
 from tests.support.crowd import HELPER, LEADER, SLOT_S, Street, fixed_entropy, make_group
-from tests.support.fake_session import FakeSession
+from tests.support.fake_session import LIMIT_S, FakeSession
 
 SLOTS = 6
 
@@ -30,6 +33,10 @@ class Still(Clock):
     def now_s(self) -> int:
         """Return an instant."""
         return self.time_s
+
+    def pause_s(self, _instant_s: int) -> float:
+        """Return a moment, after which the clock is read again."""
+        return 0.001
 
 
 def make_service(clock: Clock, role: str = "leader", store: Path = Path("unused.db")) -> Service:
@@ -109,17 +116,114 @@ async def test_an_answer_whose_instant_has_passed_is_dropped(tmp_path: Path) -> 
     assert len(service._link.departures) == 1
 
 
+def flood(service: Service, reports: int) -> None:
+    """Let reports arrive that need no acknowledgement."""
+    for _ in range(reports):
+        service._link.on_message("crowd/elm-street/report/a", b"", 0, False, None)
+
+
 async def test_paused_reading_does_not_resume_when_a_draw_ends() -> None:
     """A flood stops the reading; it goes on at the instant at which the total leaves, not after the draw."""
-    service = make_service(Still())
-    link, session = service._link, FakeSession()
-    link._session = session
-    for _ in range(REPORTS_MAX):
-        link._on_message("crowd/elm-street/report/a", b"", 1, False, None)
+    service, session = make_service(Still()), FakeSession()
+    service._link._session = session
+    flood(service, REPORTS_MAX)
     assert not session.reading
-    await link.batch(REPORTS_MAX, 0)
+    taken = await service._link.batch(REPORTS_MAX, 0)
     service._finish(Step(quiet_s=120), [])
+    service._finish(Step(), taken)
     service._release(119)
     assert not session.reading
     service._release(120)
     assert session.reading
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_paused_reading_does_not_show_whether_the_next_draw_has_ended(has_ended: bool) -> None:
+    """At the instant of a total, reading stays paused if another draw runs, and also if it has ended."""
+    service, session = make_service(Still()), FakeSession()
+    service._link._session = session
+    flood(service, REPORTS_MAX)
+    service._finish(Step(quiet_s=120), await service._link.batch(REPORTS_MAX, 0))
+    service._may_draw = not has_ended
+    if has_ended:
+        service._finish(Step(quiet_s=180), [])
+    service._release(120)
+    assert not session.reading
+    service._may_draw = False
+    service._finish(Step(quiet_s=180), [])
+    service._release(179)
+    assert not session.reading
+    service._release(180)
+    assert session.reading
+
+
+@pytest.mark.parametrize("end", [1, 38, 39, 40, 41])
+async def test_reading_stops_no_matter_when_a_draw_ends(end: int) -> None:
+    """A flood during a draw and after it stops the reading at the same report, however long the draw took."""
+    service, session, part = make_service(Still()), FakeSession(), REPORTS_MAX // 40
+    service._link._session = session
+    for unit in range(40):
+        assert session.reading
+        if unit == end:
+            service._finish(Step(quiet_s=120), [])
+            service._finish(Step(), await service._link.batch(BATCH, 0))
+        flood(service, part)
+    assert not session.reading
+
+
+async def test_reports_are_released_at_their_instant_during_another_draw() -> None:
+    """Reports that one draw held back are acknowledged at its total's instant, though the thread is busy."""
+    clock = Still(100)
+    service, session = make_service(clock), FakeSession()
+    service._link._session = session
+    session.send(service._link, b"1", "crowd/elm-street/report/a")
+    service._finish(Step(quiet_s=120), await service._link.batch(BATCH, 0))
+    service._may_draw = True
+    releasing = asyncio.create_task(service._release_when_due())
+    await asyncio.sleep(0)
+    assert session.acknowledged == []
+    clock.time_s = 120
+    async with asyncio.timeout(LIMIT_S):
+        while not session.acknowledged:  # noqa: ASYNC110  the session sets no event
+            await asyncio.sleep(0)
+    releasing.cancel()
+    assert session.acknowledged == [b"1"]
+
+
+async def test_a_request_is_acknowledged_as_it_arrives() -> None:
+    """Requests and answers are acknowledged before any work, reports only when they are released."""
+    service, session = make_service(Still()), FakeSession()
+    service._link._session = session
+    session.send(service._link, b"report", "crowd/elm-street/report/a")
+    session.send(service._link, b"answer", "crowd/elm-street/answer")
+    assert session.acknowledged == [b"answer"]
+    service._finish(Step(), await service._link.batch(BATCH, 0))
+    assert session.acknowledged == [b"answer", b"report"]
+
+
+async def test_a_draw_holds_acknowledgements_back() -> None:
+    """Reports of the step of a draw, and of steps after it, are acknowledged when its total leaves."""
+    clock = Still(100)
+    service, session = make_service(clock), FakeSession()
+    service._link._session = session
+    service._finish(Step(quiet_s=120), [])
+    for payload in (b"1", b"2"):
+        session.send(service._link, payload, "crowd/elm-street/report/a")
+        service._finish(Step(), await service._link.batch(BATCH, 0))
+    clock.time_s = 119
+    service._finish(Step(), [])
+    assert session.acknowledged == []
+    clock.time_s = 120
+    service._finish(Step(), [])
+    assert session.acknowledged == [b"1", b"2"]
+
+
+async def test_a_tick_has_its_instant_however_late_it_runs(tmp_path: Path) -> None:
+    """A request leaves 60 s after the instant of the tick that fixed its batch, not after the tick ran."""
+    world = Street(make_group())
+    world.deliver({label: world.report(label, 1) for label in "abc"})
+    instant_s = world.group.closes_s(SLOT_S) + TICK_S
+    service = make_service(Still(instant_s + 59))
+    with make_worker(world.leader, tmp_path) as worker:
+        await service._round(worker, [], [instant_s])
+    assert service._link.departures.next_s() == due_s(instant_s, 3) < due_s(instant_s + 59, 3)

@@ -180,6 +180,27 @@ def test_a_destroyed_secret_is_nowhere(tmp_path: Path) -> None:
         assert not any(secret in path.read_bytes() for path in tmp_path.iterdir())
 
 
+def test_an_erasure_that_a_reader_prevents_is_tried_again(tmp_path: Path) -> None:
+    """A secret that is deleted while another program reads the log is erased at a later tick."""
+    secret = bytes(range(100, 132))
+
+    def holders() -> list[str]:
+        return [path.name for path in tmp_path.iterdir() if secret in path.read_bytes()]
+
+    with opened(tmp_path) as store:
+        store.commit({Key("secret", 20): secret})
+        uri = f"file:{tmp_path / 'leader.db'}?mode=ro"
+        reader = sqlite3.connect(uri, uri=True, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM ledger").fetchone()
+        store.commit({Key("secret", 20): None})
+        store.commit({})
+        assert holders() != []
+        reader.close()
+        store.commit({})
+        assert holders() == []
+
+
 def test_the_ledger_has_a_slot_once(tmp_path: Path) -> None:
     """A second line for a slot is refused with its rows, and the store writes nothing more."""
     line = LedgerLine(1800, 3700, "total", 100)

@@ -92,14 +92,17 @@ class Desk:
                 step.quiet_s = max(step.quiet_s, _quiet_s(effects, arrival.at_s))
         return step
 
-    def tick(self, now_s: int) -> Step:
-        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to resend."""
+    def tick(self, now_s: int, *, is_confirmed: bool = True) -> Step:
+        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to resend.
+
+        Unless the time is confirmed, no key is created, published or destroyed.
+        """
         step = Step()
         if not now_s < self._resend_s <= now_s + RESEND_S:  # it is due, or the clock was set back
             self._resend_s = now_s + RESEND_S
             step.messages += self.machine.requests(now_s)
         self._apply(step, self.machine.tick(now_s), now_s)
-        if self.machine.are_keys_due(now_s):
+        if is_confirmed and self.machine.are_keys_due(now_s):
             self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
         return step
 

@@ -21,7 +21,7 @@ from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import Machine
 from meteragent.mqtt.reconnect import Entropy
 from meteragent.operators import vitals
-from meteragent.operators.clock import Clock, Ticks
+from meteragent.operators.clock import Clock, Steps, Ticks
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, pieces
 from meteragent.operators.link import Link
@@ -61,6 +61,7 @@ class Service:
         self._held, self._is_held = deque[_Held](), asyncio.Event()
         self._may_draw = False
         self._quiet_s = self._unanswered_s = 0
+        self._steps, self._ahead_s = Steps(clock), 0
         self._loaded_s: int | None = None
         self._started_s = self._round_s = clock.now_s()
 
@@ -74,6 +75,7 @@ class Service:
             machine = _MACHINES[operation.role](operation.group, operation.identity, store.rows())
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
+                self._compare(self._clock.now_s())
                 self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
                 tasks.create_task(self._link.run())
                 tasks.create_task(self._release_when_due())
@@ -90,7 +92,15 @@ class Service:
             wait_s = self._clock.pause_s(ticks.next_s)
             arrivals = await self._link.batch(BATCH, wait_s)
             now_s = self._clock.now_s()
+            self._compare(now_s)
             await self._round(worker, arrivals, ticks.due(now_s, self._link.oldest_s(now_s)))
+
+    def _compare(self, now_s: int) -> None:
+        """Compare the wall clock with the boot clock, and warn of a jump."""
+        ahead_s = self._steps.ahead_s(now_s)
+        if ahead_s and not self._ahead_s:
+            _log.warning("%s; %s", vitals.jump_text(ahead_s), vitals.JUMP_CURE)
+        self._ahead_s = ahead_s
 
     async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
         """Take messages and ticks in the order of their times, each piece in its own commit."""
@@ -101,7 +111,7 @@ class Service:
                 self._may_draw = False
                 self._finish(step, piece)
             if instant_s is not None:
-                self._finish(await worker.call(worker.tick, instant_s), [])
+                self._finish(await worker.call(worker.tick, instant_s, not self._ahead_s), [])
                 self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
         self._round_s = self._clock.now_s()
 
@@ -170,6 +180,7 @@ class Service:
             waiting=len(link.departures),
             unanswered_s=self._unanswered_s,
             loaded_s=None if self._loaded_s is None else now_s - self._loaded_s,
+            ahead_s=self._ahead_s,
             refused_topics=tuple(sorted(link.departures.refused_topics)),
             counts=dict(self._counts + link.counts),
             refusals=dict(self._refusals),
@@ -215,9 +226,9 @@ class _Worker:
         """Take messages and commit their effects."""
         return self._commit(self._desk.take(arrivals, now_s))
 
-    def tick(self, now_s: int) -> Step:
+    def tick(self, now_s: int, is_confirmed: bool) -> Step:
         """Commit the effects of a tick."""
-        return self._commit(self._desk.tick(now_s))
+        return self._commit(self._desk.tick(now_s, is_confirmed=is_confirmed))
 
     def unanswered_s(self, now_s: int) -> int:
         """Return how long the oldest open request has waited."""

@@ -25,6 +25,7 @@ COUNTERS = {
     "publish_refused": "publications that the broker refused",
 }
 _RESULTS = ("answer", "total")
+JUMP_CURE = "check this machine's time: if it is wrong, set it back; if it is right, restart the operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Vitals:
 
     waiting      messages that have not left
     unanswered_s how long the leader's oldest request has been without an answer
+    ahead_s      how far the wall clock has jumped ahead, until that is confirmed
     loaded_s     how long ago a message was dropped or late; None: not since the start
     refused_topics  topics to which the broker lets this user publish nothing
     slots        the last slots that were finished: start, result, number of homes
@@ -55,6 +57,7 @@ class Vitals:
     is_connected: bool
     waiting: int
     unanswered_s: int
+    ahead_s: int
     loaded_s: float | None
     refused_topics: tuple[str, ...]
     counts: Mapping[str, int]
@@ -78,6 +81,8 @@ class Vitals:
             since = duration_text(self.unanswered_s * 1000, 2)
             cure = "ask the helper whether it runs and is connected, and whether its clock is right"
             yield Problem("unanswered", f"the helper has not answered a request for {since}", cure)
+        if self.ahead_s:
+            yield Problem("clock_jumped", jump_text(self.ahead_s), JUMP_CURE)
         if self.loaded_s is not None and self.loaded_s < OVERLOAD_S:
             cure = "look for other load on this machine, or use a faster one"
             text = "in the last hour, this machine was too slow to send its messages on time"
@@ -86,6 +91,11 @@ class Vitals:
             slot_s, result, _ = self.slots[-1]
             text = f"the last slot, {iso_time(slot_s * 1000)}, has no total: {result}"
             yield Problem("no_total", text, "docs/crowd-operators.md explains each reason")
+
+
+def jump_text(ahead_s: int) -> str:
+    """Return what is wrong after a jump of the wall clock."""
+    return f"the clock has jumped ahead by {duration_text(ahead_s * 1000, 2)}, so no new keys are published"
 
 
 def as_json(vitals: Vitals) -> str:

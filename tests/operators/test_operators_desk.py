@@ -126,6 +126,16 @@ def test_the_first_step_publishes_keys_and_descriptor() -> None:
     assert helper.tick(next_day_s + 60).messages == []
 
 
+def test_an_unconfirmed_time_changes_no_key() -> None:
+    """After a jump of the clock no key is created, published or destroyed; once it is confirmed, all are."""
+    _, _, helper = street()
+    later_s = SLOT_S + 3650 * 86_400
+    step = helper.tick(later_s, is_confirmed=False)
+    assert (step.messages, [key for key in step.rows if key.table in ("secret", "mark")]) == ([], [])
+    assert helper.tick(SLOT_S + 60).messages == []
+    assert [message.topic for message in helper.tick(later_s).messages] == ["keys/helper"]
+
+
 def test_a_key_is_destroyed_when_its_day_is_over() -> None:
     """The day's secret is deleted at the tick after its last slot has expired or is answered."""
     world, _, helper = street()

@@ -21,18 +21,27 @@ from meteragent.operators.store import Store
 from tests.support.crowd import HELPER, LEADER, SLOT_S, Street, fixed_entropy, make_group
 from tests.support.fake_session import LIMIT_S, FakeSession
 
-SLOTS = 6
+SLOTS, DAY_S = 6, 86_400
 
 
 class Still(Clock):
     """A clock that stands until it is set."""
 
     def __init__(self, time_s: int = 0) -> None:
-        self.time_s = time_s
+        self.time_s, self.steps_s = time_s, 0
+
+    def step(self, step_s: int) -> None:
+        """Set the clock."""
+        self.time_s += step_s
+        self.steps_s += step_s
 
     def now_s(self) -> int:
         """Return an instant."""
         return self.time_s
+
+    def boot_ms(self) -> int:
+        """Return the time without the steps of the clock."""
+        return 1000 * (self.time_s - self.steps_s)
 
     def pause_s(self, _instant_s: int) -> float:
         """Return a moment, after which the clock is read again."""
@@ -227,3 +236,25 @@ async def test_a_tick_has_its_instant_however_late_it_runs(tmp_path: Path) -> No
     with make_worker(world.leader, tmp_path) as worker:
         await service._round(worker, [], [instant_s])
     assert service._link.departures.next_s() == due_s(instant_s, 3) < due_s(instant_s + 59, 3)
+
+
+async def test_no_keys_are_published_after_a_jump_of_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The jump is a problem and is logged once; when the clock is set back, keys are published again."""
+    monkeypatch.setattr("meteragent.operators.clock.synchronised", lambda: True)
+    world, clock = Street(make_group()), Still(SLOT_S)
+    service = make_service(clock, "helper")
+    service._compare(clock.now_s())
+    with make_worker(world.helper, tmp_path) as worker:
+        for passed_s, step_s, lists in ((0, 3650 * DAY_S, 0), (DAY_S, 0, 0), (0, -3650 * DAY_S, 1)):
+            clock.time_s += passed_s
+            clock.step(step_s)
+            service._compare(clock.now_s())
+            await service._round(worker, [], [clock.now_s()])
+            assert len(service._link.departures) == lists
+            assert [
+                problem.code for problem in service.vitals().problems if problem.code != "broker_down"
+            ] == ([] if lists else ["clock_jumped"])
+    [warning] = caplog.records
+    assert warning.message.startswith("the clock has jumped ahead by 3,650 days")

@@ -10,6 +10,7 @@ continues where the last one stopped, so after a crash at any point it repeats t
     configuration  the file of an operator
     identity       its Ed25519 key on disk
     store          its rows and its ledger, in SQLite; a restored copy is refused
+    published      the key list from before a new store
     desk           one round: messages and time in, a step to commit out; no I/O and no clock
     departures     messages that wait for their instant and for the broker's answer
     link           the connection to the broker

@@ -18,9 +18,9 @@ from meteragent.agent.notify import Notify
 from meteragent.agent.watch import bind_socket, socket_path
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import Machine
+from meteragent.crowd.machine import Key, Machine
 from meteragent.mqtt.reconnect import Entropy
-from meteragent.operators import vitals
+from meteragent.operators import published, vitals
 from meteragent.operators.clock import Clock, Steps, Ticks
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, pieces
@@ -62,6 +62,7 @@ class Service:
         self._may_draw = False
         self._quiet_s = self._unanswered_s = 0
         self._steps, self._ahead_s = Steps(clock), 0
+        self._published_s, self._has_begun = 0, False
         self._loaded_s: int | None = None
         self._started_s = self._round_s = clock.now_s()
 
@@ -75,19 +76,37 @@ class Service:
             machine = _MACHINES[operation.role](operation.group, operation.identity, store.rows())
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._answer())
+                tasks.create_task(self._keep_alive())
+                if Key("mark", 0, "serial") not in machine.rows:
+                    await self._pass_published()
                 self._compare(self._clock.now_s())
                 self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
                 tasks.create_task(self._link.run())
                 tasks.create_task(self._release_when_due())
-                tasks.create_task(self._answer())
-                tasks.create_task(self._keep_alive())
                 _log.info("%s of the group %s, id %s", operation.role, operation.group.name, _id(operation))
                 await self._work(worker)
         raise AssertionError
 
+    async def _pass_published(self) -> None:
+        """Wait until the clock has passed the serial of the list that was published before this store."""
+        operation = self._operation
+        self._published_s = await published.newest_serial(
+            operation.endpoint, operation.group, operation.role, self._entropy
+        )
+        if lead_s := self._lead_s():
+            _log.warning("%s; %s", vitals.published_text(lead_s), vitals.PUBLISHED_CURE)
+        while self._lead_s():  # noqa: ASYNC110  the clock sets no event
+            await asyncio.sleep(self._clock.pause_s(self._published_s))
+
+    def _lead_s(self) -> int:
+        """Return how far the list that was published before this store is ahead of the clock."""
+        return max(0, self._published_s - self._clock.now_s())
+
     async def _work(self, worker: "_Worker") -> NoReturn:
         """Work round after round."""
-        ticks = Ticks(self._clock.now_s())
+        self._round_s, self._has_begun = self._clock.now_s(), True
+        ticks = Ticks(self._round_s)
         while True:
             wait_s = self._clock.pause_s(ticks.next_s)
             arrivals = await self._link.batch(BATCH, wait_s)
@@ -162,7 +181,8 @@ class Service:
         while True:
             texts = [problem.text for problem in self.vitals().problems]
             lines = [f"STATUS={'; '.join(texts) or 'all is well'}"]
-            if watchdog_s is None or self._clock.now_s() - self._round_s < watchdog_s / 2:
+            idle_s = self._clock.now_s() - self._round_s if self._has_begun else 0
+            if watchdog_s is None or idle_s < watchdog_s / 2:
                 lines.append("WATCHDOG=1")
             self._notify.send(*lines)
             await asyncio.sleep(pause_s)
@@ -181,6 +201,7 @@ class Service:
             unanswered_s=self._unanswered_s,
             loaded_s=None if self._loaded_s is None else now_s - self._loaded_s,
             ahead_s=self._ahead_s,
+            published_s=self._lead_s(),
             refused_topics=tuple(sorted(link.departures.refused_topics)),
             counts=dict(self._counts + link.counts),
             refusals=dict(self._refusals),

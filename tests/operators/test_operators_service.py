@@ -28,7 +28,7 @@ class Still(Clock):
     """A clock that stands until it is set."""
 
     def __init__(self, time_s: int = 0) -> None:
-        self.time_s, self.steps_s = time_s, 0
+        self.time_s, self.steps_s, self.pauses = time_s, 0, 0
 
     def step(self, step_s: int) -> None:
         """Set the clock."""
@@ -45,6 +45,7 @@ class Still(Clock):
 
     def pause_s(self, _instant_s: int) -> float:
         """Return a moment, after which the clock is read again."""
+        self.pauses += 1
         return 0.001
 
 

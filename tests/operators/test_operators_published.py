@@ -8,12 +8,14 @@ from typing import Any, NoReturn
 
 import pytest
 
+from meteragent.agent.notify import Notify
 from meteragent.mqtt import Endpoint
 from meteragent.mqtt.session import SubscriptionRefused
 from meteragent.operators import published
 from tests.operators.test_operators_service import Still, make_service
 from tests.support.crowd import SLOT_S, Street, fixed_entropy, make_group
 from tests.support.fake_session import LIMIT_S, FakeSession
+from tests.support.mqtt_peer import turns
 
 ENDPOINT = Endpoint("localhost", 1883, tls=False)
 
@@ -95,5 +97,26 @@ async def test_nothing_is_published_before_the_clock_has_passed_the_list(
 async def until(true: Callable[[], bool]) -> None:
     """Wait until a condition is true."""
     async with asyncio.timeout(LIMIT_S):
-        while not true():  # noqa: ASYNC110  the service sets no event
-            await asyncio.sleep(0)
+        while not true():
+            await turns(1)
+
+
+async def test_the_watchdog_is_fed_while_there_is_no_round_yet() -> None:
+    """Waiting for the broker or the clock is no reason to restart; a round without progress is one."""
+    clock = Still(SLOT_S)
+    service = make_service(clock, "helper")
+    lines = list[str]()
+
+    class Recorder(Notify):
+        def send(self, *texts: str) -> None:
+            lines.extend(texts)
+
+    service._notify = Recorder(watchdog_s=60)
+    clock.time_s += 3600
+    for has_begun in (False, True):
+        service._has_begun = has_begun
+        lines.clear()
+        keeping = asyncio.create_task(service._keep_alive())
+        await until(lambda: any(line.startswith("STATUS=") for line in lines))
+        keeping.cancel()
+        assert ("WATCHDOG=1" in lines) is not has_begun

@@ -20,6 +20,7 @@ from meteragent.operators.service import BATCH, Service, _Worker
 from meteragent.operators.store import Store
 from tests.support.crowd import HELPER, LEADER, SLOT_S, Street, fixed_entropy, make_group
 from tests.support.fake_session import LIMIT_S, FakeSession
+from tests.support.mqtt_peer import turns
 
 SLOTS, DAY_S = 6, 86_400
 
@@ -190,12 +191,12 @@ async def test_reports_are_released_at_their_instant_during_another_draw() -> No
     service._finish(Step(quiet_s=120), await service._link.batch(BATCH, 0))
     service._may_draw = True
     releasing = asyncio.create_task(service._release_when_due())
-    await asyncio.sleep(0)
+    await turns(1)
     assert session.acknowledged == []
     clock.time_s = 120
     async with asyncio.timeout(LIMIT_S):
-        while not session.acknowledged:  # noqa: ASYNC110  the session sets no event
-            await asyncio.sleep(0)
+        while not session.acknowledged:
+            await turns(1)
     releasing.cancel()
     assert session.acknowledged == [b"1"]
 

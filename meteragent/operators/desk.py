@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from meteragent.crowd import helper, leader
@@ -91,14 +92,17 @@ class Desk:
                 step.quiet_s = max(step.quiet_s, _quiet_s(effects, arrival.at_s))
         return step
 
-    def tick(self, now_s: int) -> Step:
-        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to resend."""
+    def tick(self, now_s: int, *, is_confirmed: bool = True) -> Step:
+        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to resend.
+
+        Unless the time is confirmed, no key is created, published or destroyed.
+        """
         step = Step()
         if not now_s < self._resend_s <= now_s + RESEND_S:  # it is due, or the clock was set back
             self._resend_s = now_s + RESEND_S
             step.messages += self.machine.requests(now_s)
         self._apply(step, self.machine.tick(now_s), now_s)
-        if self.machine.are_keys_due(now_s):
+        if is_confirmed and self.machine.are_keys_due(now_s):
             self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
         return step
 
@@ -133,6 +137,18 @@ def in_order(
         yield [arrival for arrival in remaining if arrival.at_s < instant_s], instant_s
         remaining = [arrival for arrival in remaining if arrival.at_s >= instant_s]
     yield remaining, None
+
+
+def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
+    """Yield what is taken and committed at once: a request or answer alone, or all reports in a row.
+
+    Each may take long. So the next one is compared with the time at which its own work begins.
+    """
+    for is_report, group in groupby(arrivals, lambda arrival: arrival.kind == REPORT):
+        if is_report:
+            yield list(group)
+        else:
+            yield from ([arrival] for arrival in group)
 
 
 def _quiet_s(effects: Effects, at_s: int) -> int:

@@ -37,6 +37,7 @@ import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
 from meteragent.archive.account import Account, ProgressCallback, check_rows
+from meteragent.archive.count import require_range
 from meteragent.archive.files import write
 from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, release_schema
@@ -109,14 +110,22 @@ class RunResult:
 
 
 def sanitise_archive(
-    policy: Policy, path: Path, out: Path, show: ProgressReporter, engine: Engine | None = None
+    policy: Policy,
+    path: Path,
+    out: Path,
+    show: ProgressReporter,
+    engine: Engine | None = None,
+    *,
+    clamp: bool = False,
 ) -> RunResult:
     """Release an archive; resume the run if one was begun with the same input and policy.
 
-    `engine` makes the passes; by default, this process does.
+    `engine` makes the passes; by default, this process does. `clamp` accepts an input of which more than half
+    is outside the range.
 
     Raises:
-        ArchiveError: the input, the output or the ledger cannot be used, or belongs to another run.
+        ArchiveError: the input, the output or the ledger cannot be used, or belongs to another run; or most
+            numbers are outside the range.
         KeyRefused: there is no key, or none for some windows; then nothing is written.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
@@ -127,6 +136,8 @@ def sanitise_archive(
         digests, run = identify(source, first, show)
         earlier_facts = manifest.find(out, run, engine.cut)
         if not ledger.has(run):
+            if not clamp:
+                require_range(source, show)
             account = Account(run)
             tables = engine.debits(source, ledger, key, account, show)
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))

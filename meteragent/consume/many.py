@@ -65,7 +65,7 @@ class Cells(Columns):
         return self.shown
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return columns for `to_pandas()` and `to_arrow()`; times are UTC, datetime64[ms]."""
+        """Return columns for `to_pandas()` and `to_arrow()`; times are UTC (there with the zone)."""
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
         columns = {name: getattr(self, name) for name in numbers}

@@ -144,7 +144,7 @@ class Series(Columns):
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the records as columns of one length, for `to_pandas()` and `to_arrow()`.
 
-        `time` (UTC) is datetime64[ms], `duration_s` is in seconds; `band` is empty if slots are not bands.
+        `time` (UTC) is datetime64[ms], which in tables has the zone UTC; `duration_s` is in seconds; `band` is empty if slots are not bands.
         """
         return {
             "time": self.time_ms.astype("datetime64[ms]"),

@@ -84,10 +84,12 @@ def by_feeder(
     one feeder.
 
     Raises:
-        TypeError: `feeder_of` is neither a mapping nor a function.
+        TypeError: `slots` is not of type `Slots`, or `feeder_of` is neither a mapping nor a function.
         ValueError: a meter has no feeder, or no capacity if the rules need it; totals exceed 64 bits; or
             coverage is not between 0 and 1.
     """
+    if not isinstance(slots, Slots):
+        raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")
     names, feeder = _feeders(slots.meters, _as_mapping(slots.meters, feeder_of))
     order = np.lexsort((slots.end_ms, slots.start_ms, feeder[slots.meter]))
     keys = (feeder[slots.meter][order], slots.start_ms[order], slots.end_ms[order])

@@ -93,7 +93,7 @@ PROBLEMS = {
     "none_accepted": Meaning(
         "no reading has been accepted yet: {reasons}",
         "`meteragent tap` shows why each message is refused. Compare source.profile, source.value and "
-        "source.topic with it; if readings are late or ahead, check the clocks of this machine and the meter.",
+        "source.topic with it; if readings are late or ahead, check this machine's and the meter's clock.",
         "no-reading-is-accepted",
     ),
     "wrong_profile": Meaning(

@@ -38,12 +38,14 @@ def count_numbers(source: Source, show: ProgressReporter) -> Numbers:
     return Numbers(counts, small_count, source.rows)
 
 
-def require_range(source: Source, show: ProgressReporter) -> None:
-    """Raise ArchiveError if more than half of an input's numbers are outside `window.range`.
+def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> None:
+    """Raise ArchiveError if more than half of an input's numbers are outside `window.range`, unless `clamp`.
 
     Such numbers are probably in another unit, and a release cannot be repeated. Reading stops as soon as at
     least half of the numbers are known to be within the range.
     """
+    if clamp:
+        return
     total, counts = sum(group.values for group in source.groups), Counts()
     with show("check", source.rows, "row") as progress:
         rows = 0

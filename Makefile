@@ -65,6 +65,7 @@ types: $(STAMP) ## mypy --strict
 
 docs: $(STAMP) ## the documentation site, in build/docs; a warning is an error
 	nice -n 10 $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
+	@echo "Open $(CURDIR)/build/docs/index.html"
 
 notebooks: $(STAMP) ## execute the notebooks of the documentation and store what they print and draw (2 minutes)
 	$(BIN)/python -m pip install --quiet --group notebooks

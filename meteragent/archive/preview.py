@@ -8,20 +8,15 @@ counts of numbers are private: show them only to people who may see the readings
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from meteragent.archive import manifest
 from meteragent.archive.account import Account
+from meteragent.archive.count import count_numbers
 from meteragent.archive.key import Key
 from meteragent.archive.layout import Counts, Layout
 from meteragent.archive.ledger import Ledger
-from meteragent.archive.number import micro
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import Local, ProgressReporter, check_paths, first_window_ms, identify
 from meteragent.archive.source import Source
-
-_BATCH_NUMBERS = 1 << 20  # approximate
 
 
 @dataclass(frozen=True)
@@ -64,24 +59,9 @@ def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Pr
         else:
             for _table in engine.debits(source, ledger, key, account, show):
                 pass
-        counts, small_count = _count(source, show)
+        counts, small_count, _ = count_numbers(source, show)
         source.check_unchanged()
     complete = manifest_facts is not None and manifest_facts["complete"]
     return Preview(
         policy, source.layout, out, ledger.folder, account, counts, small_count, is_debited, complete
     )
-
-
-def _count(source: Source, show: ProgressReporter) -> tuple[Counts, int]:
-    """Count the input's numbers, and the small ones among them."""
-    policy, counts, small_count = source.policy, Counts(), 0
-    usual, name = policy.usual, policy.columns.value
-    largest_u = max(abs(usual.low_u), abs(usual.high_u))
-    with show("count", source.rows, "row") as progress:
-        for batch in source.read(source.groups, [name], max(1, _BATCH_NUMBERS // source.numbers)):
-            column: pa.Array = batch.column(name)
-            values = micro(column.flatten() if source.layout == "wide" else column, policy)
-            counts.add(Counts(values.valid.size, int((~values.valid).sum()), values.clamped_count))
-            small_count += int((values.valid & (1000 * np.abs(values.values_u) < largest_u)).sum())
-            progress(batch.num_rows)
-    return counts, small_count

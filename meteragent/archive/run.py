@@ -37,6 +37,7 @@ import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
 from meteragent.archive.account import Account, ProgressCallback, check_rows
+from meteragent.archive.count import require_range
 from meteragent.archive.files import write
 from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, release_schema
@@ -70,19 +71,16 @@ class Engine(Protocol):
     @property
     def cut(self) -> list[Any]:
         """The values that decide where the engine's parts end."""
-        ...
 
     def debits(
         self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
     ) -> Iterable[pa.Table]:
         """Yield the rows of run `account.run` for the ledger; `account` is complete after the last table."""
-        ...
 
     def release(
         self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> "Parts":
         """Write the parts of the output that are missing."""
-        ...
 
 
 class Parts(NamedTuple):
@@ -109,14 +107,20 @@ class RunResult:
 
 
 def sanitise_archive(
-    policy: Policy, path: Path, out: Path, show: ProgressReporter, engine: Engine | None = None
+    policy: Policy,
+    path: Path,
+    out: Path,
+    show: ProgressReporter,
+    engine: Engine | None = None,
+    *,
+    clamp: bool = False,
 ) -> RunResult:
     """Release an archive; resume the run if one was begun with the same input and policy.
 
-    `engine` makes the passes; by default, this process does.
+    `engine` makes the passes, by default this process; `clamp` accepts that most numbers are out of range.
 
     Raises:
-        ArchiveError: the input, the output or the ledger cannot be used, or belongs to another run.
+        ArchiveError: the input, output or ledger cannot be used, or most numbers are outside the range.
         KeyRefused: there is no key, or none for some windows; then nothing is written.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
@@ -127,6 +131,7 @@ def sanitise_archive(
         digests, run = identify(source, first, show)
         earlier_facts = manifest.find(out, run, engine.cut)
         if not ledger.has(run):
+            require_range(source, show, clamp=clamp)
             account = Account(run)
             tables = engine.debits(source, ledger, key, account, show)
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
@@ -214,9 +219,8 @@ class _Release:
 
         def fill(file: Any) -> None:
             """Write the batches as Parquet, then check that the input is unchanged."""
-            schema = release_schema(self.policy)
-            if self.source.layout == "long":
-                schema = slot_schema(schema, self.policy)
+            windows, is_long = release_schema(self.policy), self.source.layout == "long"
+            schema = slot_schema(windows, self.policy) if is_long else windows
             with pq.ParquetWriter(file, schema, **OPTIONS, **encodings(schema)) as writer:
                 for batch in batches:
                     writer.write_batch(batch, row_group_size=max(1, batch.num_rows))

@@ -23,13 +23,13 @@ _EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
 def run(options: argparse.Namespace) -> int:
     """Collect until SIGTERM or SIGINT, or only check or migrate; return the exit code."""
     settings = configuration.load(options.config)
-    if options.check:
-        print(_summary(settings, options.config))
-        return 0
     sink = "collect" if settings.dataset is None else "collect-parquet"
     extras = [sink, *_EXTRAS.get(settings.source.kind, ())]
-    if any(common.lacks(extra, "collect") for extra in extras):
-        return common.EXIT_CRASH
+    if options.check:
+        print(_summary(settings, options.config))
+    missing_count = sum(common.lacks(extra, "collect") for extra in extras)
+    if options.check or missing_count:
+        return common.EXIT_CRASH if missing_count else 0
     service = importlib.import_module("meteragent.collect.service")  # needs the extra
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     if options.migrate:

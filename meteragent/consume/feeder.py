@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meteragent.consume.series import Floats, Series
+from meteragent.consume.series import Floats, Series, require_series
 from meteragent.privacy.totals import Law, Part, half_width_of_total, law_of_total
 
 _POINTS = 2048
@@ -60,7 +60,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
         ValueError: there is no meter; a meter's records do not fill that time with whole slots; meters
             differ in unit or slots; slots are bands; or coverage is not between 0 and 1.
     """
-    homes = [series.between(start_ms, end_ms) for series in meters]
+    homes = [series.between(start_ms, end_ms) for series in require_series(meters)]
     if len({_grid(series) for series in homes}) != 1:
         raise ValueError("a peak needs at least one meter, and the same unit and slots for all meters")
     means = np.mean([series.values for series in homes], axis=0)

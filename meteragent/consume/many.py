@@ -65,7 +65,7 @@ class Cells(Columns):
         return self.shown
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return columns for `to_pandas()` and `to_arrow()`; times are UTC, datetime64[ms]."""
+        """Return columns for `to_pandas()` and `to_arrow()`; times are UTC (there with the zone)."""
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
         columns = {name: getattr(self, name) for name in numbers}
@@ -84,10 +84,12 @@ def by_feeder(
     one feeder.
 
     Raises:
-        TypeError: `feeder_of` is neither a mapping nor a function.
+        TypeError: `slots` is not of type `Slots`, or `feeder_of` is neither a mapping nor a function.
         ValueError: a meter has no feeder, or no capacity if the rules need it; totals exceed 64 bits; or
             coverage is not between 0 and 1.
     """
+    if not isinstance(slots, Slots):
+        raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")
     names, feeder = _feeders(slots.meters, _as_mapping(slots.meters, feeder_of))
     order = np.lexsort((slots.end_ms, slots.start_ms, feeder[slots.meter]))
     keys = (feeder[slots.meter][order], slots.start_ms[order], slots.end_ms[order])

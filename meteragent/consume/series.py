@@ -144,7 +144,8 @@ class Series(Columns):
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the records as columns of one length, for `to_pandas()` and `to_arrow()`.
 
-        `time` (UTC) is datetime64[ms], `duration_s` is in seconds; `band` is empty if slots are not bands.
+        `time` (UTC) is datetime64[ms], in tables with the zone; `duration_s` is in seconds; `band` is empty
+        if slots are not bands.
         """
         return {
             "time": self.time_ms.astype("datetime64[ms]"),
@@ -248,7 +249,7 @@ def mean_value(
         ValueError: there is no meter, one has no record of that slot, or they differ in kind, unit or
             duration; or coverage is not between 0 and 1.
     """
-    slots = [series.slot(time_ms, band) for series in meters]
+    slots = [series.slot(time_ms, band) for series in require_series(meters)]
     terms = [descriptor.terms(descriptor.records[0]) for descriptor in slots]
     if len({(descriptor.kind, descriptor.unit, descriptor.slot_ms(band)) for descriptor in terms}) != 1:
         raise ValueError("a mean value needs at least one meter, and one kind, unit and duration")
@@ -271,7 +272,7 @@ def mean_energy(
             `cut` allows parts); bands of a mean day are cut; or coverage is not between 0 and 1.
     """
     find = Series.between if cut is None else Series.around
-    stretches = [find(series, start_ms, end_ms) for series in meters]
+    stretches = [find(series, start_ms, end_ms) for series in require_series(meters)]
     if not stretches:
         raise ValueError("a mean energy needs at least one meter")
     shares = [_shares(series, start_ms, end_ms) for series in stretches]
@@ -279,6 +280,13 @@ def mean_energy(
         series.kwh_per_unit * share / len(stretches) for series, share in zip(stretches, shares, strict=True)
     ]
     return _weighted_sum(stretches, weights, "kWh", coverage)
+
+
+def require_series(meters: Iterable[Series]) -> Iterable[Series]:
+    """Return `meters`; raises TypeError for a mapping from names, whose items are names and not series."""
+    if isinstance(meters, Mapping):
+        raise TypeError("expected series, not a mapping from names to them: pass homes.values()")
+    return meters
 
 
 def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:

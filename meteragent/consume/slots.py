@@ -18,6 +18,7 @@ from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Integers, Series
 from meteragent.domain.shape import Space
 from meteragent.domain.units import MICRO
+from meteragent.extras import hint, missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,10 @@ class Slots:
         Raises:
             RecordError: the folder is not an output, or it is incomplete.
             ValueError: as in `released`.
+            ModuleNotFoundError: pyarrow is missing; the text has the command that installs it.
         """
+        if missing("archive") == "pyarrow":
+            raise ModuleNotFoundError(f"Slots.read needs pyarrow: {hint('archive')}", name="pyarrow")
         import pyarrow.parquet as pq  # noqa: PLC0415 -- only archives need it
 
         descriptors = archive.descriptors(folder)

@@ -8,6 +8,7 @@ from meteragent.cli import main
 from meteragent.collect.configuration import load, parse
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.units import DAY_MS
+from meteragent.extras import hint
 
 GOOD = """
 source.url = "mqtts://broker.example"
@@ -97,6 +98,12 @@ def test_the_command_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     path.write_text(GOOD)
     assert main(["collect", str(path), "--check"]) == 0
     assert "stream days: private/{meter}/day" in capsys.readouterr().out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("meteragent.extras.missing", lambda extra: "psycopg" if extra == "collect" else None)
+        assert main(["collect", str(path), "--check"]) == 1
+    said = capsys.readouterr()
+    assert "accepted" in said.out
+    assert said.err == f"meteragent: collect needs psycopg: {hint('collect')}\n"
     path.write_text(GOOD.replace("90d", "?"))
     assert main(["collect", str(path), "--check"]) == 78
     assert f"{path}:11: accept.oldest" in capsys.readouterr().err

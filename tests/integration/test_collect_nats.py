@@ -110,7 +110,7 @@ async def test_a_server_without_jetstream(tmp_path: Path, caplog: pytest.LogCapt
 async def test_a_wrong_certificate_is_said_and_tried_again(
     tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a certificate of another authority, which the log names, the source connects with the right one."""
+    """The source is refused a certificate of another authority, says so, and connects with the right one."""
     program = nats_program()
     assert program is not None
     (tmp_path / "other").mkdir()

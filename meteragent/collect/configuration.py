@@ -119,7 +119,7 @@ _EXPECTED = {
     ("stream",): "a [[stream]] table with a topic",
     ("stream", "topic"): "where records arrive, such as 'private/{meter}/power'",
     ("database", "url"): "a database, such as 'postgresql://collect@127.0.0.1/utility'",
-    ("dataset", "folder"): "a folder, such as '/var/lib/meteragent/records'",
+    ("dataset", "folder"): "a folder, such as '/var/lib/meteragent-collect/records'",
 }
 
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from meteragent.cli import main
+from meteragent.collect import dataset as dataset_module
 from meteragent.collect import record_file
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
@@ -139,9 +140,12 @@ def burst(rng: random.Random) -> list[Message]:
     return messages
 
 
-@pytest.mark.parametrize("length", ["month", "day", "hour"])
-async def test_verdicts_are_those_of_postgresql(length: Length, table_url: str, tmp_path: Path) -> None:
-    """For the same messages, with flushes and restarts in between, rows and refusals equal PostgreSQL's."""
+@pytest.mark.parametrize(("length", "most"), [("month", 7), ("day", 40), ("hour", 50_000)])
+async def test_verdicts_are_those_of_postgresql(
+    length: Length, most: int, table_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With flushes in slices of any size, and restarts in between, rows and refusals equal PostgreSQL's."""
+    monkeypatch.setattr(dataset_module, "SLICE", most)
     rng = random.Random(length)
     terms = [terms_message(terms) for terms in (TERMS, HOURLY, DITHERED)]
     batches = [terms, *(burst(rng) for _ in range(11))]
@@ -161,6 +165,25 @@ async def test_verdicts_are_those_of_postgresql(length: Length, table_url: str, 
     assert dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason")) == expected
     staging.close()
     assert {"twice", "overlap"} <= set(expected)
+
+
+async def test_rows_are_moved_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a long outage, no more rows than a slice are in memory as objects, with one grid or several."""
+    monkeypatch.setattr(dataset_module, "SLICE", 16)
+    sizes, table_of = [], record_file.table_of
+
+    def noted(rows: Sequence[Any], terms: Any) -> Any:
+        sizes.append(len(rows))
+        return table_of(rows, terms)
+
+    monkeypatch.setattr(record_file, "table_of", noted)
+    records = record_messages(TERMS, range(-45, 0), first=-45)
+    for batch in ([], [terms_message(HOURLY), *record_messages(HOURLY, [1])]):
+        async with opened(tmp_path / str(len(batch))) as sink:
+            await feed(sink, [DESCRIPTOR, *batch, *records])
+    assert [row.quanta for row in rows(tmp_path / "0")] == list(range(-45, 0))
+    assert len(rows(tmp_path / "2")) == 46
+    assert max(sizes) <= 16
 
 
 @pytest.mark.parametrize("step", ["write", "sync", "delete"])

@@ -39,7 +39,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from meteragent import __version__
 from meteragent.collect import partition
-from meteragent.collect.core import Batch, Row, Waiting, decoded_facts, shared_facts
+from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
 from meteragent.collect.sink import Content, Outcome, apart, numbers_of
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, LinkError
@@ -84,7 +84,7 @@ ORDER BY stream, meter, t, band, place
 ON CONFLICT DO NOTHING
 """
 _DIFFERENT = """
-SELECT a.stream, count(*) FROM arrived a, LATERAL (
+SELECT a.stream, count(*), max(a.meter) FROM arrived a, LATERAL (
     SELECT r.until, r.quanta, r.d, r.draws FROM record r
     WHERE r.stream = a.stream AND r.meter = a.meter AND r.t = a.t AND r.band = a.band OFFSET 0
 ) r
@@ -118,8 +118,9 @@ _WAIT = """
 INSERT INTO waiting (d, stream, meter, topic, payload) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 _REFUSE = """
-INSERT INTO refused AS r (stream, reason, count) VALUES (%s, %s, %s)
-ON CONFLICT (stream, reason) DO UPDATE SET count = r.count + excluded.count, latest = now()
+INSERT INTO refused AS r (stream, reason, count, origin, detail) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (stream, reason) DO UPDATE SET count = r.count + excluded.count, latest = now(),
+    origin = excluded.origin, detail = excluded.detail
 """
 _BEGIN = """
 INSERT INTO collector (name, version) VALUES (%s, %s)
@@ -244,12 +245,14 @@ class Database:
             await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
             async with self._connection.transaction():
                 await self._write_facts(batch)
-                written_count, repeated_count, refused = await self._write_rows(batch.rows, overlapping)
-                refused += batch.refused
-                counts = [(stream, reason, count) for (stream, reason), count in sorted(refused.items())]
+                outcome = await self._write_rows(batch.rows, overlapping)
+                refusals = [*outcome.refusals, *batch.refusals]
+                outcome = outcome._replace(refused=outcome.refused + batch.refused, refusals=refusals)
+                origins = latest(refusals)
+                counts = [(*key, count, *origins[key][2:]) for key, count in sorted(outcome.refused.items())]
                 await self._execute_many(_REFUSE, counts)
-                await self._execute(_COUNT, messages, written_count, repeated_count, self._name)
-        return Outcome(written_count, repeated_count, refused)
+                await self._execute(_COUNT, messages, outcome.written, outcome.repeated, self._name)
+        return outcome
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
@@ -280,30 +283,31 @@ class Database:
         if not rows:
             return Outcome(0, 0, refused)
         await self._copy(rows)
+        refusals: list[Refusal] = []
         if overlapping:
-            refused.update(
-                (stream, "overlap") for stream in await self._remove_overlapping(rows, overlapping)
-            )
+            refusals += await self._remove_overlapping(rows, overlapping)
+            refused.update(refusal.key for refusal in refusals)
         arrived_count = len(rows) - refused.total()
         written_count = (await self._execute(_INSERT)).rowcount
         different_count = 0
         if written_count < arrived_count:
-            for stream, count in await self._rows(_DIFFERENT):
+            for stream, count, meter in await self._rows(_DIFFERENT):
+                refusals.append(Refusal(stream, "twice", meter))
                 refused[stream, "twice"] += count
                 different_count += count
-        return Outcome(written_count, arrived_count - written_count - different_count, refused)
+        return Outcome(written_count, arrived_count - written_count - different_count, refused, refusals)
 
-    async def _remove_overlapping(self, rows: Sequence[Row], streams: Sequence[str]) -> list[str]:
+    async def _remove_overlapping(self, rows: Sequence[Row], streams: Sequence[str]) -> list[Refusal]:
         """Remove rows that overlap a slot in the table, then those that overlap an earlier remaining row.
 
-        Returns the streams of the rows removed.
+        Returns the refusals of the rows removed.
         """
         over = {place for (place,) in await self._rows(_OVERLAPPING, list(streams))}
         left = [(place, row) for place, row in enumerate(rows) if place not in over]
         left_places = {place for place, _ in left}
         over_each_other = left_places - {place for place, _ in apart(left, set(streams))}
         await self._execute(_DELETE, list(over_each_other))
-        return [rows[place].stream for place in over | over_each_other]
+        return [Refusal(rows[at].stream, "overlap", rows[at].meter) for at in sorted(over | over_each_other)]
 
     async def _copy(self, rows: Sequence[Row]) -> None:
         """Copy rows into the temporary table."""

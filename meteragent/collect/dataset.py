@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 
 from meteragent import __version__
 from meteragent.collect import record_file
-from meteragent.collect.core import Batch, Row, Waiting, decoded_facts, shared_facts
+from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
 from meteragent.collect.record_file import Length, Part, Terms
 from meteragent.collect.sink import Content, Outcome, apart, numbers_of
 from meteragent.consume.message import Descriptor
@@ -47,7 +47,9 @@ from meteragent.domain.units import HOUR_MS
 
 SLICE: Final = 50_000
 """The largest number of staged rows that are moved at once."""
-_VERSION = 1
+_REFUSALS_MAX: Final = 1_000
+"""The largest number of refusals of flushes that are kept with their meter for the log."""
+_VERSION = 2
 _TABLES = """
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE descriptor (d TEXT PRIMARY KEY, facts TEXT NOT NULL) STRICT;
@@ -72,9 +74,14 @@ CREATE TABLE collector (
     written INTEGER NOT NULL DEFAULT 0, repeated INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 """
+_ORIGIN = """
+ALTER TABLE refused ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+ALTER TABLE refused ADD COLUMN detail TEXT NOT NULL DEFAULT '';
+"""
 _REFUSE = """
-INSERT INTO refused (stream, reason, count, latest) VALUES (?, ?, ?, ?)
-ON CONFLICT (stream, reason) DO UPDATE SET count = count + excluded.count, latest = excluded.latest
+INSERT INTO refused (stream, reason, count, latest, origin, detail) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (stream, reason) DO UPDATE SET count = count + excluded.count, latest = excluded.latest,
+    origin = excluded.origin, detail = excluded.detail
 """
 _COUNT = """
 UPDATE collector SET latest = ?, messages = messages + ?, written = written + ?, repeated = repeated + ?
@@ -92,7 +99,8 @@ _DELETE = "DELETE FROM staged WHERE stream = ? AND t >= ? AND t < ? AND place <=
 _LAST = "SELECT max(place) FROM (SELECT place FROM staged ORDER BY place LIMIT ?)"
 _HOURS = "SELECT DISTINCT stream, t - t % ? FROM staged WHERE place <= ?"
 _OF_STREAM = """
-SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? AND place <= ? ORDER BY place
+SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? AND place <= ?
+ORDER BY place
 """
 _DESCRIPTOR_SCHEMA = pa.schema(
     [
@@ -148,9 +156,10 @@ class Staging:
             raise DatabaseError(f"{self._folder}: written by a later version: install that version")
         if version < _VERSION:
             with self._transaction():
-                for statement in filter(str.strip, _TABLES.split(";\n")):
+                for statement in filter(str.strip, "".join((_TABLES, _ORIGIN)[version:]).split(";\n")):
                     self._database.execute(statement)
-                self._database.execute("INSERT INTO setting VALUES ('partition', ?)", (self._length,))
+                query = "INSERT OR IGNORE INTO setting VALUES ('partition', ?)"
+                self._database.execute(query, (self._length,))
                 self._database.execute(f"PRAGMA user_version = {_VERSION}")
             record_file.sync(self._folder)
             record_file.sync(self._folder.parent)
@@ -191,10 +200,11 @@ class Staging:
                 self._database.execute("INSERT OR IGNORE INTO mixed VALUES (?)", (stream,))
             self._write_facts(batch)
             self._stage(batch.rows)
-            self._count(Outcome(0, 0, batch.refused), messages)
+            self._count(Outcome(0, 0, batch.refused, batch.refusals), messages)
         self.staged += len(batch.rows)
         flushed, self._outcome = self._outcome, _nothing()
-        return flushed._replace(refused=flushed.refused + batch.refused)
+        refusals = [*flushed.refusals, *batch.refusals]
+        return flushed._replace(refused=flushed.refused + batch.refused, refusals=refusals)
 
     def flush(self) -> None:
         """Move all staged rows into files, slice by slice."""
@@ -227,7 +237,10 @@ class Staging:
             record_file.write(path, self._folder, merged.table)
         refused = Counter({(part.stream, "twice"): merged.different})
         refused[part.stream, "overlap"] = sum(count for row, count in staged if row in over)
-        outcome = Outcome(merged.new, merged.repeated, +refused)
+        refusals = [Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in over]
+        if merged.different:
+            refusals.append(Refusal(part.stream, "twice", merged.meter))
+        outcome = Outcome(merged.new, merged.repeated, +refused, refusals)
         with self._transaction():
             self._database.execute(_DELETE, place)
             self._count(outcome, 0)
@@ -236,6 +249,7 @@ class Staging:
             earlier.written + outcome.written,
             earlier.repeated + outcome.repeated,
             earlier.refused + outcome.refused,
+            [*earlier.refusals, *refusals][-_REFUSALS_MAX:],
         )
 
     def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[Row]:
@@ -288,7 +302,8 @@ class Staging:
         self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest.items()])
 
     def _count(self, outcome: Outcome, messages: int) -> None:
-        counts = [(*key, count, self._latest) for key, count in sorted(outcome.refused.items())]
+        origins, refused = latest(outcome.refusals), sorted(outcome.refused.items())
+        counts = [(*key, count, self._latest, *origins[key][2:]) for key, count in refused]
         self._database.executemany(_REFUSE, counts)
         self._database.execute(
             _COUNT, (self._latest or None, messages, outcome.written, outcome.repeated, self._name)

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -165,6 +166,44 @@ async def test_verdicts_are_those_of_postgresql(
     assert dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason")) == expected
     staging.close()
     assert {"twice", "overlap"} <= set(expected)
+
+
+async def test_a_refusal_names_its_origin(table_url: str, tmp_path: Path) -> None:
+    """Both sinks keep the topic or the meter of the latest refusal, and the field, but no value."""
+    value, other = record_messages(TERMS, [5]), record_messages(TERMS, [6])
+    wrong = Message("private/m1/power", value[0].payload.replace(b'"unit":"W"', b'"unit":"kW"'))
+    batch = [DESCRIPTOR, *value, *other, wrong, Message("private/m7/power", b"{}"), Message("x\0", b"")]
+    expected = {
+        "twice": ("m1", ""),
+        "terms": ("private/m1/power", "a record whose unit or duration does not match its descriptor"),
+        "unreadable": ("private/m7/power", "a record whose 'v' is missing or not a number"),
+        "topic": ("x?", ""),
+    }
+    query = "SELECT reason, origin, detail FROM {}refused"
+    async with Database.connect(table_url, None, "test", "month") as database:
+        await feed(database, batch)
+    with psycopg.connect(table_url) as connection:
+        stored = connection.execute(query.format("meteragent.").encode()).fetchall()
+    assert {reason: rest for reason, *rest in stored} == {key: [*item] for key, item in expected.items()}
+    async with opened(tmp_path) as sink:
+        await feed(sink, batch)
+        await sink.flush()
+        in_files = sink._staging._rows(query.format(""))
+    assert {reason: tuple(rest) for reason, *rest in in_files} == expected
+
+
+async def test_a_dataset_of_the_first_version_is_updated(tmp_path: Path) -> None:
+    """The table of refusals gets its columns, and keeps its counts."""
+    with sqlite3.connect(tmp_path / "collect.db") as database:
+        database.executescript(dataset_module._TABLES)
+        database.execute("INSERT INTO setting VALUES ('partition', 'day')")
+        database.execute("INSERT INTO refused VALUES ('main', 'twice', 3, '')")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    staging = Staging(tmp_path, "test", "day")
+    assert staging.migrate() == 1
+    assert staging._rows("SELECT * FROM refused") == [("main", "twice", 3, "", "", "")]
+    staging.close()
 
 
 async def test_rows_are_moved_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,4 +397,4 @@ def test_the_command_prepares_a_folder(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"folder: {tmp_path}/data" in capsys.readouterr().out
     assert main(["collect", str(path), "--migrate"]) == 0
     assert main(["collect", str(path), "--migrate"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["1 migrations applied", "the tables are up to date"]
+    assert capsys.readouterr().out.splitlines() == ["2 migrations applied", "the tables are up to date"]

@@ -58,7 +58,7 @@ class Service:
                     if is_first:
                         await tables.migrate()
                     core = await self._begin(tables, is_first=is_first)
-                    _log.info("database: connected")
+                    _log.info("%s: connected", "database" if self._settings.dataset is None else "dataset")
                     if is_first:
                         tasks.create_task(self._source.run())
                         self._notify.send("READY=1")

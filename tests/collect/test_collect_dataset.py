@@ -384,7 +384,7 @@ async def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
         with monkeypatch.context() as patch:
             patch.setattr(record_file, "write", full)
             await feed(sink, [DESCRIPTOR, *record_messages(TERMS, [1, 2])])
-            with pytest.raises(LinkError, match="no space left"):
+            with pytest.raises(LinkError, match=f"the dataset: {tmp_path}: no space left"):
                 await sink.flush()
     assert [row.quanta for row in rows(tmp_path)] == [1, 2]
 

@@ -118,7 +118,7 @@ homeassistant: $(STAMP) ## a real Home Assistant, the oldest supported version a
 mutants: $(STAMP) ## a mistake in each result of the papers, one by one, that its test must find (7 minutes)
 	$(BIN)/python -m tests.commands.paper_mutants
 
-bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with the peers (ROUNDS=5; 16 minutes)
+bench: $(STAMP) $(BENCH_STAMP) ## every benchmark with goals, side by side with the peers (ROUNDS=5; 16 minutes)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto java || true
 	@$(BIN)/python -m benchmarks --rounds $(ROUNDS) --out benchmarks/results.json; code=$$?; \
 	  $(BIN)/python -m benchmarks.picture && $(BIN)/python -m benchmarks.table && exit $$code

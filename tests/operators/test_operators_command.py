@@ -25,6 +25,7 @@ VITALS = Vitals(
     unanswered_s=0,
     loaded_s=None,
     refused_topics=(),
+    silent_slot_s=None,
     counts={"reports": 5, "slots_total": 1},
     refusals={"late": 1},
     slots=((1_795_000_200, "total", 100),),
@@ -154,6 +155,8 @@ def test_vitals_are_read_back() -> None:
         ("topic_refused", {"refused_topics": ("total",)}),
         ("unanswered", {"unanswered_s": 901}),
         ("overloaded", {"loaded_s": 10.0}),
+        ("no_reports", {"silent_slot_s": 1_795_000_200}),
+        ("no_requests", {"silent_slot_s": 1_795_000_200, "role": "helper"}),
         ("no_total", {"slots": ((1_795_000_200, "too_few", 0),)}),
     ],
 )
@@ -163,7 +166,7 @@ def test_each_problem_is_named(code: str, changes: dict[str, object]) -> None:
     assert [problem.code for problem in wrong.problems] == [code]
     assert f"({code})" in vitals.as_text(wrong)
     assert (
-        f'meteragent_crowd_problem{{group="elm-street",role="leader",code="{code}"}} 1'
+        f'meteragent_crowd_problem{{group="elm-street",role="{wrong.role}",code="{code}"}} 1'
         in vitals.as_metrics(wrong)
     )
 

@@ -104,6 +104,42 @@ def test_all_errors_come_at_once(tmp_path: Path) -> None:
     assert "http://x" not in text
 
 
+def test_errors_of_form_hide_no_others(tmp_path: Path) -> None:
+    """Wrong keys, address, identity and group come together, first those of the configuration."""
+    config = folder(tmp_path, smallest_crowd="1", level="-1")
+    text = (
+        config.read_text().replace("mqtt://127.0.0.1", "http://x").replace("[store]", "stor = [1.5]\n[store]")
+    )
+    config.write_text(f"grup = 1\n{text}")
+    (tmp_path / "leader.key").unlink()
+    with pytest.raises(ConfigError) as caught:
+        configuration.load(config, "leader")
+    keys = [(error.key, error.file is None) for error in caught.value.errors]
+    own = ["grup", "identity_file", "broker.url", "broker.stor"]
+    assert keys == [*((key, True) for key in own), *((key, False) for key in ("level", "smallest_crowd"))]
+
+
+@pytest.mark.parametrize("text", ['name = "', "a = [", "= 3", "\n\nname"])
+def test_a_group_that_is_not_toml_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is that of a configuration, and the text names the group's file."""
+    config = folder(tmp_path)
+    (tmp_path / "group.toml").write_text(text)
+    assert main(["crowd", "leader", str(config), "--check"]) == 78
+    error = capsys.readouterr().err
+    assert f"{tmp_path}/group.toml: found text that is not TOML" in error
+
+
+def test_numbers_are_shown_as_written(tmp_path: Path) -> None:
+    """No text has the name of Python's type for decimals."""
+    config = folder(tmp_path)
+    config.write_text(f"group_file = [1.5, 2]\n{config.read_text().partition(chr(10))[2]}")
+    with pytest.raises(ConfigError, match=r"group_file: found .*") as caught:
+        configuration.load(config, "leader")
+    assert "Decimal" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -163,12 +163,20 @@ def test_the_ledger_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["crowd", "ledger", str(config)]) == 1
     operation = configuration.load(config, "leader")
     with Store.open(operation.store, "leader", operation.group.id) as store:
-        store._transact({}, [LedgerLine(1_795_000_200, 1_795_003_301, "total", 1000)], is_counted=False)
+        lines = [
+            LedgerLine(1_795_000_200, 1_795_003_301, "total", 1000),
+            LedgerLine(1_795_002_000, 1_795_005_101, "too_few", 2),
+            LedgerLine(1_795_003_800, 1_795_006_901, "malformed", 0),
+        ]
+        store._transact({}, lines, is_counted=False)
     capsys.readouterr()
     assert main(["crowd", "ledger", str(config)]) == 0
-    assert capsys.readouterr().out.startswith("2026-11-18T11:10:00Z  total            1,000 homes")
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("2026-11-18T11:10:00Z  total            1,000 homes")
+    assert second.startswith("2026-11-18T11:40:00Z  too_few              2 homes")
+    assert third.startswith("2026-11-18T12:10:00Z  malformed            - homes")
     assert main(["crowd", "ledger", str(config), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["homes"] == 1000
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["homes"] == 1000
 
 
 def test_health_without_an_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,8 @@ def _ledger(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
         else:
-            print(f"{slot}  {line.result:<12} {line.homes:>9,} homes, finished {at}")
+            homes = f"{line.homes:,}" if line.homes else "-"  # the helper knows of none where it refuses
+            print(f"{slot}  {line.result:<12} {homes:>9} homes, finished {at}")
     return 0
 
 

@@ -14,6 +14,7 @@ continues where the last one stopped, so after a crash at any point it repeats t
     desk           one round: messages and time in, a step to commit out; no I/O and no clock
     departures     messages that wait for their instant and for the broker's answer
     link           the connection to the broker
+    silence        the last slot without a report or a request
     vitals         what `crowd health` prints
     service        the loop
 

@@ -33,7 +33,10 @@ class Arrival(NamedTuple):
 
 
 class LedgerLine(NamedTuple):
-    """What became of a slot: `answer` or `total` with the number of homes, or the reason for a refusal."""
+    """What became of a slot: `answer` or `total` with the number of homes, or the reason for a refusal.
+
+    Where the leader refuses, `homes` is the number of homes that had reported; where the helper does, 0.
+    """
 
     slot_s: int
     at_s: int
@@ -117,14 +120,16 @@ class Desk:
         step.refusals.update(effects.refusals)
         for key, value in effects.rows.items():
             if value is not None and key.table in ("closed", "answer"):
-                line = self._line(key, value, at_s)
+                line = self._line(key, value, effects, at_s)
                 step.lines.append(line)
                 step.counts[f"slots_{line.result}"] += 1
 
-    def _line(self, key: Key, value: bytes, at_s: int) -> LedgerLine:
+    def _line(self, key: Key, value: bytes, effects: Effects, at_s: int) -> LedgerLine:
         """Return the line of a slot that has been closed or answered."""
-        if key.table == "closed":
-            return LedgerLine(key.at, at_s, *leader.outcome(value))
+        if key.table == "closed":  # and its reports are deleted
+            result, homes = leader.outcome(value)
+            reports = sum((row.table, row.at) == (REPORT, key.at) for row in effects.rows)
+            return LedgerLine(key.at, at_s, result, homes or reports)
         return LedgerLine(key.at, at_s, *helper.outcome(self.machine.group.id, value))
 
 

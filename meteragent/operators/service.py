@@ -19,12 +19,14 @@ from meteragent.agent.watch import bind_socket, socket_path
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import Key, Machine
+from meteragent.domain.grid import iso_time
 from meteragent.mqtt.reconnect import Entropy
 from meteragent.operators import published, vitals
 from meteragent.operators.clock import Clock, Steps, Ticks
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, pieces
 from meteragent.operators.link import Link
+from meteragent.operators.silence import Silence
 from meteragent.operators.store import Store
 from meteragent.operators.vitals import Vitals
 
@@ -65,6 +67,7 @@ class Service:
         self._published_s, self._has_begun = 0, False
         self._loaded_s: int | None = None
         self._started_s = self._round_s = clock.now_s()
+        self._silence = Silence(operation.role, operation.group, self._started_s)
 
     async def run(self) -> NoReturn:
         """Serve until cancelled; raises StoreError if the store cannot be used."""
@@ -139,9 +142,10 @@ class Service:
         now_s = self._clock.now_s()
         self._counts.update(step.counts)
         self._refusals.update(step.refusals)
+        self._silence.take(step.rows)
         for line in step.lines:
             self._slots.append((line.slot_s, line.result, line.homes))
-            _log.info("slot %d: %s, %d homes", line.slot_s, line.result, line.homes)
+            _log.info("slot %s: %s, %d homes", iso_time(line.slot_s * 1000), line.result, line.homes)
         if self._link.send(step.messages) or step.counts["dropped"]:
             self._loaded_s = now_s
         self._quiet_s = max(self._quiet_s, step.quiet_s)
@@ -205,6 +209,7 @@ class Service:
             refused_topics=tuple(sorted(link.departures.refused_topics)),
             counts=dict(self._counts + link.counts),
             refusals=dict(self._refusals),
+            silent_slot_s=self._silence.slot_s(now_s),
             slots=tuple(self._slots),
         )
 

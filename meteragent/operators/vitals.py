@@ -49,6 +49,7 @@ class Vitals:
     ahead_s      how far the wall clock has jumped ahead, until that is confirmed
     published_s  how far the key list that was published before a new store is ahead of the clock
     loaded_s     how long ago a message was dropped or late; None: not since the start
+    silent_slot_s  the last slot, if its deadline passed without a report (leader) or a request (helper)
     refused_topics  topics to which the broker lets this user publish nothing
     slots        the last slots that were finished: start, result, number of homes
     """
@@ -65,6 +66,7 @@ class Vitals:
     published_s: int
     loaded_s: float | None
     refused_topics: tuple[str, ...]
+    silent_slot_s: int | None
     counts: Mapping[str, int]
     refusals: Mapping[str, int]
     slots: tuple[tuple[int, str, int], ...]
@@ -94,10 +96,20 @@ class Vitals:
             cure = "look for other load on this machine, or use a faster one"
             text = "in the last hour, this machine was too slow to send its messages on time"
             yield Problem("overloaded", text, cure)
+        if self.silent_slot_s is not None:
+            yield self._silent(iso_time(self.silent_slot_s * 1000))
         if self.slots and self.slots[-1][1] not in _RESULTS:
             slot_s, result, _ = self.slots[-1]
             text = f"the last slot, {iso_time(slot_s * 1000)}, has no total: {result}"
             yield Problem("no_total", text, "docs/crowd-operators.md explains each reason")
+
+    def _silent(self, slot: str) -> Problem:
+        """Return the problem of a slot without a report or a request."""
+        if self.role == "helper":
+            cure = "ask the leader whether it runs and is connected, and whether enough homes report"
+            return Problem("no_requests", f"the leader has sent no request for the slot {slot}", cure)
+        cure = "check that homes run and pin this group, and that the broker lets them and this user in"
+        return Problem("no_reports", f"no home has reported in time for the slot {slot}", cure)
 
 
 def jump_text(ahead_s: int) -> str:

@@ -41,12 +41,13 @@ def test_a_slot_from_reports_to_total() -> None:
 
 
 def test_a_refused_slot_is_in_the_ledger() -> None:
-    """A slot of too few homes has the reason and no homes."""
+    """A slot of too few homes has the reason, and how many had reported for it and no other."""
     world = Street(make_group())
     leader = Desk(world.leader, fixed_entropy("desk"))
-    leader.take([Arrival("report/a", world.report("a", 1), world.group.end_s(SLOT_S))], 0)
+    for label in ("a", "b"):
+        leader.take([Arrival(f"report/{label}", world.report(label, 1), world.group.end_s(SLOT_S))], 0)
     now_s = world.deadline_s()
-    assert leader.tick(now_s).lines == [LedgerLine(SLOT_S, now_s, "too_few", 0)]
+    assert leader.tick(now_s).lines == [LedgerLine(SLOT_S, now_s, "too_few", 2)]
 
 
 def test_acknowledgements_do_not_show_a_draw() -> None:

@@ -52,5 +52,5 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)  # amqtt logs payloads, and each acknowledgement that times out after 5 s
+    logging.disable(logging.CRITICAL)  # amqtt logs payloads and each acknowledgement that times out after 5 s
     asyncio.run(serve())

@@ -139,7 +139,7 @@ def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result
 
 
 def _half_hours(slots: Integers, hidden_wh: int, seed: int) -> Floats:
-    """Return the sums of the Laplace noise of `slots` half hours, as differences of gamma variables, in Wh."""
+    """Return sums of the Laplace noise of `slots` half hours, as differences of gamma variables, in Wh."""
     generator = np.random.default_rng(seed)
     noise = generator.gamma(slots, hidden_wh) - generator.gamma(slots, hidden_wh)
     return np.asarray(noise, np.float64)

@@ -1,4 +1,4 @@
-"""Test the figures of `meteragent check`: attackers try to detect each event of its table in released windows.
+"""Test the figures of `meteragent check`: attackers try to detect each event of its table in homes' releases.
 
 In half of the trials, the home has the event. The attackers know the home's load without the event, the time
 at which the event would begin, and the distribution of the mechanism's noise. They are trained on released

@@ -32,7 +32,7 @@ class Releases(Protocol):
 class Attacker(Protocol):
     """A classifier of released windows.
 
-    `windows` holds released windows in whole quanta, of shape (trials, m n): a trial's m windows side by side.
+    `windows` holds released windows in whole quanta, shape (trials, m n): a trial's m windows side by side.
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:

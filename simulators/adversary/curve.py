@@ -75,7 +75,7 @@ def mechanisms(
 ) -> Iterator[tuple[str, Fraction | None]]:
     """Yield a mechanism's name with parameters and the epsilon to offer to it, for each level.
 
-    `average` has no levels: each of its windows of slots is yielded with None.
+    `average` has no levels: each possible number of slots is yielded once, with None.
     """
     if name == "average":
         yield from ((f"average slots={k}", None) for k in range(2, scene.slots + 1) if scene.slots % k == 0)

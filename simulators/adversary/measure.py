@@ -82,7 +82,7 @@ class Outcome(Columns):
         return {name: [{**common, **row}[name] for row in rows] for name in (*common, *rows[0])}
 
     def figures(self) -> dict[str, Any]:
-        """Return the outcome as data for JSON; infinite odds become a string, because JSON has no infinity."""
+        """Return the outcome as data for JSON; infinite odds become a string, as JSON has no infinity."""
         odds = str(self.odds) if self.odds is not None and math.isinf(self.odds) else self.odds
         data = {"found" if name == "results" else name: value for name, value in asdict(self).items()}
         return {**data, "odds": odds, "worst": self.worst.attacker}
@@ -150,7 +150,7 @@ def rights(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, se
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """The index of each trial's point, the outputs, (trials, m n), and each attacker's answers, (trials, C)."""
+    """Each trial's point index, the outputs, (trials, m n), and each attacker's answers, (trials, C)."""
 
     played: Integers
     outputs: Integers

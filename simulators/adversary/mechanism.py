@@ -4,7 +4,7 @@
 |---|---|---|---|
 | linf | epsilon | the l_inf Laplace mechanism | epsilon d_inf |
 | independent | epsilon | Laplace, scale n/epsilon, independent | epsilon d_inf |
-| per-reading | epsilon | Laplace, scale 1/epsilon, independent | claimed: epsilon d_inf; true: n epsilon d_inf |
+| per-reading | epsilon | Laplace, scale 1/epsilon, independent | claimed: epsilon d_inf; true: n times that |
 | telegraf | scale | Laplace of any given scale | none |
 | average | slots | none: each slot is replaced by the mean of that many slots | none |
 | none | | none | none |
@@ -32,7 +32,7 @@ from simulators.adversary.scene import Floats, Integers, Scene
 
 @dataclass(frozen=True)
 class Rival:
-    """A mechanism and its name. It claims to be as private as `promise`; it claims nothing if that is None."""
+    """A mechanism and its name; it claims to be as private as `promise`, or nothing if `promise` is None."""
 
     name: str
     mechanism: Releases

@@ -105,7 +105,7 @@ class Account:
         check(is_complete, "a message is acknowledged twice or never")
 
     def _check_slots(self) -> None:
-        """Check that each home's slots are released once each, from its first window until its readings end."""
+        """Check that each slot of a home is released once, from its first window until its readings end."""
         step_ms, length_ms = self.terms.step_ms, self.terms.length_ms
         times: dict[int, list[int]] = {home: [] for home in self.readings}
         for slot, _ in self.released:

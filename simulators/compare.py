@@ -111,7 +111,7 @@ def _memory(minutes: int) -> Callable[[Floats], float]:
 
 
 def _hours(watts: Floats, begin: int, end: int) -> float:
-    """Return the mean power from hour `begin` to hour `end` of the day, divided by the mean over all hours."""
+    """Return the mean power from hour `begin` to hour `end` of the day, divided by the mean of all hours."""
     by_hour = np.nanmean(watts.reshape(-1, 24, 3600 // STEP_S), axis=(0, 2))
     return float(by_hour[begin:end].mean() / by_hour.mean())
 

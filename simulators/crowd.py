@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost per home of one slot: CPU time in us, and the bytes of its report and its part of the request."""
+    """The cost of one slot per home: CPU time in us, bytes of its report, and bytes of the request per home."""
 
     homes: int
     home_us: float

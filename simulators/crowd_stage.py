@@ -122,7 +122,7 @@ class _Day:
         await _until(self._has_keys)
 
     async def send(self, meters: Client) -> None:
-        """Send each reading at its time, after one before the day, which makes the homes known to the agent."""
+        """Send each reading at its time; the first, before the day, makes the homes known to the agent."""
         topics = [f"meters/{meter}/power" for meter in self._street.meters]
         for index in range(-1, self._street.slots(SLOT_MS) * PER_SLOT + 1):
             self._set(index)

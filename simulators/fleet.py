@@ -28,7 +28,7 @@ TELEVISION, AWAY = "television", "nobody home"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """The ground truth: a row for each event, sorted by home, then by name in the order of `names`, then start.
+    """The ground truth: a row for each event, sorted by home, then name in the order of `names`, then start.
 
     `home` is the home's number, `appliance` an index into `names`; `start_s` and `end_s` count from midnight
     of day 0; `watts` is the mean power, `channel` the channel of a television, or -1.
@@ -59,7 +59,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Day:
-    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and the events that start."""
+    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and its starting events."""
 
     day: int
     watts: NDArray[np.float32]
@@ -187,7 +187,7 @@ _Edges = tuple[Integers, Integers, Integers]
 
 
 def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
-    """Yield the edges of a day's runs, with `shift_s` added to their times to count them from another midnight.
+    """Yield the edges of a day's runs; `shift_s` is added to their times, to count from another midnight.
 
     Runs that end before that midnight are left out.
     """

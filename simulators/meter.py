@@ -26,7 +26,7 @@ _AHEAD_MS = 2000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readings:
-    """Readings of one meter: increasing `times_ms` by its own clock, and `values`, both of shape (readings,)."""
+    """Readings of one meter: increasing `times_ms` by its own clock, and `values`, both (readings,)."""
 
     times_ms: Integers
     values: Floats

@@ -187,7 +187,7 @@ def _load_trace(arguments: argparse.Namespace) -> Trace:
 
 
 def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, str]:
-    """Send or write the trace; return the number of readings, and a phrase with their target and time span."""
+    """Send or write the trace; return the number of readings, and a phrase on their target and time span."""
     start = iso_time(int(trace.times_ms[0]))
     span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:

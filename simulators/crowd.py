@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one slot per home: CPU time in us, bytes of its report, and bytes of the request per home."""
+    """The cost of one slot per home: CPU time in us, and the bytes of its report and of its share of the request."""
 
     homes: int
     home_us: float

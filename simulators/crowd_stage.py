@@ -48,7 +48,7 @@ async def play(street: Street, folder: Path, progress: Callable[[], object]) -> 
     """Send all readings of a street through the agent and the operators; return a receiver's messages.
 
     `progress` is called for each total. All files, and the standard error of all processes, stay in `folder`.
-    Raises DemoError.
+    Raises DemoError if a program or a connection fails.
     """
     async with programs(folder) as stage, stage.run("broker", "simulators.broker") as broker:
         url = f"mqtt://127.0.0.1:{await broker.wait_for('listening')}"

@@ -88,7 +88,7 @@ _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: 
 
 @dataclass(slots=True)
 class Observations:
-    """A world's observations: initial accumulators by slot, sent rows with their times, acknowledged tokens."""
+    """A world's observations: initial accumulators by slot, times and rows sent, and acknowledged tokens."""
 
     initial: dict[Slot, int] = field(default_factory=dict)
     rows: list[tuple[int, outbox.WaitingRow]] = field(default_factory=list)

@@ -144,7 +144,7 @@ def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -
 
 
 def _run_parts(seeds: Sequence[int], jobs: int) -> Iterator[runs.Part]:
-    """Run seeds, which may have gaps, in parts without gaps; the log stores a part's first seed and length."""
+    """Run seeds, which may have gaps, in parts without gaps; the log stores each part's start and length."""
     for _, stretch in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
         yield from runs.on_all_cores([seed for _, seed in stretch], jobs)
 

@@ -298,7 +298,7 @@ def record_transactions(store: Store) -> Callable[[], list[Files]]:
 
 
 def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:
-    """Run an action; return its result, and the files after each line of the store's code that changed them."""
+    """Run an action; return its result, and the files after each line of the store that changed them."""
     states: list[Files] = []
     previous_files: set[tuple[str, int, int, int]] | None = None
 

@@ -174,7 +174,7 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Sometimes resume a snapshot; with windows of seconds, only minutes later, so that few windows pass."""
+    """Sometimes resume a snapshot: in a fast schedule only minutes later, so that few windows pass."""
     if random.random() < RESUMED_SHARE:
         jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))

@@ -56,8 +56,8 @@ _SETTLED_S, _ANSWER_S = 2.5, 0.5
 class World(Traffic):
     """Everything around the agent.
 
-    `keys` is the folder of `setting.write_keys`, and `folder` holds the stores of this world. `scramble` gives
-    the readings other values at the same times. `log` holds the publications, and `counts` the event counts.
+    `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives the
+    readings other values at the same times. `log` holds the publications, and `counts` the event counts.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
@@ -204,7 +204,7 @@ class World(Traffic):
         return self._disk
 
     def _settle_receivers(self, store: Store) -> None:
-        """Predict which receivers are admitted and revoked; if a crash is armed, the process dies meanwhile."""
+        """Predict which receivers are admitted and revoked; if a crash is armed, the process dies then."""
         shares = [share for setting in self._configuration for share in setting.shares(self._pace)]
         trap = self._traps.spring("settle")
         with self.guard:
@@ -251,7 +251,7 @@ class World(Traffic):
     # --- reports of the disk -------------------------------------------------------------------
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
-        """Begin a transaction; return the crash with which the process dies during it, or None if none is due."""
+        """Begin a transaction; return the crash that ends the process during it, or None if none is due."""
         self._oracle.checker.newest_ms = self._faults.newest_ms
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)
         fail = self._traps.take_failure() if self._disk is not None else None

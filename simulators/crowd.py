@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one slot per home: CPU time in us, and the bytes of its report and of its share of the request."""
+    """The cost of one slot per home: CPU time in us, and bytes of a report and of the leader's request."""
 
     homes: int
     home_us: float

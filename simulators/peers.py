@@ -5,7 +5,7 @@
 
 Points are windows of n whole quanta under d_inf. Both libraries draw from their own source of randomness, and
 neither states its output distribution. There is therefore no `log_mass`, and the suite tests them as black
-boxes. The functions that construct a mechanism need the extra `peers`; the classes wrap an existing mechanism.
+boxes. The functions that construct a mechanism need the extra `peers`; the classes wrap any existing one.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The closed forms of THEORY 3.8 and 3.9 beside the figures published there, and the ratios of errors.
 
-E is the hidden energy in kWh, at level 1. The standard deviation of a slot is sqrt2 E / share in a window with
-n = 1, and sqrt((n + 1)(n + 2) / 3) E in an l_inf window with n slots (THEORY 1.2).
+E is the hidden energy in kWh, at level 1. The standard deviation of a slot is sqrt2 E / share in a window
+with n = 1, and sqrt((n + 1)(n + 2) / 3) E in an l_inf window with n slots (THEORY 1.2).
 """
 
 import math
@@ -125,7 +125,7 @@ def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float,
 
 
 def _combined(variance: float, share: float) -> float:
-    """Combine the variance of a sum of fine values with the variance of the total's stream, if it has a share."""
+    """Combine the variance of a sum of fine values with the variance of the total's stream, unless `share` is 0."""
     return variance if not share else 1 / (1 / variance + 1 / sd_kwh(KETTLE_KWH, share) ** 2)
 
 

@@ -68,7 +68,7 @@ class Trace:
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
     def laps(self, loops: int) -> Iterator[Trace]:
-        """Yield a trace that has a final reading `loops` times (0: for ever); lap k is k (last - first) later.
+        """Yield a trace that has a final reading `loops` times (0: for ever); lap k is shifted by k periods.
 
         A lap ends where the next begins, so the next lap's first reading replaces its final reading; only the
         last lap keeps its final reading. No time is skipped or repeated.

@@ -81,7 +81,7 @@ class InvariantChecker:
     def check_commit(
         self, model: Model | None, commit: Commit, delivered: Sequence[int], now_ms: int
     ) -> None:
-        """Check a transaction that is on disk, and apply it; an empty `commit` only marks rows as delivered."""
+        """Check a transaction on disk, and apply it; an empty `commit` only marks rows as delivered."""
         rows = self.expected.rows
         for row in (rows[id_].outgoing for id_ in delivered):
             message = MessageKey(row.topic, row.payload)
@@ -229,7 +229,7 @@ class InvariantChecker:
         check(topic in topics, "a record before its descriptor", topic)
 
     def _check_outgoing(self, model: Model, commit: Commit) -> None:
-        """Check that every closed slot is released once, as the exact value plus its noise, when it is due."""
+        """Check that each closed slot is released once, as the exact value plus its noise, when it is due."""
         closed = {}
         for slot in model.closed_slots:
             key = Key(commit.stream, slot.meter, slot.window_ms)
@@ -332,8 +332,8 @@ class InvariantChecker:
     ) -> None:
         """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it.
 
-        By laws 1 and 2 the message is on disk, byte for byte, and so is its charge. The message is due and not
-        yet confirmed.
+        By laws 1 and 2 the message and its charge are on disk, byte for byte. The message is due and not yet
+        confirmed.
         """
         topic = message.topic
         if retain:
@@ -365,7 +365,7 @@ class InvariantChecker:
     # --- lost stores ---------------------------------------------------------------------------
 
     def discard_windows(self, stream: str, meter: str, state: TimelineState, starts_ms: set[int]) -> None:
-        """Note that a meter's open windows are never released, except the windows that start at `starts_ms`."""
+        """Note that a meter's open windows are lost, except the windows that start at `starts_ms`."""
         for window in state.windows:
             self.windows[Key(stream, meter, window.start_ms)].is_lost |= window.start_ms not in starts_ms
 

@@ -51,8 +51,8 @@ _PRICES = [
 class ExpectedMeaning(NamedTuple):
     """The true meaning of a message: a reading or, in `refused`, the reason why it is not one.
 
-    `prices` holds the prices of a message on the price topic; the other fields are the message's meaning for a
-    stream without such a topic.
+    `prices` holds the prices of a message on the price topic; the other fields are the message's meaning for
+    a stream without such a topic.
     """
 
     meter: str

@@ -56,8 +56,8 @@ _SETTLED_S, _ANSWER_S = 2.5, 0.5
 class World(Traffic):
     """Everything around the agent.
 
-    `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives the
-    readings other values at the same times. `log` holds the publications, and `counts` the event counts.
+    `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives
+    the readings other values at the same times. `log` holds the publications, `counts` the event counts.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:

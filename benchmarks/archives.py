@@ -1,9 +1,9 @@
 """The measurements of `benchmarks.archive`, which need pyarrow and cryptography.
 
-The plain program reads the same Parquet, adds floating-point noise of the same standard deviation to each
-number, rounds, and writes the same columns with the same compression and its fastest options. It has no
-ledger, key, digest or clamp, and its promise is weaker by a factor of n. Growth is per reading; memory is the
-peak of a process.
+The program it is compared with reads the same Parquet file, adds floating-point noise of the same standard
+deviation to each number, rounds, and writes the same columns with the same compression and pyarrow's fastest
+options. That program has no ledger, key, digest or clamp, and its promise is weaker by a factor of n. Growth
+is that of CPU time per reading from the smaller archive to the larger. Memory is the peak of one process.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ FIRST_MS = 1_735_689_600_000
 DAY_MS = 86_400_000
 QUARTER_MS = 900_000
 WINDOWS = 100_000
-NOISE_W = 24_770 / 2**0.5  # the scale that has the same standard deviation
+NOISE_W = 24_770 / 2**0.5  # the Laplace scale with the standard deviation of the exact noise
 SIZES, FULL = (10**6, 10**7), (10**7, 10**8)
 """The numbers of readings."""
 MEMORY_MIB = 512
@@ -61,7 +61,10 @@ key_file = "{folder}/archive.key"
 
 
 def wide(path: Path, windows: int) -> None:
-    """Write a row per home and day, ordered by home: 96 quarter-hours in W, Gamma-distributed, as int32."""
+    """Write `windows` rows, one per home and day, ordered by home.
+
+    A row holds 96 quarter-hourly means in W, gamma-distributed, as int32.
+    """
     schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.list_(pa.int32()))])
     rng = np.random.default_rng(0)
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
@@ -77,7 +80,7 @@ def wide(path: Path, windows: int) -> None:
 
 
 def long(path: Path, readings: int) -> None:
-    """Write a row per reading, ordered by home: one every quarter-hour, as a double."""
+    """Write a row per reading, ordered by home: a value in W every quarter-hour, as a double."""
     schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
     rng, per_home = np.random.default_rng(0), DAYS * N
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
@@ -101,7 +104,7 @@ def _quiet(text: str, total: int, unit: str) -> Iterator[Callable[[int], object]
 
 
 def ours(folder: Path, path: Path, run: Callable[..., RunResult] = sanitise_archive) -> None:
-    """Run `sanitise` with a new ledger, so that nothing has been released before."""
+    """Sanitise the archive at `path` with `run`, after deleting the ledger and output of earlier runs."""
     for ledger_path in folder.glob("*.ledger*"):
         shutil.rmtree(ledger_path) if ledger_path.is_dir() else ledger_path.unlink()
     shutil.rmtree(folder / "out.parquet", ignore_errors=True)
@@ -119,13 +122,13 @@ FASTEST: dict[str, Any] = {
 """The options with which pyarrow writes noise fastest.
 
 Noise rarely repeats, so a dictionary does not help, and neither do minimum and maximum. The fastest encoding,
-by a small margin, is plain 32-bit numbers compressed with zstd. Encoding differences, as in our output, or
-splitting bytes makes files about a tenth smaller but takes longer.
+by a small margin, is plain 32-bit numbers compressed with zstd. Delta encoding, as in our output, and
+byte-stream splitting make files about a tenth smaller but take longer.
 """
 
 
 def plain(folder: Path, path: Path, options: dict[str, Any]) -> None:
-    """Read, add noise and write, batch by batch, as a short script would."""
+    """Read an archive, add noise and write the result, batch by batch, as a short script would."""
     rng, out_path = np.random.default_rng(), folder / "plain.parquet"
     with (
         pq.ParquetFile(path) as file,
@@ -141,12 +144,12 @@ def plain(folder: Path, path: Path, options: dict[str, Any]) -> None:
 
 def _peak_mib(folder: Path, path: Path, report: Any) -> None:
     ours(folder, path)
-    lines = Path("/proc/self/status").read_text().splitlines()  # getrusage would include the parent
+    lines = Path("/proc/self/status").read_text().splitlines()  # getrusage may report the parent's peak
     report.put(next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")))
 
 
 def peak_mib(folder: Path, path: Path) -> float:
-    """Return the peak memory of a process that releases a file, in MiB."""
+    """Return the peak memory of a new process that sanitises a file, in MiB."""
     context = multiprocessing.get_context("spawn")
     report: Any = context.Queue()
     process = context.Process(target=_peak_mib, args=(folder, path, report))
@@ -159,7 +162,7 @@ def peak_mib(folder: Path, path: Path) -> float:
 def growth(
     folder: Path, name: str, make: Callable[[Path, int], None], sizes: tuple[int, int], rounds: int
 ) -> list[Result]:
-    """Compare CPU time per reading at the smallest and the largest size in each round, and measure memory."""
+    """Compare the CPU time per reading at both sizes in each round, and measure memory at the larger size."""
     paths = [folder / f"{name}{size}.parquet" for size in sizes]
     for path, size in zip(paths, sizes, strict=True):
         make(path, size)
@@ -191,7 +194,7 @@ def growth(
 
 
 def one_process(folder: Path, path: Path) -> list[Result]:
-    """Compare CPU time with the plain program, with its fastest options and with pyarrow's defaults."""
+    """Compare CPU time with that of `plain`, with pyarrow's fastest options and with its defaults."""
     peers: tuple[tuple[str, dict[str, Any], float | None], ...] = (
         ("pyarrow + numpy.laplace, no account", FASTEST, 0.7),
         ("the same with pyarrow's defaults", {}, None),
@@ -212,7 +215,10 @@ def one_process(folder: Path, path: Path) -> list[Result]:
 
 
 def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
-    """Compare Spark on two cores with one process, in elapsed time and in CPU time of all processes."""
+    """Compare Spark on two cores with one process, after a warm-up of both.
+
+    Both the elapsed time and the CPU time of all processes are measured.
+    """
     by_spark, in_process = partial(ours, folder, path, run), partial(ours, folder, path)
     for warm_up in (by_spark, in_process):
         warm_up()
@@ -230,17 +236,17 @@ def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
 
 
 def _durations_s(run: Callable[[], None]) -> tuple[float, float]:
-    """Return the elapsed time, and the CPU time of this process and its descendants, in s."""
+    """Return the elapsed time of `run`, and the CPU time of this process and its descendants, in s."""
     began_s, start_cpu_s = time.perf_counter(), _tree_cpu_s()
     run()
     return time.perf_counter() - began_s, _tree_cpu_s() - start_cpu_s
 
 
 def _tree_cpu_s() -> float:
-    """Return the CPU time of this process and its descendants, including ended ones, in s."""
+    """Return the CPU time of this process and its descendants, including those that have exited, in s."""
     parents, ticks = dict[int, int](), dict[int, int]()
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # the process may just have ended
+        with contextlib.suppress(OSError):  # the process may just have exited
             fields = path.read_text().rpartition(")")[2].split()
             pid = int(path.parent.name)
             parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
@@ -255,7 +261,8 @@ def measure(
 ) -> list[Result]:
     """Measure all rows.
 
-    Spark is measured only if `spark` yields a function. 10^8 readings are measured only if `full`, and once.
+    Spark is measured only if `spark` yields a function. 10^8 readings are measured only if `full` is true,
+    and only once.
     """
     with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
         folder, path = Path(name), Path(name) / "in.parquet"

@@ -86,7 +86,7 @@ class Account:
     def check(self) -> int:
         """Check everything; return the number of slots whose record is the exact mean plus noise.
 
-        Raises InvariantViolation.
+        Raises InvariantViolation if a check fails.
         """
         self._check_readings()
         self._check_slots()
@@ -105,7 +105,7 @@ class Account:
         check(is_complete, "a message is acknowledged twice or never")
 
     def _check_slots(self) -> None:
-        """Check that each home's slots leave exactly once, from its first window until its readings end."""
+        """Check that each slot of a home is released once, from its first window until its readings end."""
         step_ms, length_ms = self.terms.step_ms, self.terms.length_ms
         times: dict[int, list[int]] = {home: [] for home in self.readings}
         for slot, _ in self.released:
@@ -120,7 +120,7 @@ class Account:
         check(released == len(self.released), "a counter is wrong", "released")
 
     def _check_ledger(self) -> None:
-        """Check that the ledger charges each released window, by home and day."""
+        """Check that the ledger has exactly the charges of the released windows, by home and day."""
         starts = {
             (f"m{slot.home}", grid.floor(slot.start_ms, self.terms.length_ms)) for slot, _ in self.released
         }

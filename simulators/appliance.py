@@ -20,7 +20,7 @@ from simulators.signature import DAY_S, Signature
 STRETCH_MAX = 4
 """The largest ratio of a run's length to its signature's; the smallest is its reciprocal."""
 _RUN_SPREAD = 0.03
-"""Relative deviation (uniform) of a run's power from that of the home's appliance."""
+"""Relative deviation (uniform) of a run's power from the usual power of the home's appliance."""
 _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
 """Deviations of a home's appliance from the signature: the relative deviation (uniform) of its power, and the
 standard deviation of the logarithm of its runs' length."""
@@ -51,7 +51,7 @@ class Runs:
 
     @property
     def mean_w(self) -> Floats:
-        """The mean power of each run."""
+        """The mean power of each run, in W."""
         lengths = np.diff(self.ends_s, axis=1, prepend=0)
         return np.asarray((lengths * self.levels_mw).sum(axis=1) / (1000 * self.ends_s[:, -1]))
 
@@ -75,10 +75,10 @@ class Load(Protocol):
 class Appliance:
     """An appliance that people start at `hours`, on average `starts_per_day` times in homes that have one.
 
-    `hours` are (from, to, weight); `owners` is the share of homes that have one; `spread` is the standard
-    deviation of the logarithm of a run's length, around the home's mean. Nobody starts an attended appliance
-    while everybody is out; such runs are dropped, not moved. An appliance that is not `overlapping` does not
-    start before its previous run of that day has ended.
+    `hours` holds tuples (from, to, weight); `owners` is the share of homes that have one; `spread` is the
+    standard deviation of the logarithm of a run's length, around the home's mean. Nobody starts an attended
+    appliance while everybody is out; such runs are dropped, not moved. An appliance that is not `overlapping`
+    does not start before its previous run of that day has ended.
 
     Raises ValueError if a run could last longer than a day.
     """
@@ -132,14 +132,14 @@ class Appliance:
         return row, number, (second + people.late_s[row]) % DAY_S, chance
 
     def _cumulative_hours(self) -> Floats:
-        """Return the probability that a start is before each hour, 0 to 24."""
+        """Return, for each hour from 0 to 24, the probability that a start is before it."""
         weights = np.zeros(25)
         for begin, end, weight in self.hours:
             weights[begin + 1 : end + 1] += weight
         return np.asarray(np.cumsum(weights) / weights.sum())
 
     def _draw_swings(self, people: Households, row: Integers, number: Integers, day: int) -> Floats:
-        """Draw a factor for each step of each run."""
+        """Draw a factor for each step of each run, (runs, steps)."""
         steps = len(self.signature.watts)
         index = number[:, None] * _RUNS_MAX + np.arange(-(-steps // 4))
         chance = uniforms(people.seed, f"{self.name}: steps", people.homes[row][:, None], day, index)
@@ -151,7 +151,7 @@ class Appliance:
 class Thermostat:
     """An appliance that switches itself on around the clock: run k starts about k periods after its phase.
 
-    `period_s` and `duty` (the share of time on) are (smallest, largest) over all homes.
+    `period_s` and `duty` (the share of time on) are each the smallest and the largest value over all homes.
     """
 
     name: str

@@ -6,8 +6,8 @@ client subscribes to, one per line on standard output:
     listening 41235
     subscribed meters/+/power
 
-amqtt keeps no messages for disconnected clients, so publishers wait for the second line. The program ends
-when its standard input does, so it never outlives the process that started it.
+amqtt keeps no messages for disconnected clients, so publishers wait for the second line. The program exits
+when its standard input is closed, so it never outlives the process that started it.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ class Announcer(BasePlugin[BrokerContext]):  # type: ignore[misc]  # amqtt has n
     """A plugin that prints each subscription, so that publishers know when to start."""
 
     async def on_broker_client_subscribed(self, *, topic: str, **_: object) -> None:
-        """Print the topic filter of a subscription that was confirmed."""
+        """Print the topic filter of a confirmed subscription."""
         print(f"subscribed {topic}", flush=True)
 
 
 async def serve() -> None:
-    """Run the broker until standard input ends."""
+    """Run the broker until standard input is closed."""
     broker = Broker(
         {
             "listeners": {_LISTENER: {"type": "external"}},
@@ -43,7 +43,7 @@ async def serve() -> None:
     await broker.start()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Hand a connection to the broker."""
+        """Pass a connection to the broker."""
         await broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
@@ -52,5 +52,5 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)  # amqtt logs payloads, and each acknowledgement that takes 5 s
+    logging.disable(logging.CRITICAL)  # amqtt logs payloads and each acknowledgement that times out after 5 s
     asyncio.run(serve())

@@ -31,7 +31,7 @@ _HOLD_S = 60
 
 
 class Row(NamedTuple):
-    """A statistic: the real values, and the simulated ones."""
+    """A statistic's values for real traces and for simulated ones."""
 
     name: str
     real: Sequence[float]
@@ -79,7 +79,7 @@ HOME_FILES = ("REFIT_House2", "UKDALE_House2")
 
 
 def home_rows(data: Path) -> Iterator[Row]:
-    """Yield statistics of homes by the minute: level, peaks, autocorrelation, the shape of a day."""
+    """Yield statistics of homes' power by the minute: level, peaks, autocorrelation, the shape of a day."""
     real = [_minutes(data / "homes" / f"{name}.parquet", "Aggregate") for name in HOME_FILES]
     homes = np.concatenate([day.watts for day in _days()], axis=1).astype(np.float64)
     for name, statistic in _HOME_STATISTICS.items():
@@ -87,7 +87,10 @@ def home_rows(data: Path) -> Iterator[Row]:
 
 
 def _minutes(path: Path, column: str) -> Floats:
-    """Load a home's minutes on a grid of whole days; NaN where nothing was measured or the home draws 0 W."""
+    """Load a column by the minute, in W, on a grid of whole days.
+
+    A value is NaN where nothing was measured or where the home's total is 0 W.
+    """
     trace = load(path, "Time", column)
     index = (trace.times_ms - trace.times_ms[0] // (1000 * DAY_S) * (1000 * DAY_S)) // (1000 * STEP_S)
     day = DAY_S // STEP_S
@@ -108,18 +111,18 @@ def _memory(minutes: int) -> Callable[[Floats], float]:
 
 
 def _hours(watts: Floats, begin: int, end: int) -> float:
-    """Return the mean over some hours divided by the mean over all hours."""
+    """Return the mean power from hour `begin` to hour `end` of the day, divided by the mean of all hours."""
     by_hour = np.nanmean(watts.reshape(-1, 24, 3600 // STEP_S), axis=(0, 2))
     return float(by_hour[begin:end].mean() / by_hour.mean())
 
 
 def _peaks(watts: Floats) -> float:
-    """Return how many times a day the load rises by more than 1 kW within a minute."""
+    """Return how many times per day the load rises by more than 1 kW within a minute."""
     return float((np.diff(watts) > 1000).sum() / (np.isfinite(watts).sum() * STEP_S / DAY_S))
 
 
 def _day_to_day(watts: Floats) -> float:
-    """Return the standard deviation of daily means over their mean, for days over 90% complete."""
+    """Return the standard deviation of the daily means, divided by their mean, of days over 90% complete."""
     days = watts.reshape(-1, DAY_S // STEP_S)
     means = np.nanmean(days[np.isfinite(days).mean(axis=1) > 0.9], axis=1)
     return float(means.std() / means.mean())
@@ -146,7 +149,7 @@ _HOME_STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 
 class Kind(NamedTuple):
-    """A simulated appliance, the column and traces of real ones like it, and the rules that find its runs."""
+    """A simulated appliance, the column and traces of real ones, and the rules that find their runs."""
 
     name: str
     column: str
@@ -180,7 +183,7 @@ class Runs(NamedTuple):
 
 
 def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
-    """Find the runs in a series: the stretches above a threshold, ignoring short pauses."""
+    """Return the runs in a series: the stretches above the kind's threshold, ignoring short pauses."""
     is_on = np.concatenate([[False], watts > kind.above_w, [False]])
     edges = np.flatnonzero(is_on[1:] != is_on[:-1])
     begin, end = edges[::2], edges[1::2]
@@ -195,7 +198,7 @@ def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
 
 
 def appliance_rows(data: Path) -> Iterator[Row]:
-    """Yield, for each kind, the median duration and mean power of a run, and the runs per day."""
+    """Yield, for each kind, the medians of a run's duration and mean power, and the runs per day."""
     for kind in KINDS:
         simulated = [day.events.of(kind.name) for day in _days()]
         real = [runs for runs in _real_runs(data, kind) if len(runs.seconds)]
@@ -231,7 +234,7 @@ def _real_runs(data: Path, kind: Kind) -> Iterator[Runs]:
 
 
 def _seconds(path: Path) -> Floats:
-    """Load a trace by the second, each reading held for at most a minute; 0 where there is none."""
+    """Load a trace by the second, in W; a reading holds for at most a minute, and then the value is 0."""
     trace = load(path)
     times_s = np.arange(trace.times_ms[0] // 1000, trace.times_ms[-1] // 1000)
     latest = np.searchsorted(trace.times_ms, 1000 * times_s, side="right") - 1
@@ -250,7 +253,7 @@ def _runs_a_day(data: Path, name: str, kind: Kind) -> float:
 
 
 def television_rows(data: Path) -> Iterator[Row]:
-    """Yield statistics of 5-minute windows read every 10 s, for real sets and for simulated viewing."""
+    """Yield statistics of 5-minute windows of 10 s means, for real sets and for simulated viewing."""
     real = [
         windows
         for path in sorted((data / "tracebase").glob("TV-*.parquet"))
@@ -319,7 +322,7 @@ class _Place(NamedTuple):
 
     @classmethod
     def in_file(cls, path: Path) -> "_Place":
-        """Find the table's place in a file. Raises ValueError if the file has no marks."""
+        """Return the text around the marks of a file. Raises ValueError if the file has no marks."""
         head, begin, text = path.read_text().partition(BEGIN)
         _, end, tail = text.partition(END)
         if not (begin and end):

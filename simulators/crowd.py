@@ -54,8 +54,9 @@ T = TypeVar("T")
 class Row:
     """Standard deviations of the error of the mean of `homes` homes in a half hour, in W.
 
-    `standard_error_w` is the standard error of `measured_w`; `covered` is the share of totals in the 95%
-    interval.
+    `every_home_w` results if every home adds noise, and `promised_w` is stated by the totals.
+    `standard_error_w` is the standard error of `measured_w`; `covered` is the share of totals whose 95%
+    interval contains the truth.
     """
 
     hides_wh: int
@@ -74,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one slot per home: CPU time in microseconds, and bytes of a report and of the request."""
+    """The cost of one slot per home: CPU time in us, and bytes of a report and of the leader's request."""
 
     homes: int
     home_us: float
@@ -85,12 +86,12 @@ class Cost:
 
 
 def secret(name: str) -> bytes:
-    """Return 32 bytes derived from a name; they protect nothing."""
+    """Return 32 bytes derived from a public name, which therefore protect nothing."""
     return hashlib.sha256(f"simulated crowd: {name}".encode()).digest()
 
 
 def make_group(hides_wh: int) -> Group:
-    """Return a group that hides an energy at level 1."""
+    """Return a group that hides `hides_wh` at level 1."""
     operators = "".join(
         f'[{role}]\nname = "{role}"\nidentity = "{Identity(secret(role)).public.hex()}"\n'
         for role in groups.ROLES
@@ -120,7 +121,7 @@ def rows(slots: int, seed: int) -> Iterator[Row]:
 
 
 def measure(group: Group, hides_wh: int, homes: int, slots: int, random: np.random.Generator) -> Row:
-    """Measure the error of the mean of `homes` homes."""
+    """Measure the error of the mean of `homes` homes in `slots` slots."""
     per_home_w = float(group.quantum_wh) / (homes * _SLOT_HOURS)
     format_ = TotalFormat(group)
     keys = {role: DayKeys(secret(role), role, group.id) for role in groups.ROLES}
@@ -147,7 +148,7 @@ def measure(group: Group, hides_wh: int, homes: int, slots: int, random: np.rand
 
 
 def split(energies: Ints, random: np.random.Generator) -> tuple[Words, Words]:
-    """Divide energies, in accumulator units, into pads and shares, after adding dithers."""
+    """Add dithers to energies in accumulator units, and divide the sums into pads and shares."""
     dithers = random.integers(0, LATTICE, energies.size, dtype=np.int64)
     pads = random.integers(0, share.MODULUS, energies.size, dtype=np.uint64)
     return pads, ((energies + dithers) // LATTICE).astype(np.uint64) - pads
@@ -171,7 +172,7 @@ class Protocol:
         return home.keys_of(self.group, machine.role, effects.messages[0].payload, 0)
 
     def run(self) -> Estimate:
-        """Run the protocol; return the mean, in W, with an interval that fails in one of a million runs."""
+        """Run the protocol; return the mean in W with an interval that misses it in one of a million runs."""
         keys = home.slot_keys(self.key_list(self.leader), self.key_list(self.helper), _START_S)
         if keys is None:
             raise AssertionError("the lists have no keys of the first day")

@@ -33,7 +33,7 @@ class Totals:
 
     @property
     def half_width_wh(self) -> float:
-        """Half the width of the first total's interval; all are equally wide, as all count the same homes."""
+        """The half-width of the totals' intervals, which are equally wide, as all count the same homes."""
         return (self.published[0].high - self.published[0].low) / 2
 
     def is_inside(self, slot: int) -> bool:

@@ -7,8 +7,8 @@ r"""The stage of the crowd's demo: homes that report to two operators and also r
 All of them meet at one broker. The agent and the operators are separate processes, with a clock that the
 stage sets forward from reading to reading. Before a slot ends and before the next begins, the clock stands
 still until all messages sent so far have been handled, so the result does not depend on the machine's speed.
-If the clock overtakes a request or an answer, that message is sent again. The last total leaves within an
-hour or so of the end of the day.
+If the clock overtakes a request or an answer, that message is sent again. The last total is published about
+an hour after the end of the day.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ async def play(street: Street, folder: Path, progress: Callable[[], object]) -> 
     """Send all readings of a street through the agent and the operators; return a receiver's messages.
 
     `progress` is called for each total. All files, and the standard error of all processes, stay in `folder`.
-    Raises DemoError.
+    Raises DemoError if a program or a connection fails.
     """
     async with programs(folder) as stage, stage.run("broker", "simulators.broker") as broker:
         url = f"mqtt://127.0.0.1:{await broker.wait_for('listening')}"
@@ -122,7 +122,7 @@ class _Day:
         await _until(self._has_keys)
 
     async def send(self, meters: Client) -> None:
-        """Send each reading at its time, beginning with one before the day that makes the homes known."""
+        """Send each reading at its time; the first, before the day, makes the homes known to the agent."""
         topics = [f"meters/{meter}/power" for meter in self._street.meters]
         for index in range(-1, self._street.slots(SLOT_MS) * PER_SLOT + 1):
             self._set(index)
@@ -131,7 +131,7 @@ class _Day:
                 await _until(partial(self._is_taken, index))
 
     async def finish(self) -> None:
-        """Advance the clock until the last total has left."""
+        """Advance the clock until the last total has been received."""
         slots = self._street.slots(SLOT_MS)
         index = slots * PER_SLOT
         while len(self._inbox[_TOTAL]) < slots:

@@ -47,7 +47,7 @@ _REFIT_WATTS = re.compile(r"Aggregate|Appliance[1-9]")
 _LARGEST_KW = 30
 """A home's power in kW is below this; in W, some of a day's values are above it."""
 _REGISTER_ROWS = 100
-"""Among this many readings of power, at least one is smaller than the one before it."""
+"""Among this many readings of power, at least one is smaller than the reading before it."""
 _APPARENT = ("EcoManagerWholeHouseTx", "CurrentCostTx")
 """The sensors of UK-DALE that clamp onto a wire and do not measure the voltage."""
 
@@ -80,9 +80,9 @@ def load(
 
 
 def unit_in(name: str) -> str | None:
-    """Return the unit that a column's name states, such as kW in `load_kW` or `Load [kW]`; None without one.
+    """Return the unit that a column's name states, such as kW in `load_kW` or `Load [kW]`.
 
-    A single letter is a unit only if the name has other words.
+    Return None if the name states no unit. A single letter is a unit only if the name has other words.
     """
     words = re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))
     units = [_UNIT_OF.get(word.lower()) for word in words if len(word) > 1 or len(words) > 1]

@@ -28,7 +28,7 @@ TELEVISION, AWAY = "television", "nobody home"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """The ground truth: a row for each event, sorted by home, then name as in `names`, then start.
+    """The ground truth: a row for each event, sorted by home, then name in the order of `names`, then start.
 
     `home` is the home's number, `appliance` an index into `names`; `start_s` and `end_s` count from midnight
     of day 0; `watts` is the mean power, `channel` the channel of a television, or -1.
@@ -46,7 +46,7 @@ class Events:
         return len(self.home)
 
     def of(self, name: str) -> Events:
-        """Return the events with one name."""
+        """Return the events with the given name."""
         return self.where(self.appliance == self.names.index(name))
 
     def where(self, mask: NDArray[np.bool_]) -> Events:
@@ -59,7 +59,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Day:
-    """A day of a fleet: `watts` are means over steps, shape (homes, 86400 / step); `events` start on it."""
+    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and its starting events."""
 
     day: int
     watts: NDArray[np.float32]
@@ -100,16 +100,16 @@ class Fleet:
         return (*(load.name for load in self.catalogue), TELEVISION, AWAY)
 
     def day(self, day: int, step_s: int = 1) -> Day:
-        """Simulate one day, as means over steps.
+        """Simulate one day, with the mean power over each step of `step_s` seconds.
 
-        Raises ValueError for a step that does not divide a day.
+        Raises ValueError if the step does not divide a day.
         """
         return next(self.days(day, 1, step_s))
 
     def days(self, first: int, count: int, step_s: int = 1) -> Iterator[Day]:
         """Yield `count` consecutive days, each as `day` returns it.
 
-        Raises ValueError for a step that does not divide a day.
+        Raises ValueError if the step does not divide a day.
         """
         if step_s < 1 or DAY_S % step_s:
             raise ValueError(f"a step is whole seconds that divide a day, not {step_s} s")
@@ -187,7 +187,7 @@ _Edges = tuple[Integers, Integers, Integers]
 
 
 def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
-    """Yield the edges of a day's runs, with `shift_s` added to their times, to count from another midnight.
+    """Yield the edges of a day's runs; `shift_s` is added to their times, to count from another midnight.
 
     Runs that end before that midnight are left out.
     """
@@ -213,8 +213,8 @@ def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Fl
     count, steps = len(standby_mw), DAY_S // step_s
     cell = second // step_s
     late_s = second - cell * step_s
-    # An edge inside a step contributes to this step and to the next. An additional column takes what the
-    # edges of the last step contribute to the next.
+    # An edge inside a step contributes to this step and to the next. An additional column takes the
+    # contributions of the last step's edges to the step after it.
     index = row * (steps + 1) + cell
     split = late_s > 0
     places = np.concatenate([index, index[split] + 1])

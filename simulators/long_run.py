@@ -48,7 +48,7 @@ def revision() -> str:
 
 
 class LongRun:
-    """The finished parts of a run, in its log or, without a path, only in memory."""
+    """The finished parts of a run, kept in its log, or only in memory if `path` is None."""
 
     def __init__(self, path: Path | None, name: str, folders: Sequence[str]) -> None:
         self.parts: list[Part] = []
@@ -59,7 +59,7 @@ class LongRun:
         self._header = {"run": name, "code": self._code_digest, "revision": revision()}
 
     def __enter__(self) -> Self:
-        """Read and lock the log. Raises OtherLog."""
+        """Lock and read the log. Raises OtherLog if this run cannot continue it."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._log_fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -100,7 +100,8 @@ class LongRun:
     def append(self, part: Part) -> None:
         """Append a completed part and sync it; signals in STOP_SIGNALS are delayed until it is on disk.
 
-        Raises OtherLog if the code has changed since the start: the part may be the result of both versions.
+        Raises OtherLog if the code has changed since the start, because both versions may have produced the
+        part.
         """
         if code_digest(self._folders) != self._code_digest:
             raise OtherLog("the code changed during the run, so this part is not counted; name another log")
@@ -115,12 +116,12 @@ class LongRun:
             os.fsync(self._log_fd)
 
     def total(self, key: str) -> int:
-        """Return the sum of one count over all parts that have it."""
+        """Return the sum of the count `key` over all parts that have it."""
         return sum(int(part.get(key, 0)) for part in self.parts)
 
 
 EXIT_STOPPED = 143
-"""Exit code of a run that was stopped before its end; it is the one that a shell reports for SIGTERM."""
+"""The exit code of a run that was stopped before its end, which is also what a shell reports for SIGTERM."""
 
 
 class Stopped(KeyboardInterrupt):

@@ -26,7 +26,7 @@ _AHEAD_MS = 2000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readings:
-    """Readings of one meter: `times_ms` by its own clock, rising, and `values`, shape (readings,)."""
+    """Readings of one meter: increasing `times_ms` by its own clock, and `values`, both (readings,)."""
 
     times_ms: Integers
     values: Floats
@@ -39,10 +39,10 @@ class Readings:
 class Meter:
     """A meter; the default is a perfect one that shows whole watts and whole watt-hours.
 
-    `gain` is the value measured for 1 W. The clock is `ahead_ms` ahead at the start, and gains `drift_ppm`
-    millionths. The register counts in units of `register_wh` and starts over at `rollover_wh`.
+    `gain` is the value in W that is measured for 1 W. The clock is `ahead_ms` ahead at the start, and gains
+    `drift_ppm` millionths. The register counts in units of `register_wh` and starts over at `rollover_wh`.
 
-    Raises ValueError for a resolution or a rollover that is not above 0.
+    Raises ValueError if a resolution or the rollover is not positive.
     """
 
     resolution_w: float = 1.0
@@ -70,7 +70,7 @@ class Meter:
         return np.round(steps * self.resolution_w, _DIGITS)
 
     def stamps_ms(self, times_ms: Integers) -> Integers:
-        """Return what the meter's clock shows at true times; it drifts from the first of them on."""
+        """Return the times that the meter's clock shows at true times; it drifts from the first time on."""
         elapsed_ms = times_ms - times_ms[:1]
         return np.asarray(
             times_ms + self.ahead_ms + np.floor(elapsed_ms * self.drift_ppm / 1e6 + 0.5), np.int64
@@ -84,10 +84,10 @@ class Meter:
     def on_change(
         self, watts: ArrayLike, start_ms: int, step_s: int, dead_band_w: float, longest_s: int = 900
     ) -> Readings:
-        """Return the readings that differ from the last one sent by more than the dead band.
+        """Return the readings that differ from the last reading sent by more than the dead band.
 
         The first reading is always sent, and from then on at least one every `longest_s`. Raises ValueError
-        for a negative dead band, or a `longest_s` shorter than a step.
+        if the dead band is negative, or if `longest_s` is shorter than a step.
         """
         if dead_band_w < 0 or longest_s < step_s:
             raise ValueError("a dead band must be at least 0 W, and the longest silence at least a step")
@@ -108,8 +108,8 @@ class Meter:
 def _indices_sent(values: Floats, dead_band: float, longest: int) -> NDArray[np.int64]:
     """Return the indices of the readings to send.
 
-    After each reading, the next one sent is the first outside its dead band, or the one `longest` steps
-    later.
+    After each reading sent, the next is the first reading outside its dead band, or else the reading
+    `longest` steps later.
     """
     indices, index = [], 0
     while index < len(values):

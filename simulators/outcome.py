@@ -105,13 +105,13 @@ class Outcome:
         return _compared(self.true_w[indices, :slots].mean(axis=0).sum() * kwh, private)
 
     def _promised(self, count: int, slots: int) -> float:
-        """Return the half width of a mean over `count` homes, each a sum over `slots` slots."""
+        """Return the half-width of the mean over `count` homes of the sum over `slots` slots."""
         part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
         return _rounded(half_width_of_total([part], COVERAGE))
 
     @property
     def band_w(self) -> tuple[float, float]:
-        """The half widths for one number and for the mean of all homes."""
+        """The half-widths for one number and for the mean of all homes."""
         return self._promised(1, 1), self._promised(self.street.homes, 1)
 
     def spread_w(self) -> Measured:
@@ -140,12 +140,12 @@ def _compared(true: float, private: Estimate) -> Compared:
 
 
 def _rounded(half_width: float) -> float:
-    """Return a half width that rounds to the figure of `check`: a tie between whole quanta rounds down."""
+    """Return a half-width that rounds to the figure of `check`: a tie between whole quanta rounds down."""
     return math.nextafter(round(half_width, 6), 0)
 
 
 def measured_spread(errors: Floats, promised: float) -> Measured:
-    """Measure the root mean square of errors; its standard error follows from the delta method."""
+    """Measure the root mean square of errors, with its standard error by the delta method."""
     squares = errors**2
     spread = math.sqrt(squares.mean())
     return Measured(promised, spread, float(squares.std()) / math.sqrt(squares.size) / (2 * spread))

@@ -1,4 +1,4 @@
-"""The pictures that `paper` draws, and the rows from which they are drawn."""
+"""The two figures that `paper` redraws, and the points in them."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -16,7 +16,10 @@ _UNDATED = {"Software": None}
 
 
 class Alpha(NamedTuple):
-    """A point of Fig. 3: the earliest date is within `alpha_days` with probability 1 - `delta`."""
+    """A point of Fig. 3.
+
+    With probability 1 - `delta`, the released earliest date is within `alpha_days` of the true one.
+    """
 
     epsilon: Fraction
     metric: str
@@ -25,10 +28,10 @@ class Alpha(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A point of Fig. 4: one reading before and after its release; epsilons are in 1/W.
+    """A point of Fig. 4: a reading's true and released values; epsilons are in 1/W.
 
-    `reading_epsilon` is promised for a change of one reading alone, `window_epsilon` for a change of the
-    whole signature, under d_inf. A released reading is within `alpha_w` of the truth 95% of the time.
+    `reading_epsilon` is promised for a change in one reading alone, and `window_epsilon`, under d_inf, for a
+    change in the whole signature. A released value is within `alpha_w` of the true one 95% of the time.
     """
 
     epsilon: Fraction
@@ -42,7 +45,7 @@ class Reading(NamedTuple):
 
 
 def draw_dates(rows: Sequence[Alpha], caption: str, path: Path) -> None:
-    """Draw Fig. 3: alpha against delta, a line for each metric and epsilon."""
+    """Draw Fig. 3: alpha against delta, with a line for each metric and epsilon."""
     figure = Figure(figsize=(8, 6), dpi=120, layout="constrained")
     axes = figure.subplots()
     epsilons = dict.fromkeys(row.epsilon for row in rows)
@@ -58,7 +61,7 @@ def draw_dates(rows: Sequence[Alpha], caption: str, path: Path) -> None:
 
 
 def draw_signature(rows: Sequence[Reading], caption: str, path: Path) -> None:
-    """Draw Fig. 4: a panel for each noise and epsilon, with the truth in each."""
+    """Draw Fig. 4: a panel for each noise and epsilon, with the true and the released values."""
     epsilons, noises = (list(dict.fromkeys(column)) for column in list(zip(*rows, strict=True))[:2])
     figure = Figure(figsize=(11, 7), dpi=120, layout="constrained")
     panels = figure.subplots(len(epsilons), len(noises), sharex=True, squeeze=False)

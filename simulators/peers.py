@@ -4,8 +4,8 @@
     python -m simulators attack programmes --mechanism "simulators.peers:diffprivlib_laplace epsilon=1/40"
 
 Points are windows of n whole quanta under d_inf. Both libraries draw from their own source of randomness, and
-neither states its law, so there is no `log_mass`: the suite tests them as black boxes. The functions that
-make a mechanism need the extra `peers`; the classes wrap any existing mechanism.
+neither states its output distribution. There is therefore no `log_mass`, and the suite tests them as black
+boxes. The functions that construct a mechanism need the extra `peers`; the classes wrap any existing one.
 """
 
 import math
@@ -53,7 +53,7 @@ class _OnWindows:
 
 
 class OpenDP(_OnWindows):
-    """A measurement of OpenDP with pure differential privacy, on vectors of n whole numbers.
+    """A measurement of OpenDP with pure differential privacy, on vectors of n numbers.
 
     Raises ValueError if its output measure is not MaxDivergence, or its metric is not L1, L2 or LInf.
     """
@@ -98,7 +98,7 @@ class Diffprivlib(_OnWindows):
             )
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return n epsilon times a distance under d_inf, counted in sensitivities and rounded up."""
+        """Return n epsilon times a distance under d_inf, in multiples of the sensitivity, rounded up."""
         steps = math.ceil(self._quanta(distance) / Fraction(self.mechanism.sensitivity))
         return self.n * steps * Fraction(self.mechanism.epsilon)
 

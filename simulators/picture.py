@@ -49,7 +49,7 @@ def panel(
 ) -> None:
     """Draw the private numbers, and the band that contains the true value 95% of the time.
 
-    `labels` are the labels of the numbers and of their axis.
+    `labels` holds the label of the numbers and the label of their axis.
     """
     axes.set_title(title, loc="left", fontweight="bold", pad=25)
     name, unit = labels

@@ -27,7 +27,7 @@ HOMES = 100
 
 
 def street(seed: int, homes: int) -> Outcome:
-    """Simulate a day of a street as its receiver sees it, with the demo's promise and seeded noise."""
+    """Return a simulated day of a street as a receiver sees it, with the demo's promise and seeded noise."""
     with tempfile.TemporaryDirectory() as folder:
         (stream,) = config.load(configuration(Path(folder))).stream
     descriptor, simulated_street = describe(config.terms(stream)), Street.simulated(seed, homes, 1)

@@ -46,7 +46,7 @@ class Files(NamedTuple):
     def at(cls, target: Path) -> "Files":
         """Return FILE.parquet or FILE.csv with the file of its events, or the two files in a folder.
 
-        Raises ValueError for any other ending.
+        Raises ValueError if `target` has any other ending.
         """
         if target.suffix in (".parquet", ".csv"):
             return cls(target, target.with_name(f"{target.stem}.events{target.suffix}"))
@@ -67,16 +67,16 @@ class Plan:
     resolution_w: float = 1.0
 
     def parts(self, homes: Sequence[int] | None = None) -> Iterator[Fleet]:
-        """Yield all homes, or those in `homes`, in fleets that fit in memory."""
+        """Yield all homes, or the homes in `homes` if given, in fleets that fit in memory."""
         selection = range(self.homes) if homes is None else homes
         at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
         for begin in range(0, len(selection), at_once):
             yield Fleet(self.seed, selection[begin : begin + at_once])
 
     def write(self, files: Files) -> tuple[int, int]:
-        """Write the files; return the number of readings and of events.
+        """Write the files; return the number of readings and the number of events.
 
-        Raises ValueError for a step that does not divide a day, or a seed out of range, and OSError if
+        Raises ValueError if the step does not divide a day or the seed is out of range, and OSError if
         writing fails.
         """
         readings = events = 0
@@ -110,7 +110,7 @@ class Plan:
             yield from _readings(topics, start_s + DAY_S, power_w[:, -1].tolist())
 
     async def send(self, url: str, topic: str) -> int:
-        """Publish all readings at QoS 1; return their number, once the broker has acknowledged all.
+        """Publish all readings at QoS 1; return their number once the broker has acknowledged all of them.
 
         Raises MqttError if the broker cannot be reached or does not acknowledge.
         """
@@ -127,7 +127,7 @@ class Plan:
         return readings
 
     def series(self, fleet: Fleet, day: Day) -> Any:
-        """Return a day of homes, with power as the meter shows it, as an Arrow table."""
+        """Return a day of a fleet, with power as the meters show it, as an Arrow table."""
         homes, steps = day.watts.shape
         times_ms = _DAY_0_MS + day.day * DAY_MS + 1000 * self.step_s * np.arange(steps)
         columns = [

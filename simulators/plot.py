@@ -15,9 +15,9 @@ _MINUTES_SMOOTHED = 30
 
 
 def draw(fleet: Fleet, day: int, path: Path) -> None:
-    """Draw a day of a fleet as a PNG, PDF or SVG, depending on the name's ending.
+    """Draw a day of a fleet as a PNG, PDF or SVG, depending on the ending of the file's name.
 
-    Raises ValueError for any other ending, and OSError if the file cannot be written.
+    Raises ValueError if the name has another ending, and OSError if the file cannot be written.
     """
     if path.suffix not in (".png", ".pdf", ".svg"):
         raise ValueError(f"{path} is neither .png nor .pdf nor .svg")

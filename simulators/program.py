@@ -32,7 +32,7 @@ class Program:
     log: Path
 
     async def wait_for(self, word: str) -> str:
-        """Wait for a line on standard output that begins with a word; return the rest of it."""
+        """Wait for a line on standard output that begins with `word`; return the rest of the line."""
         async for line in self.lines:
             line_word, _, text = line.decode().strip().partition(" ")
             if line_word == word:
@@ -40,17 +40,17 @@ class Program:
         raise await self.end()
 
     async def end(self) -> DemoError:
-        """Wait for an unexpected end of the program; return an error with the reason."""
+        """Wait until the program exits unexpectedly; return an error with the reason."""
         code = await self.process.wait()
         output = self.log.read_text(errors="replace").strip()
         return DemoError(f"the {self.name} ended with {code}\n{output}".strip())
 
     async def watch(self) -> NoReturn:
-        """Raise DemoError if the program ends."""
+        """Wait for the program, and raise DemoError when it exits."""
         raise await self.end()
 
     async def stop(self) -> None:
-        """Send SIGTERM, after which the program must end in an orderly way."""
+        """Send SIGTERM, and wait until the program exits. Raises DemoError if the exit code is an error."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         if await self.process.wait() not in {0, -signal.SIGTERM}:
@@ -64,12 +64,12 @@ class Programs:
         self.tasks, self._folder, self._silence = tasks, folder, silence
 
     def alive(self) -> None:
-        """Restart the time limit, because something has happened."""
+        """Restart the limit on silence, because something has happened."""
         self._silence.reschedule(asyncio.get_running_loop().time() + SILENCE_S)
 
     @contextlib.asynccontextmanager
     async def run(self, name: str, *command: str) -> AsyncIterator[Program]:
-        """Run a Python module as a process; its standard error goes to a file named after it."""
+        """Run a Python module as a process; its standard error goes to the file `name`.log."""
         log = self._folder / f"{name}.log"
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
@@ -86,9 +86,9 @@ class Programs:
 
 @contextlib.asynccontextmanager
 async def programs(folder: Path) -> AsyncIterator[Programs]:
-    """Run the processes of a demo, whose standard error output goes to a folder.
+    """Run the processes of a demo; their standard error goes to files in `folder`.
 
-    Raises DemoError if a program ends, a connection fails, or nothing has happened for SILENCE_S.
+    Raises DemoError if a program exits, a connection fails, or nothing has happened for SILENCE_S.
     """
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(SILENCE_S) as silence:
@@ -101,7 +101,7 @@ def run_stoppable(work: Coroutine[Any, Any, T]) -> T:
     """Run a demo; stop it in an orderly way even on SIGTERM, so that no process is left behind."""
 
     async def play() -> T:
-        """Run the work until it has ended or is cancelled."""
+        """Run the work until it returns or is cancelled."""
         playing = asyncio.ensure_future(work)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
         return await playing

@@ -42,9 +42,9 @@ async def replay(
 ) -> int:
     """Publish a trace as meters m1 .. m<meters>, `speed` times as fast as it was measured.
 
-    `{meter}` in the topic stands for the meter's name; for `loops` see `Trace.laps`. Returns the number of
-    readings once the broker has acknowledged all of them. An endless replay (`loops` 0) returns when its task
-    is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
+    `{meter}` in the topic stands for the meter's name; for `loops` see `Trace.laps`. Return the number of
+    acknowledged readings once the broker has acknowledged all. An endless replay (`loops` 0) returns when its
+    task is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
     """
     acknowledged = 0
     topics = [topic.replace("{meter}", f"m{number}") for number in range(1, meters + 1)]
@@ -87,7 +87,7 @@ async def paced(trace: Trace, speed: float, loops: int = 1) -> AsyncIterator[byt
 def run(arguments: argparse.Namespace) -> int:
     """Replay a trace and print a summary.
 
-    Returns 1 if the broker or the disk fails, and 2 for a bad trace or option.
+    Return 1 if the broker or the disk fails, 2 if the trace or an option cannot be used, and otherwise 0.
     """
     try:
         _check_options(arguments)
@@ -130,7 +130,7 @@ def _load_trace(arguments: argparse.Namespace) -> Trace:
 
 
 def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, str]:
-    """Send or write the trace; return the number of readings, and a phrase on destination and time span."""
+    """Send or write the trace; return the number of readings, and a phrase on their target and time span."""
     start = iso_time(int(trace.times_ms[0]))
     span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:
@@ -142,6 +142,6 @@ def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, st
 
 
 def _last_ms(trace: Trace, loops: int) -> int:
-    """Return the time at which the last lap ends or, in an endless replay, the first lap."""
+    """Return the time at which the last lap ends; in an endless replay, the time at which the first ends."""
     first_ms, end_ms = int(trace.times_ms[0]), int(trace.times_ms[-1])
     return first_ms + (loops or 1) * (end_ms - first_ms)

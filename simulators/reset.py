@@ -18,7 +18,7 @@ from simulators.meter import Readings
 class Resets:
     """Faults of a register: a reset each day with probability `reset`, and rollovers at `rollover_wh`.
 
-    Raises ValueError if `reset` is not a probability, or `rollover_wh` is not above 0.
+    Raises ValueError if `reset` is not a probability, or `rollover_wh` is not positive.
     """
 
     reset: float = 0.01

@@ -19,13 +19,13 @@ DAY_0 = date(2025, 1, 6)
 seed."""
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
-"""The length of a ladder's first step and the beginning of its last one, in time constants; by then less than
-1% is left."""
+"""The length of a ladder's first step and the start of its last step, in time constants; at that start, less
+than 1% of the difference is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Steps of constant power; after the last one the power is 0.
+    """Steps of constant power; after the last step the power is 0.
 
     In every run, each step's watts are multiplied by a number that is uniform in [1 - swing, 1 + swing].
     """
@@ -42,16 +42,16 @@ class Signature:
 
     @property
     def duration_s(self) -> int:
-        """The duration of a run."""
+        """The duration of a run, in s."""
         return sum(self.seconds)
 
     @property
     def energy_wh(self) -> float:
-        """The mean energy of a run."""
+        """The mean energy of a run, in Wh."""
         return sum(w * s for w, s in zip(self.watts, self.seconds, strict=True)) / 3600
 
     def then(self, other: "Signature") -> "Signature":
-        """Append another signature."""
+        """Return this signature followed by another one."""
         return Signature(self.watts + other.watts, self.seconds + other.seconds, max(self.swing, other.swing))
 
     @classmethod
@@ -78,6 +78,6 @@ class Signature:
 
     @classmethod
     def varying(cls, watts: float, swing: float, hold_s: int, seconds: int) -> Self:
-        """Return power that takes a new value every `hold_s`, such as that of a computer at work."""
+        """Return power that takes a new value every `hold_s`, such as the power of a computer at work."""
         steps = max(1, round(seconds / hold_s))
         return cls((watts,) * steps, (hold_s,) * steps, swing)

@@ -45,7 +45,7 @@ def simulate(
 ) -> Simulated:
     """Return homes 0 .. `homes` - 1 on `days` days from day `first` (see `plan`), in no particular order.
 
-    Raises ValueError if the step does not divide a day.
+    Raises ValueError if the step does not divide a day or the seed is out of range.
     """
     plan = Plan(seed, homes, days, step_s, first, resolution_w)
     next(Fleet(seed, [0]).days(first, 1, step_s))  # refuse bad arguments here, not on a worker

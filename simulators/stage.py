@@ -19,7 +19,7 @@ from simulators.street import READING_MS, Street
 from simulators.wire import connect, publish
 
 AHEAD = 4
-"""The largest number of slots that may be under way, since amqtt does not limit its queues."""
+"""The largest number of slots whose messages may be under way, since amqtt does not limit its queues."""
 
 CONFIGURATION = """\
 [source]
@@ -58,8 +58,8 @@ def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
 async def play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
     """Send all readings of a street through the agent; return the messages received, without repetitions.
 
-    Every slot of every home must yield a record; `progress` is called for each one. The agent's files and the
-    standard error of all processes stay in `folder`. Raises DemoError.
+    Every slot of every home must yield a record; `progress` is called for each record. The agent's files and
+    the standard error of all processes stay in `folder`. Raises DemoError if a program or a connection fails.
     """
     async with programs(folder) as stage, stage.run("broker", "simulators.broker") as broker:
         url = f"mqtt://127.0.0.1:{await broker.wait_for('listening')}"
@@ -108,7 +108,7 @@ async def _messages(
 
 
 async def _count_records(receiver: Client, received: dict[bytes, None], total: int) -> AsyncIterator[int]:
-    """Receive messages; yield the number of records after each new one, until there are `total`."""
+    """Receive messages; yield the number of records after each new record, until there are `total`."""
     count = 0
     async for message in receiver.messages:
         payload = bytes(message.payload)

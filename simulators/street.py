@@ -12,8 +12,8 @@ from meteragent.domain.units import DAY_MS
 from simulators.fleet import Fleet
 
 START_MS = parse_time("2026-01-05T00:00:00Z")
-"""The first midnight. It is in the past, because an agent refuses readings from the future, but after the
-earliest time that an agent accepts."""
+"""The first midnight, in Unix ms. It is in the past, because an agent refuses readings from the future, but
+after the earliest time that an agent accepts."""
 READING_MS = 300_000
 
 Floats = NDArray[np.float64]
@@ -21,9 +21,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Street:
-    """A street: `watts` are its readings, shape (homes, days · 288), each the mean over the next 5 minutes.
+    """A street: `watts` holds its readings, shape (homes, days · 288), each the mean over the next 5 minutes.
 
-    Meters send whole tenths of a watt, which are taken as the truth.
+    Meters send multiples of 0.1 W, which are taken as the truth.
     """
 
     seed: int
@@ -65,7 +65,7 @@ class Street:
         return np.asarray(self.watts.reshape(self.homes, -1, slot_ms // READING_MS).mean(axis=2))
 
     def payloads(self, index: int) -> list[bytes]:
-        """Return each home's reading with this index, counted from START_MS, as JSON.
+        """Return each home's reading with the given index, counted from START_MS, as JSON.
 
         Before and after the simulated days, homes send the value of their first or last reading.
         """

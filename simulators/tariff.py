@@ -1,10 +1,11 @@
 """Reproduce the theory's figures on tariffs, and simulate how often releases identify the cheapest of four.
 
-It first prints the closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of
-errors. It then prints, for simulated homes and (with --data) real ones, how often releases identify the
-cheapest of four example tariffs, the mean loss from wrong choices, and how often a sureness of 95% is
-stated, for all choices and for wrong ones. The tariffs are invented, and the results depend on the
-differences between them. The exit code is 1 if a figure differs from the one in print, and 2 for bad traces.
+It first prints the closed forms of THEORY 3.8 and 3.9 beside the figures published there, and the ratios of
+the errors. It then prints, for simulated homes and (with --data) for real homes, how often releases identify
+the cheapest of four example tariffs, the mean loss from wrong choices, how often the sureness is at least
+95%, and how often it is although the choice is wrong. The tariffs are invented, and the results depend on
+the differences between them. The exit code is 1 if a figure differs from the published one, and 2 if a trace
+cannot be read.
 """
 
 import argparse
@@ -42,14 +43,17 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Months:
-    """Months of homes, (months, bands): each band's energy in whole Wh, and its number of half hours."""
+    """Months of homes: the energy in whole Wh and the number of half hours in each band, (months, bands)."""
 
     energies_wh: Integers
     slots: Integers
 
     @classmethod
     def of(cls, watts: Floats, weekday: int) -> "Months":
-        """Divide the half hours of homes, (homes, days, 48), into bands; `weekday` is that of day 0."""
+        """Divide the half hours of homes into bands.
+
+        `watts` has shape (homes, days, 48), and `weekday` is the weekday of day 0: 0 is Monday.
+        """
         days = watts.shape[1]
         places = np.stack([example_tariffs.band_of_slots((weekday + day) % 7) for day in range(days)])
         wh = np.stack([(watts / 2 * (places == band)).sum(axis=(1, 2)) for band in range(len(BANDS))], axis=1)
@@ -58,17 +62,18 @@ class Months:
 
     @property
     def costs_eur(self) -> Floats:
-        """The true costs, (months, tariffs)."""
+        """The true costs in EUR, (months, tariffs)."""
         return costs(self.energies_wh.astype(np.float64))
 
 
 @dataclass(frozen=True)
 class Result:
-    """How often one release identifies the cheapest of the four tariffs, over the months of all homes.
+    """How often a month's release identifies the cheapest of the four tariffs.
 
-    `right` is the share of months in which it does; `loss_eur` is the mean loss in a month from wrong
-    choices. `sure` is the share of months with a sureness of at least 95%, and `sure_and_wrong` the share in
-    which the choice is also wrong. Both are None if they were not computed.
+    `months` is the number of released months. `right` is the share in which the choice is right, and
+    `loss_eur` the mean loss per month from wrong choices. `sure` is the share in which the sureness is at
+    least 95%, and `sure_and_wrong` the share in which it is and the choice is wrong. These two are None if
+    no sureness was computed.
     """
 
     homes: str
@@ -82,21 +87,22 @@ class Result:
 
 
 def costs(energies_wh: Floats) -> Floats:
-    """Return the costs of energies by band, in EUR: (.., tariffs)."""
+    """Return the costs in EUR, (..., tariffs), of a month's energies by band in Wh, (..., bands)."""
     fees = np.array([tariff.fee for tariff in TARIFFS])
     return np.asarray(energies_wh @ example_tariffs.prices().T / 1000 + fees)
 
 
 def simulated(homes: int, seed: int) -> Months:
-    """Simulate a 30-day month of homes, which begins on a Monday."""
+    """Simulate homes for a 30-day month that begins on a Monday."""
     days = [day.watts for day in Fleet(seed, range(homes)).days(0, DAYS, _SLOT_MS // 1000)]
     return Months.of(np.stack(days, axis=1).astype(np.float64), 0)
 
 
 def real(folder: Path) -> Iterator[Months]:
-    """Yield the 30-day months of each real home; gaps get the mean of that half hour of the day.
+    """Yield each complete 30-day month of each real home as `Months` with one row.
 
-    Raises TraceError if a trace cannot be read.
+    A half hour without readings gets the home's mean power in that half hour of the day. Raises TraceError
+    if a trace cannot be read.
     """
     for name in REAL_HOMES:
         trace = load(folder / "homes" / f"{name}.parquet", "Time", "Aggregate")
@@ -114,7 +120,7 @@ def real(folder: Path) -> Iterator[Months]:
 
 
 def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result]:
-    """Yield the share of `draws` releases of each month that identify the cheapest tariff."""
+    """Yield a Result for each kind of release and each hidden energy, from `draws` releases of each month."""
     repeated = Months(np.repeat(months.energies_wh, draws, axis=0), np.repeat(months.slots, draws, axis=0))
     count, bands = repeated.energies_wh.shape
     bits = SeededBits(seed)
@@ -133,7 +139,7 @@ def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result
 
 
 def _half_hours(slots: Integers, hidden_wh: int, seed: int) -> Floats:
-    """Return continuous noise for sums of half hours: Laplace variables as differences of Gamma variables."""
+    """Return sums of the Laplace noise of `slots` half hours, as differences of gamma variables, in Wh."""
     generator = np.random.default_rng(seed)
     noise = generator.gamma(slots, hidden_wh) - generator.gamma(slots, hidden_wh)
     return np.asarray(noise, np.float64)
@@ -154,7 +160,7 @@ def _result(
 
 
 def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats:
-    """Return the sureness of each choice from released costs, as `compare_tariffs` computes it."""
+    """Return the sureness of each choice from the released costs, as `compare_tariffs` computes it."""
     prices, rows = example_tariffs.prices() / 1000, np.arange(len(released))
     differences = released - released[rows, chosen][:, np.newaxis]
     p_values = np.zeros(len(released))
@@ -193,7 +199,7 @@ def table(rows: Sequence[Result]) -> str:
 
 
 def _print_figures() -> bool:
-    """Print the closed forms and the ratios; return whether all agree with print."""
+    """Print the closed forms and the ratios; return whether all agree with the published figures."""
     figures, ratios = list(tariff_figures.figures()), list(tariff_figures.ratios())
     print("| figure | computed | in print | agrees |\n|---|---|---|---|")
     for figure in figures:
@@ -222,7 +228,10 @@ def _verdict(*, agrees: bool) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print figures and results, as tables or JSON; return 1 if a figure differs from the one in print."""
+    """Print figures and results, as tables or JSON.
+
+    Return 1 if a figure differs from the published one, 2 if a trace cannot be read, and otherwise 0.
+    """
     try:
         rows = list(_results(arguments))
     except TraceError as error:
@@ -250,7 +259,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _results(arguments: argparse.Namespace) -> Iterator[Result]:
-    """Yield the results of simulated homes, then those of as many months of real ones."""
+    """Yield the results for simulated homes, then, with --data, those for at least as many real releases."""
     homes, draws, seed = arguments.homes, arguments.draws, arguments.seed
     months = list(real(arguments.data)) if arguments.data is not None else []
     yield from results("simulated", simulated(homes, seed), draws, seed)

@@ -1,7 +1,7 @@
-"""The closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of errors.
+"""The closed forms of THEORY 3.8 and 3.9 beside the figures published there, and the ratios of errors.
 
-E is the energy hidden, in kWh, at level 1. A slot of a window with n = 1 has the standard deviation sqrt2 E /
-share, and a slot of an l_inf window with n slots sqrt((n + 1)(n + 2) / 3) E (THEORY 1.2).
+E is the hidden energy in kWh, at level 1. The standard deviation of a slot is sqrt2 E / share in a window
+with n = 1, and sqrt((n + 1)(n + 2) / 3) E in an l_inf window with n slots (THEORY 1.2).
 """
 
 import math
@@ -16,11 +16,11 @@ SLOTS_A_DAY, DAYS = 48, 30
 KETTLE_KWH, TARIFF_KWH, AWAY_KWH = 0.11, 1.0, 6.0
 _UNITS = ("half hour, W", "day, kWh", "month, kWh")
 RATIO_TOLERANCE = 0.15
-"""The relative deviation allowed from a ratio in print, which was computed for other prices."""
+"""The relative deviation allowed from a published ratio, which was computed for other prices."""
 
 
 class Figure(NamedTuple):
-    """A figure as computed, and the digits in print."""
+    """A figure as computed, and its published digits."""
 
     name: str
     computed: float
@@ -28,13 +28,13 @@ class Figure(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the figure, rounded, has the digits in print."""
+        """Whether the rounded figure has the published digits."""
         _, _, decimals = self.printed.partition(".")
         return abs(self.computed - float(self.printed)) <= 0.5 * 10.0 ** -len(decimals) + 1e-9
 
 
 class Ratio(NamedTuple):
-    """Errors of a month's bill, from half hours and from the bill's own query, and their ratio in print."""
+    """Errors of a month's bill, from half hours and from the bill's own query, and their published ratio."""
 
     name: str
     half_hours_eur: float
@@ -48,22 +48,22 @@ class Ratio(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the ratio is within 15% of the one in print."""
+        """Whether the ratio is within 15% of the published one; true if none was published."""
         return self.printed is None or abs(self.computed / self.printed - 1) <= RATIO_TOLERANCE
 
 
 def sd_kwh(hidden_kwh: float, share: float = 1.0) -> float:
-    """Return the standard deviation of a single energy that hides `hidden_kwh` with a share of level 1."""
+    """Return the standard deviation in kWh of one energy that hides `hidden_kwh`, with a share of level 1."""
     return math.sqrt(2) * hidden_kwh / share
 
 
 def linf_sd_kwh(hidden_kwh: float, n: int) -> float:
-    """Return the standard deviation of each of n energies that share a noise bound."""
+    """Return the standard deviation in kWh of each of n energies that share a noise bound."""
     return math.sqrt((n + 1) * (n + 2) / 3) * hidden_kwh
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the figures for energies of bands, then those for nested streams."""
+    """Yield the figures for the energies of bands, then the figures for nested streams."""
     for name, price, printed in (
         ("flat", 0.30, "0.047"),
         ("two rates", 0.34, "0.053"),
@@ -112,8 +112,8 @@ def _named(shares: tuple[float, float, float]) -> str:
 def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float, float]:
     """Return the errors of a half hour in W, a day and a month in kWh, from nested streams.
 
-    Variances v of one total from m fine values, and V of the total itself, combine to 1/(1/(m v) + 1/V); a
-    fine value then has the variance v (1 - 1/m) plus that of the total / m^2.
+    With the variance v of each of m fine values and V of their total, the combined total has the variance
+    1/(1/(m v) + 1/V). A fine value then has the variance v (1 - 1/m) + (the combined total's variance) / m^2.
     """
     fine = sd_kwh(KETTLE_KWH, half_hour) ** 2
     days = _combined(SLOTS_A_DAY * fine, day)
@@ -125,12 +125,12 @@ def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float,
 
 
 def _combined(variance: float, share: float) -> float:
-    """Combine the variance of a sum of fine values with that of the total's own stream, if it has a share."""
+    """Combine the variance of a sum of fine values with the variance of the total's stream, unless `share` is 0."""
     return variance if not share else 1 / (1 / variance + 1 / sd_kwh(KETTLE_KWH, share) ** 2)
 
 
 def ratios() -> Iterator[Ratio]:
-    """Yield the ratios of a bill's error from half hours to that of its own query; both hide 110 Wh."""
+    """Yield the ratio of a bill's error from half hours to the error of its own query; both hide 110 Wh."""
     slot_kwh = sd_kwh(KETTLE_KWH)
     of_tariffs = example_tariffs.prices()
     week = np.concatenate([example_tariffs.band_of_slots(weekday) for weekday in range(7)])

@@ -35,7 +35,7 @@ _DARK, _LIGHT = (0.05, 0.3), (0.65, 0.85)
 """The mean brightness of scenes is uniform between two bounds, which each channel draws daily from these
 ranges."""
 _SHOT_SPREAD = (0.15, 0.35)
-"""The standard deviation of shots around their scene's brightness is drawn from this range the same way."""
+"""Each channel also draws daily, from this range, the standard deviation of shots around their scene."""
 _BLACK = 0.3
 """Share of scenes that begin with a second of black."""
 _LAG = np.array([162, 60, 22, 8, 3, 1])
@@ -71,10 +71,10 @@ def brightness_sums(seed: int, channel: int, day: int) -> Integers:
 
 
 def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10) -> Floats:
-    """Return the power of the average set during parts of programmes: means over steps, in watts.
+    """Return the power of the average set during parts of programmes: means over steps, in W.
 
     The shape is (programmes, length_s / step_s). The parts come from distinct channels of one evening. Raises
-    ValueError for a length that is not a multiple of the step, or is longer than 6 hours.
+    ValueError if the length is not a multiple of the step, or is longer than 6 hours.
     """
     if length_s % step_s or not 0 < length_s <= DAY_S // 4:
         raise ValueError(f"a programme of {length_s} s is longer than 6 h, or not whole steps of {step_s} s")
@@ -85,7 +85,7 @@ def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10)
 
 
 class Sets(NamedTuple):
-    """The power of each home's set, shape (homes,), when black and for each 256th of brightness."""
+    """The power of each home's set: when it shows black, and for each 256th of brightness, both (homes,)."""
 
     base_mw: Integers
     gain_mw: Integers
@@ -115,7 +115,7 @@ class Viewings:
     gain_mw: Integers
 
     def mean_w(self, seed: int, day: int) -> Floats:
-        """Return the mean power of each viewing, even if it extends past midnight."""
+        """Return the mean power of each viewing in W, including the part after midnight."""
         bright = np.zeros(len(self.row), np.int64)
         for channel in np.unique(self.channel):
             is_channel = self.channel == channel

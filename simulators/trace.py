@@ -1,4 +1,4 @@
-"""Load traces: power over time, read from a file or written to a file.
+"""Load traces (power over time), which are read from files and written to files.
 
 A file is Parquet or CSV with a column of times and one of watts. Times are timestamps (UTC if they have no
 zone) or seconds. Seconds count from midnight (UTC) of the day that the Parquet metadata key `day` names, or
@@ -51,7 +51,7 @@ class Trace:
         return int(np.median(np.diff(self.times_ms)))
 
     def limited(self, duration_ms: int) -> Trace:
-        """Return the readings within a duration of the first one."""
+        """Return the readings less than `duration_ms` after the first."""
         count = int(np.searchsorted(self.times_ms, self.times_ms[0] + duration_ms))
         return _check_length(self.times_ms[:count], self.watts[:count])
 
@@ -60,15 +60,15 @@ class Trace:
         return replace(self, times_ms=self.times_ms - self.times_ms[0] + start_ms)
 
     def ended(self) -> Trace:
-        """Append a reading with the last value, a nominal step later.
+        """Return the trace with a final reading, which repeats the last value a nominal step later.
 
-        It marks the end of the last reading, so that the time after it counts.
+        The final reading marks the end of the last one, so that the time between them counts.
         """
         end_ms = self.times_ms[-1] + self.step_ms
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
     def laps(self, loops: int) -> Iterator[Trace]:
-        """Yield a trace with a final reading `loops` times (0: for ever); lap k is k (last - first) later.
+        """Yield a trace that has a final reading `loops` times (0: for ever); lap k is shifted by k periods.
 
         A lap ends where the next begins, so the next lap's first reading replaces its final reading; only the
         last lap keeps its final reading. No time is skipped or repeated.
@@ -137,7 +137,7 @@ def write(trace: Trace, path: Path, loops: int, progress: Callable[[int], object
 
 
 def writer(path: Path, schema: Any) -> Any:
-    """Open a writer of tables to a Parquet or CSV file, depending on the name's ending; a context manager."""
+    """Return a context manager that writes tables to Parquet, or to CSV if the path ends in .csv."""
     if path.suffix == ".csv":
         return csv.CSVWriter(path, schema)
     return parquet.ParquetWriter(path, schema, compression="zstd")
@@ -153,7 +153,7 @@ def _column_name(table: Any, name: str | None, index: int) -> str:
 
 
 def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
-    """Return the time in milliseconds from which seconds count."""
+    """Return the Unix time in ms from which the seconds in a file count."""
     day = (metadata or {}).get(b"day")
     return (date.fromisoformat(day.decode()) - _EPOCH).days * DAY_MS if day else 0
 
@@ -180,7 +180,7 @@ def _watts(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.float64]:
 
 
 def _are_clock_times(values: NDArray[np.int64] | NDArray[np.float64]) -> bool:
-    """Return whether all values are Unix times since 2000, in s or ms; as watts they would be a gigawatt."""
+    """Return whether all values are Unix times since 2000, in s or ms; no load in W is as large."""
     return len(values) > 0 and float(values.min()) >= _YEAR_2000_S
 
 

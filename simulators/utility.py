@@ -45,7 +45,7 @@ def dithered(noise: LInfLaplace) -> DitheredLaplace:
 
 @dataclass(frozen=True, eq=False)
 class Street:
-    """Homes and their releases: slot means in W, (homes, days, slots), and the released quanta."""
+    """Homes and their releases: slot means in W and released quanta, both of shape (homes, days, slots)."""
 
     described: TermsDescriptor
     true_w: Floats
@@ -55,7 +55,7 @@ class Street:
     def of(cls, preset: str, homes: int, days: int, seed: int) -> Self:
         """Simulate homes under a preset.
 
-        Raises Unusable for an unknown preset, or one whose windows do not divide a day.
+        Raises Unusable if the preset is unknown, or if its windows do not divide a day.
         """
         described = describe(config.terms(hidden.stream_of(preset)))
         noise, bits = dithered(described.terms.mechanism), SeededBits(seed)
@@ -74,7 +74,10 @@ class Street:
         return np.asarray(self.released * float(self.described.terms.mechanism.quantum))
 
     def promised(self, homes: int, days: int | None) -> float:
-        """Return the promised half width of the mean over `homes`: for a slot in W, or for `days` in kWh."""
+        """Return the promised half-width of the mean over `homes`: in W for a slot, in kWh for `days` days.
+
+        It is the half-width for a slot if `days` is None.
+        """
         noise, terms = self.described.terms.mechanism, self.described.terms
         if days is None:
             return half_width_of_total([Part(noise, 1, homes, 1 / homes, terms.rounding)], COVERAGE)
@@ -84,7 +87,7 @@ class Street:
 
     @property
     def kwh(self) -> float:
-        """The energy of 1 W over a slot."""
+        """The energy of 1 W over a slot, in kWh."""
         return self.described.terms.step_ms / HOUR_MS / 1000
 
     @cached_property
@@ -93,7 +96,7 @@ class Street:
         return Descriptor.parse(self.described.message("home", 0))
 
     def series(self, home: int, day: int) -> Series:
-        """Return a home's day as a receiver gets it; day 0 begins with the Unix epoch."""
+        """Return a home's day as a receiver gets it; day 0 begins at the Unix epoch."""
         step_ms, quantum, terms = self.descriptor.step_ms, self.descriptor.mechanism.quantum, self.descriptor
         deviation = float(terms.facts["sd"])
         records = (
@@ -123,7 +126,7 @@ def report(street: Street) -> Iterator[Row]:
 
 
 def _one_home(street: Street, slot: str) -> Iterator[Row]:
-    """Yield the rows of a number, a day, and a month."""
+    """Yield the rows of one home: a number, a day, and a month."""
     true, errors = street.true_w, street.private_w - street.true_w
     yield Row.of(f"a home, {slot}", 1, "W", true, errors, street.promised(1, None))
     for period, days in (("day", 1), ("month", MONTH_DAYS)):
@@ -133,12 +136,12 @@ def _one_home(street: Street, slot: str) -> Iterator[Row]:
 
 
 def _sums(watts: Floats, days: int, count: int) -> Floats:
-    """Sum over `count` periods of `days` days: (homes, count)."""
+    """Return the sums over `count` periods of `days` days, (homes, count)."""
     return np.asarray(watts[:, : count * days].reshape(len(watts), count, -1).sum(axis=2))
 
 
 def _means(watts: Floats, size: int) -> Floats:
-    """Return the means of feeders of `size` homes that have no home in common: (feeders, days, slots)."""
+    """Return the means of disjoint feeders of `size` homes each, (feeders, days, slots)."""
     feeders = len(watts) // size
     return np.asarray(watts[: feeders * size].reshape(feeders, size, *watts.shape[1:]).mean(axis=1))
 
@@ -155,7 +158,7 @@ def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot
     ]
 
     def figure(name: str) -> Floats:
-        """Return one figure from each of the estimates."""
+        """Return the named figure of each estimate, (feeders, days)."""
         return np.array([[getattr(estimate, name) for estimate in feeder] for feeder in peaks])
 
     low, high = figure("low"), figure("high")

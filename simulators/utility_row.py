@@ -18,7 +18,8 @@ class Row:
 
     95% of the errors should be at most `promised`, and were at most `measured`. The interval contained the
     truth in a fraction `held` of cases; `bias` is the mean error, `use` the mean true value. For a peak,
-    whose intervals differ, `promised` is half their mean width. None means that nothing is promised.
+    whose intervals differ, `promised` is their mean half-width. `promised` and `held` are None if nothing is
+    promised.
     """
 
     quantity: str
@@ -33,7 +34,7 @@ class Row:
 
     @classmethod
     def of(cls, quantity: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
-        """Make a row from errors that share a promise."""
+        """Construct a row from errors that have the same promise."""
         size = np.abs(errors)
         measured, coverage = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
         bias, use = float(errors.mean()), float(true.mean())

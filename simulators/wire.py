@@ -1,4 +1,4 @@
-"""MQTT for simulations: a client, and publishing at QoS 1 with a limit on unacknowledged messages."""
+"""MQTT for simulations: a client, and publication at QoS 1 with a limit on unacknowledged messages."""
 
 import asyncio
 import math
@@ -20,9 +20,10 @@ def broker(url: str) -> SplitResult:
 
 
 def connect(url: str, keepalive_s: int = 60) -> Client:
-    """Return a broker's client, a context manager to be entered in a running event loop.
+    """Return a client of the broker at `url`: a context manager to be entered in a running event loop.
 
-    After a silence of `keepalive_s` the client checks that the broker is still there; with 0 it never checks.
+    After a silence of `keepalive_s` the client checks that the broker is still there; it never checks if that
+    is 0.
     """
     parts = broker(url)
     client = Client(
@@ -41,7 +42,7 @@ def connect(url: str, keepalive_s: int = 60) -> Client:
 async def publish(
     client: Client, messages: AsyncIterable[tuple[str, bytes]], acknowledged: Callable[[], object]
 ) -> None:
-    """Publish (topic, payload) in order, not retained; call `acknowledged` for each.
+    """Publish each (topic, payload) in order, not retained; call `acknowledged` after each acknowledgement.
 
     Raises MqttError if the connection to the broker is lost, or the broker does not acknowledge.
     """
@@ -67,6 +68,6 @@ async def publish(
 
 
 async def lost(client: Client) -> None:
-    """Raise MqttError when the connection is lost; a waiting publication would not notice the loss."""
+    """Wait, and raise MqttError when the connection is lost, which a waiting publication does not notice."""
     async for _ in client.messages:
         pass

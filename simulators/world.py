@@ -89,7 +89,7 @@ _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: 
 
 @dataclass(slots=True)
 class Observations:
-    """A world's observations: initial accumulators by slot, sent rows with times, acknowledged tokens."""
+    """A world's observations: initial accumulators by slot, times and rows sent, and acknowledged tokens."""
 
     initial: dict[Slot, int] = field(default_factory=dict)
     rows: list[tuple[int, outbox.WaitingRow]] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Observations:
 class World:
     """Homes 0 .. `homes` - 1 over `days` days, from a seed.
 
-    Raises ValueError for a seed out of range.
+    Raises ValueError if the seed is out of range.
     """
 
     seed: int
@@ -122,7 +122,7 @@ class World:
 
     @property
     def end_ms(self) -> int:
-        """The end of the last reading's step."""
+        """The end of the last reading's step, in Unix ms."""
         return START_MS + self.days * DAY_MS
 
     @cached_property
@@ -165,7 +165,7 @@ class World:
         return arrivals, rows
 
     def messages(self) -> list[Message]:
-        """Return all messages in order of arrival; a token is a message's index."""
+        """Return all messages in order of arrival; a message's token is its index."""
         columns = [
             (arrived_ms, home, time_ms, value)
             for home, arrivals in self.deliveries[0].items()
@@ -230,7 +230,7 @@ class World:
 def _run_turns(
     core: Pipeline, store: Store, messages: list[Message], observations: Observations, terms: Terms
 ) -> None:
-    """Run turn after turn: feed the messages that have arrived, commit, acknowledge, send the due rows."""
+    """Run turns until nothing is left: feed the messages that have arrived, commit, and take the due rows."""
     now_ms, end, delivered = START_MS, 0, list[int]()
     with tqdm(total=len(messages), unit=" readings", disable=None) as bar:
         while (
@@ -267,7 +267,7 @@ def _parse_record(payload: bytes, quantum_u: int) -> tuple[Slot, int]:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Make a folder for a store; remove it afterwards."""
+    """Create a folder for a store, in memory if possible; remove it afterwards."""
     with TemporaryDirectory(dir=_MEMORY if Path(_MEMORY).is_dir() else None) as name:
         yield Path(name)
 

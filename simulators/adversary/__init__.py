@@ -2,6 +2,6 @@
 
 `scene` poses the question, `attackers` answer it, and `mechanism` adds the noise. `bound` computes the
 success rate that no attacker exceeds if the promise is kept, and `measure` counts how often each attacker is
-right. `library` makes scenes, `hidden` tests the figures of `meteragent check`, `curve` compares error with
-leakage. The package needs scipy (`meteragent-simulators[analysis]`).
+right. `library` makes scenes, `hidden` tests the figures of `meteragent check`, and `curve` compares error
+with leakage. The package needs scipy (`meteragent-simulators[analysis]`).
 """

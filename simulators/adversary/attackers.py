@@ -2,7 +2,7 @@
 
 | name | method | knows |
 |---|---|---|
-| bayes | the class with the largest posterior: no attacker is right more often | the law, all points |
+| bayes | the class with the largest posterior: no attacker is right more often | distribution, all points |
 | correlation | the largest normalised correlation with a signature (Greveler 2012) | all points |
 | averaging | the signature nearest to the mean of the m windows: noise averages out | all points |
 | edges | the largest rise, fall, and rise followed by a fall (Hart 1992) | released windows |
@@ -11,7 +11,7 @@
 
 The last three are trained on noisy windows, which attackers can make from windows of their own. They use only
 numpy; a stronger attacker, such as a random forest, is named as `package.module:Name`. No attacker beats
-`bayes` if `bayes` knows the law.
+`bayes` if `bayes` knows the distribution of the mechanism's output.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Bayes(_InformedAttacker):
 
 
 class Correlation(_InformedAttacker):
-    """Names the signature that correlates best with the window (Greveler, Justus and Loehr, CPDP 2012)."""
+    """Chooses the signature that correlates best with the window (Greveler, Justus and Loehr, CPDP 2012)."""
 
     def predict_proba(self, windows: Integers) -> Floats:
         """Return (1 + the best correlation with a signature of the class)/2, normalised to a sum of 1."""
@@ -96,19 +96,22 @@ class Averaging(_InformedAttacker):
 
 
 def _members(scene: Scene) -> list[NDArray[np.bool_]]:
-    """Return a mask of the points of each class."""
+    """Return, for each class, a mask of its points."""
     return [scene.labels == label for label in range(scene.classes)]
 
 
 def _posterior(logs: Floats, scene: Scene) -> Floats:
-    """Return the share of each class in e^logs, (trials, K); equal shares if no point is possible."""
+    """Return the posterior of each class, (trials, C), from the log masses of the points, (trials, K).
+
+    If no point is possible, all classes get equal shares.
+    """
     top = logs.max(axis=1, keepdims=True)
     weights = np.exp(logs - np.where(np.isfinite(top), top, 0))
     return _normalise(np.transpose([weights[:, members].sum(axis=1) for members in _members(scene)]))
 
 
 def _normalise(weights: Floats) -> Floats:
-    """Scale each row to a sum of 1."""
+    """Scale each row to a sum of 1; a row of zeros gets equal shares."""
     total = weights.sum(axis=1, keepdims=True)
     share = np.divide(weights, total, out=np.full_like(weights, 1 / weights.shape[1]), where=total > 0)
     return np.asarray(share)
@@ -122,7 +125,7 @@ def _unit(rows: Integers) -> Floats:
 
 
 def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
-    """Return the squared Euclidean distances between all pairs of rows; they are exact for whole numbers."""
+    """Return the squared Euclidean distance of each pair of rows, (rows, other rows); exact for integers."""
     middle = np.rint(other_rows.mean(axis=0))  # subtracted so that x @ y loses no digits
     x, y = rows - middle, other_rows - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
@@ -160,7 +163,11 @@ class _Discriminant(ABC):
 
 
 class Features(_Discriminant):
-    """The discriminant on nine features: mean, sd, ends, median, steps, correlation of neighbours."""
+    """The discriminant on nine features of a window.
+
+    They are the mean, sd, minimum, maximum and median of the slots; the largest, the smallest and the mean
+    absolute step between slots; and the autocorrelation at lag 1.
+    """
 
     def _features(self, windows: Integers) -> Floats:
         x = windows.astype(np.float64)
@@ -175,10 +182,10 @@ class Features(_Discriminant):
 
 
 class Edges(_Discriminant):
-    """The discriminant on edges: a rise followed by a fall of the same height (Hart 1992).
+    """The discriminant on edges: the largest rise, fall, and rise followed by a fall (Hart 1992).
 
-    Training finds the edge height above which the event is assumed to have happened. A single value has no
-    edges.
+    Training finds the edge heights above which the event is assumed to have happened. In a window of one
+    slot there are no edges, and all heights are 0.
     """
 
     def _features(self, windows: Integers) -> Floats:
@@ -189,13 +196,13 @@ class Edges(_Discriminant):
 
 
 def _steps(windows: Integers) -> Floats:
-    """Return the differences of neighbouring slots; 0 if there is only one slot."""
+    """Return the differences between neighbouring slots, or a single 0 if there is only one slot."""
     steps = np.diff(windows, axis=1).astype(np.float64)
     return steps if steps.shape[1] else np.zeros((len(windows), 1))
 
 
 class Neighbours:
-    """Names the class most frequent among the nearest released windows, in Euclidean distance."""
+    """Chooses the class that is most frequent among the nearest training windows, by Euclidean distance."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
         """Keep the windows and their classes."""
@@ -203,7 +210,7 @@ class Neighbours:
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the share of each class among the nearest windows."""
+        """Return the share of each class among the nearest training windows."""
         count = min(NEIGHBOURS, len(self._labels))
         squares = squared_distances(windows.astype(np.float64), self._windows)
         nearest = self._labels[np.argpartition(squares, count - 1, axis=1)[:, :count]]

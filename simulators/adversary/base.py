@@ -17,7 +17,7 @@ from simulators.adversary.scene import Floats, Integers, Scene
 class Releases(Protocol):
     """A mechanism to attack: one of `meteragent.privacy`, or any object with these two methods.
 
-    Windows are whole quanta of shape (..., n).
+    Windows are arrays of whole quanta, of shape (..., n).
     """
 
     def release(self, windows: Any, *, bits: Any = None) -> NDArray[Any]:
@@ -32,11 +32,11 @@ class Releases(Protocol):
 class Attacker(Protocol):
     """A classifier of released windows.
 
-    `windows` are as released: whole quanta of shape (trials, m n), the m windows of a trial side by side.
+    `windows` holds released windows in whole quanta, shape (trials, m n): a trial's m windows side by side.
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn from released windows and their classes; every class occurs at least once."""
+        """Learn from released windows and their classes. Every class occurs at least once."""
         ...
 
     def predict_proba(self, windows: Integers) -> Floats:
@@ -46,7 +46,7 @@ class Attacker(Protocol):
 
 @runtime_checkable
 class Informed(Attacker, Protocol):
-    """An attacker that knows the law of the mechanism and the points of the scene."""
+    """An attacker that knows the mechanism's distribution and the points of the scene."""
 
     def know(self, mechanism: Releases, scene: Scene) -> None:
         """Take the mechanism and the scene; this is called before `fit`."""
@@ -54,7 +54,7 @@ class Informed(Attacker, Protocol):
 
 
 def log_masses(mechanism: Releases, scene: Scene, windows: Integers) -> Floats:
-    """Return the log of P(windows | point), (trials, K): the m windows of a trial are independent.
+    """Return the log of P(windows | point), (trials, K), summed over the m independent windows of a trial.
 
     Windows in which the points do not differ carry no information and are left out.
     """

@@ -2,14 +2,15 @@
 
 * A library of N points: `certificate`, a linear program over all mechanisms that are as private (or a proof
   by hand if N is too large for it). m windows of n slots are treated as one window of m n slots at m times
-  epsilon, because the losses of windows add up, and no distance in one window exceeds that over all slots.
+  epsilon, because the losses of windows add up, and the distance in one window is at most the distance over
+  all slots.
 * With or without an event: `success_bound`. In each window the event moves no load by more than the largest
   d_inf, so the same discrete Laplace pairs dominate every pair. Their power B is concave, so it also bounds
   the mean over loads, which is the power of an attacker that does not know the load. The area under the ROC
   curve is at most the area under B.
 
-The odds need no attacker: they are the largest |ln P(z | x)/P(z | x')| over the released outputs z and the
-points.
+The odds need no attacker: they are the largest |ln P(z | x)/P(z | x')| over some released outputs z and all
+pairs of points x and x', relative to the promise.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from simulators.adversary.base import Releases, log_masses
 from simulators.adversary.scene import Integers, Scene
 
 CERTIFIED = 20
-"""The largest number of points for the linear program, which then takes a second."""
+"""The largest number of points for which the linear program is solved, which then takes a second."""
 _ROC_STEPS = 1000
 _OUTPUTS = 500
 
 
 def success(promise: LInfLaplace, scene: Scene) -> float | None:
-    """Return the success rate that no attacker exceeds if `promise` is kept; None if no bound is known."""
+    """Return the success rate that no attacker exceeds if `promise` is kept, or None if no bound is known."""
     if scene.paired:
         shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
         return success_bound(promise, [k * promise.quantum for k in shift.tolist()])
@@ -49,7 +50,7 @@ def area(promise: LInfLaplace, scene: Scene) -> float | None:
         return None
     shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
     pair = LatticePair(promise.a, int(shift.sum()))
-    # The value in the middle of a step is at least the mean of a concave function over the step.
+    # The mean of a concave function over a step is at most its value in the middle (Jensen).
     return float(np.mean([pair.power((i + 0.5) / _ROC_STEPS) for i in range(_ROC_STEPS)]))
 
 

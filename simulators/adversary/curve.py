@@ -4,9 +4,9 @@ Mechanisms are compared at equal error, not at equal level, because the errors o
 level may differ by any factor. At each level of the l_inf mechanism (epsilon = level / radius), the
 independent noises are given that mechanism's error: scale b = sd/sqrt 2. `independent` then promises epsilon
 = n/b, `per-reading` claims 1/b for the same noise, and `telegraf` claims nothing. A mean over slots has no
-level, so every number of slots that divides the window is tried. Any other mechanism gets `epsilon` and
-appears at its own error. The certificate follows from the mechanism's promise: if the promise holds, no
-attacker exceeds the certificate.
+level, so every number of slots above 1 that divides the window is tried. Any other mechanism is given
+`epsilon` and appears at its own error. The certificate follows from the mechanism's promise: if the promise
+holds, no attacker exceeds the certificate.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One mechanism, as named in the arguments, at one error."""
+    """The outcome of attacks on one mechanism, named as in the arguments, at one error."""
 
     name: str
     outcome: Outcome
 
     def row(self, seed: int) -> list[object]:
-        """Return the row of `COLUMNS`; missing values are empty."""
+        """Return the values of `COLUMNS`; a missing value is None."""
         outcome, worst = self.outcome, self.outcome.worst
         return [
             self.name,
@@ -73,7 +73,10 @@ class Point:
 def mechanisms(
     name: str, target_levels: Sequence[Fraction], radius_w: Fraction, scene: Scene
 ) -> Iterator[tuple[str, Fraction | None]]:
-    """Yield, for each level, a mechanism's name with parameters, and the epsilon to offer to it."""
+    """Yield a mechanism's name with parameters and the epsilon to offer to it, for each level.
+
+    `average` has no levels: each possible number of slots is yielded once, with None.
+    """
     if name == "average":
         yield from ((f"average slots={k}", None) for k in range(2, scene.slots + 1) if scene.slots % k == 0)
         return
@@ -103,7 +106,7 @@ def frontier(
 ) -> Iterator[Point]:
     """Attack each mechanism at each level; `trials_and_seed` is the number of trials and the seed.
 
-    Raises Unusable for a mechanism or an attacker that cannot be made.
+    Raises Unusable if a mechanism or an attacker cannot be constructed.
     """
     for name in names:
         for text, epsilon in mechanisms(name, target_levels, radius_w, scene):

@@ -1,8 +1,8 @@
-"""Test the claims of `meteragent check`: try to detect each of its events in the releases of homes.
+"""Test the figures of `meteragent check`: attackers try to detect each event of its table in homes' releases.
 
-In every trial a home has the event with probability 1/2. The attackers know the home's load without the
-event, the time at which the event would have begun, and the mechanism's law. They learn from released
-windows, and get every window that the event touches on each day on which it happens. `check` states the
+In half of the trials, the home has the event. The attackers know the home's load without the event, the time
+at which the event would begin, and the distribution of the mechanism's noise. They are trained on released
+windows, and are given every window that the event touches, on every day it happens. `check` states the
 largest success rate of such an attacker in per cent. Events begin at the start of the slot that contains
 18:00.
 """
@@ -76,7 +76,10 @@ class Row:
 
 
 def stream_of(preset: str) -> config.Stream:
-    """Return a stream with a preset whose windows divide a day. Raises Unusable for any other preset."""
+    """Return a stream with the given preset.
+
+    Raises Unusable if the preset is unknown, or if its windows do not divide a day.
+    """
     stream = parsed(preset)
     terms = config.terms(stream)
     if terms.bands or DAY_MS % terms.length_ms or terms.step_ms % MINUTE_MS:
@@ -85,9 +88,9 @@ def stream_of(preset: str) -> config.Stream:
 
 
 def parsed(preset: str) -> config.Stream:
-    """Return a stream with a preset, in UTC.
+    """Return a stream with the given preset, in UTC.
 
-    Raises Unusable for an unknown preset.
+    Raises Unusable if the preset is unknown.
     """
     zone = 'timezone = "UTC"' if preset in _CALENDAR else ""
     try:
@@ -101,8 +104,8 @@ def confirm(
 ) -> list[Row]:
     """Try to detect each event of `check`'s table in `trials` trials, and report the best attacker.
 
-    `loads` are homes by the minute in W, (homes, DAYS, 1440); the trials are divided evenly among them.
-    Raises Unusable for an attacker that cannot be made.
+    `loads` holds the power of homes by the minute in W and has shape (homes, DAYS, 1440). The trials are
+    divided evenly among the homes. Raises Unusable if an attacker cannot be constructed.
     """
     terms = config.terms(stream)
     noise = Rival(stream.privacy.preset or stream.name, terms.mechanism, None)
@@ -120,7 +123,10 @@ def confirm(
 
 
 def _scene(event: Event, days: int, terms: Terms, load: Floats) -> Scene:
-    """Make the scene of one home with or without the event on `days` days, from the windows it touches."""
+    """Make the scene of one home with or without the event on `days` days.
+
+    The scene contains only the windows that the event touches.
+    """
     begins = _BEGINS_MIN // (terms.step_ms // MINUTE_MS) * (terms.step_ms // MINUTE_MS)
     minutes = load.ravel().copy()
     plain = _windows(minutes, terms)
@@ -135,7 +141,7 @@ def _scene(event: Event, days: int, terms: Terms, load: Floats) -> Scene:
 
 
 def _windows(minutes: Floats, terms: Terms) -> Integers:
-    """Return the slot values in quanta, (windows, n)."""
+    """Return the slot values in quanta, (windows, n), of a load by the minute in W."""
     means = minutes.reshape(-1, terms.step_ms // MINUTE_MS).mean(axis=1)
     return quanta(means, Fraction(terms.quantum)).reshape(-1, terms.n)
 

@@ -1,7 +1,7 @@
 """Scenes from a seed or real traces: which programme was on, or whether an event happened in a half hour.
 
-Programmes are windows of 10 s slots of a television set, from `simulators.television` or from the real sets
-of tracebase. Real programmes also differ in their mean, which makes them easier to distinguish.
+A programme is a window of a television set's power in slots of 10 s, from `simulators.television` or from the
+real sets of tracebase. Real programmes also differ in their mean, which makes them easier to distinguish.
 
 Half hours come from simulated or real homes, with one value per minute. The start of the event is drawn at
 random for each home. Watts are rounded to whole quanta, floor(x + 1/2), as in the agent.
@@ -30,7 +30,7 @@ EVENING_MIN = 18 * 60 + 30
 
 
 def quanta(watts: Floats, quantum_w: Fraction = QUANTUM_W) -> Integers:
-    """Round to whole quanta, floor(x/q + 1/2)."""
+    """Round power in W to whole quanta, floor(x/q + 1/2)."""
     return np.floor(watts / float(quantum_w) + 0.5).astype(np.int64)
 
 
@@ -84,7 +84,7 @@ def _load_windows(path: Path, slots: int) -> Floats:
 
 
 def _load_trace(path: Path) -> tuple[Floats, Floats]:
-    """Load the seconds and watts of a trace."""
+    """Load the times in s and the power in W of a trace."""
     try:
         from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
     except ModuleNotFoundError as error:
@@ -152,10 +152,10 @@ def simulated_days(homes: int, days: int, seed: int) -> Floats:
 
 
 def real_days(data: Path, count: int, days: int = 1) -> Floats:
-    """Load real homes with one value per minute, in W, of shape (count, days, 1440).
+    """Load `count` stretches of real homes with one value per minute, in W, of shape (count, days, 1440).
 
-    Only stretches in which more than half of each day was measured are used. Raises Unusable if there are too
-    few of them.
+    Only stretches in which more than half of each day was measured are used. Raises Unusable if there are
+    fewer than `count` of them.
     """
     by_home = []
     for path in sorted((data / "homes").glob("*.parquet")):

@@ -55,7 +55,7 @@ rest = "night"
 {example_tariffs.CONFIGURATION}"""
 _WEEKS = DAYS // 7
 _LINEAR_W = 50.0
-"""Below this, features are compared by their differences, above it by their ratios."""
+"""Features below this power are compared by their differences, and features above it by their ratios."""
 _SHRINK = 0.5
 """Weight of the assumption that the features of a week vary independently of one another."""
 _MIN_BETWEEN = 0.3
@@ -65,9 +65,10 @@ weeks; the best direction always stays."""
 
 @dataclass(frozen=True)
 class Row:
-    """How many of `trials` new pseudonyms each attacker linked: with noise, without noise, and in a control.
+    """How many of `trials` new pseudonyms each attacker linked correctly.
 
-    In the control, the homes after the change are not those before it, so hits happen only by chance.
+    `linked` counts them with noise, `raw` without noise, and `control` with noise but with other homes after
+    the change than before it, so that hits happen only by chance.
     """
 
     preset: str
@@ -80,7 +81,10 @@ class Row:
 
     @classmethod
     def of(cls, preset: str, populations: Sequence[Floats], seed: int) -> Self:
-        """Attack a preset; each of `populations` holds homes by the half hour in W, (homes, 2 DAYS, 48)."""
+        """Attack a preset.
+
+        Each of `populations` holds the half-hourly means of homes in W and has shape (homes, 2 DAYS, 48).
+        """
         terms = config.terms(stream_of(preset))
         rng, feature_pairs = np.random.default_rng(seed), []
         counts = {kind: dict.fromkeys(ATTACKERS, 0) for kind in ("linked", "raw", "control")}
@@ -97,13 +101,13 @@ class Row:
         return cls(preset, str(terms.hides_wh), homes, homes * len(populations), **counts)
 
     def interval(self, hits: Mapping[str, int], attacker: str) -> tuple[float, float, float]:
-        """Return the rate of an attacker and its interval, which holds for all attackers together (95%)."""
+        """Return an attacker's rate and its interval; the intervals of all attackers hold together (95%)."""
         low, high = clopper_pearson(hits[attacker], self.trials, ALARM / len(ATTACKERS))
         return hits[attacker] / self.trials, float(low), float(high)
 
 
 def confirm(homes: int, seed: int) -> list[Row]:
-    """Attack every preset; everything follows from the seed."""
+    """Attack each preset of `COMPLETE`; everything follows from the seed."""
     populations = [street(homes, seed, number) for number in range(POPULATIONS)]
     return [Row.of(preset, populations, seed) for preset in COMPLETE]
 
@@ -116,7 +120,7 @@ def street(homes: int, seed: int, number: int) -> Floats:
 
 
 def stream_of(preset: str) -> config.Stream:
-    """Return a stream with a preset; `tariff` gets the bands of the example tariffs."""
+    """Return a stream with the given preset; `tariff` gets the bands of the example tariffs."""
     return config.parse(_TARIFF).stream[0] if preset == "tariff" else parsed(preset)
 
 
@@ -143,7 +147,7 @@ def _band_energies(watts: Floats, month: int) -> Floats:
 
 
 def _add_noise(true_w: Floats, terms: Terms, seed: int, number: int) -> Floats:
-    """Add the mechanism's noise to slot values."""
+    """Add the mechanism's noise to slot values in W or Wh."""
     key = np.random.SeedSequence([seed, number]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
     flat = quanta(true_w, Fraction(terms.quantum)).reshape(-1, terms.slots_per_bound)
@@ -158,7 +162,7 @@ def features(values_w: Floats, terms: Terms) -> tuple[Floats, Floats]:
 
 
 def _features(values_w: Floats, terms: Terms, monday: int) -> Floats:
-    """Return the features of each week from the first Monday on, or of each month."""
+    """Return the features of each week from day `monday` on, or of each month if windows exceed a day."""
     homes, count = values_w.shape[:2]
     if terms.length_ms > DAY_MS:
         return values_w
@@ -192,11 +196,11 @@ def attack(old: Floats, new: Floats) -> dict[str, Integers]:
 
 
 def log_ratios(old: Floats, new: Floats) -> Floats:
-    """Return ln P(new, old | one home) / P(new) P(old) of each pair in the model, (new, old).
+    """Return ln(P(new, old | same home) / (P(new) P(old))) of each pair in the model, shape (new, old).
 
-    In a direction u with between-home variance b and within-home variance 1, a pair (x, y) of means of one
-    home has the correlation r = b / (b + 1), so the ratio is that of the density of correlated normal
-    variables to that of independent ones.
+    In a direction u with between-home variance b and within-home variance 1, the means (x, y) of one home
+    have the correlation r = b / (b + 1), so the ratio is the density of correlated normal variables divided
+    by the density of independent ones.
     """
     odd, even = (part.mean(axis=1) for part in (old[:, 0::2], old[:, 1::2]))
     odd, even = odd - odd.mean(axis=0), even - even.mean(axis=0)

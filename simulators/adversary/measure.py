@@ -34,8 +34,8 @@ _LAST_DIGITS = 1e-9
 class AttackResult:
     """The result of one attacker, right in a fraction `rate` of the trials, with the interval [low, high].
 
-    If the question is whether an event happened, there are also `auc`, the area under the ROC curve, with the
-    interval [auc_low, auc_high], and `f1`, the harmonic mean of precision and recall for the event.
+    `auc` is the area under the ROC curve, with the interval [auc_low, auc_high], and `f1` the harmonic mean
+    of precision and recall for class 1, the event. They are None if there are more than two classes.
     """
 
     attacker: str
@@ -52,9 +52,9 @@ class AttackResult:
 class Outcome(Columns):
     """The results of all attackers on one mechanism.
 
-    error_w: the root mean square error of a slot. bound, auc_bound: figures that no attacker exceeds
-    if the promise is kept. odds: the largest observed change in log-odds, relative to the promise. `bound`,
-    `auc_bound` and `odds` are None if there is no promise or no bound is known.
+    `error_w` is the root mean square error of a slot. No attacker's rate exceeds `bound`, and no area under
+    the ROC curve exceeds `auc_bound`, if the promise is kept. `odds` is the largest observed change in
+    log-odds, relative to the promise. These three are None if there is no promise or if they are not known.
     """
 
     mechanism: str
@@ -73,13 +73,16 @@ class Outcome(Columns):
         return max(self.results, key=lambda result: result.rate)
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return a row for each attacker: its figures, the mechanism, its error and the bound."""
+        """Return the columns of a table with a row for each attacker.
+
+        They are the mechanism, its error, the bound, and the fields of `AttackResult`.
+        """
         rows = [asdict(result) for result in self.results]
         common = {"mechanism": self.mechanism, "error_w": self.error_w, "bound": self.bound}
         return {name: [{**common, **row}[name] for row in rows] for name in (*common, *rows[0])}
 
     def figures(self) -> dict[str, Any]:
-        """Return the outcome as data for JSON; infinite numbers become strings, because JSON lacks them."""
+        """Return the outcome as data for JSON; infinite odds become a string, as JSON has no infinity."""
         odds = str(self.odds) if self.odds is not None and math.isinf(self.odds) else self.odds
         data = {"found" if name == "results" else name: value for name, value in asdict(self).items()}
         return {**data, "odds": odds, "worst": self.worst.attacker}
@@ -90,8 +93,8 @@ def measure(
 ) -> Outcome:
     """Attack `rival` with each of `attackers`, given as "name key=value ..", in `trials` trials.
 
-    Raises Unusable if an attacker cannot be made or needs something that the mechanism lacks, if there is no
-    attacker, or if there are more points than trials.
+    Raises Unusable if an attacker cannot be constructed or needs something that the mechanism lacks, if there
+    is no attacker, or if there are more points than trials.
     """
     answers = _ask(scene, rival, attackers, trials, seed)
     error = answers.outputs - scene.points[answers.played].reshape(trials, -1)
@@ -117,7 +120,7 @@ class _Bounds:
 
     @classmethod
     def of(cls, scene: Scene, rival: Rival, outputs: Integers) -> Self:
-        """Compute the bounds that follow from the rival's promise; without a promise, all are None."""
+        """Compute the bounds that follow from the rival's promise; all are None if it has none."""
         promise = rival.promise
         if promise is None:
             return cls(None, None, None)
@@ -126,7 +129,7 @@ class _Bounds:
         return cls(bound.success(promise, scene), bound.area(promise, scene), odds)
 
     def beaten(self, results: Sequence[AttackResult]) -> bool:
-        """Return whether the odds change more than promised, or an attacker is certainly above its bound."""
+        """Return whether the odds change more than promised, or an attacker's interval is above a bound."""
         return (
             (self.odds or 0) > 1 + _LAST_DIGITS
             or any(self.bound is not None and result.low > self.bound for result in results)
@@ -137,7 +140,7 @@ class _Bounds:
 
 
 def rights(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed: int) -> Integers:
-    """Count the trials in which each attacker is right; raises the same errors as `measure`."""
+    """Count the trials in which each attacker is right. Raises Unusable in the same cases as `measure`."""
     answers = _ask(scene, rival, attackers, trials, seed)
     labels = scene.labels[answers.played]
     return np.array(
@@ -147,7 +150,7 @@ def rights(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, se
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """The point of each trial, the outputs, (trials, m n), and each attacker's answers, (trials, C)."""
+    """Each trial's point index, the outputs, (trials, m n), and each attacker's answers, (trials, C)."""
 
     played: Integers
     outputs: Integers
@@ -165,7 +168,7 @@ def _ask(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed
 
 
 def _release(scene: Scene, rival: Rival, point_indices: Integers, seed: int, part: int) -> Integers:
-    """Release the points of all trials, (trials, m n)."""
+    """Return the released windows of all trials, (trials, m n), in quanta."""
     key = np.random.SeedSequence([seed, part]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
     windows = scene.points[point_indices]
@@ -219,7 +222,7 @@ def _result(name: str, probabilities: Floats, labels: Integers, alarm: float) ->
 
 
 def area_under_roc(scores: Floats, labels: Integers) -> float:
-    """Return the probability that a trial of class 1 scores above one of class 0; a tie counts as half."""
+    """Return the probability that a trial of class 1 scores above a trial of class 0; ties count half."""
     ordered, rank = np.unique(scores, return_inverse=True)
     ones = np.bincount(rank[labels == 1], minlength=len(ordered))
     zeros = np.bincount(rank[labels == 0], minlength=len(ordered))

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | linf | epsilon | the l_inf Laplace mechanism | epsilon d_inf |
 | independent | epsilon | Laplace, scale n/epsilon, independent | epsilon d_inf |
-| per-reading | epsilon | Laplace, scale 1/epsilon, independent | claimed: epsilon d_inf; true: n times it |
+| per-reading | epsilon | Laplace, scale 1/epsilon, independent | claimed: epsilon d_inf; true: n times that |
 | telegraf | scale | Laplace of any given scale | none |
 | average | slots | none: each slot is replaced by the mean of that many slots | none |
 | none | | none | none |
@@ -32,7 +32,7 @@ from simulators.adversary.scene import Floats, Integers, Scene
 
 @dataclass(frozen=True)
 class Rival:
-    """A mechanism and its name; it claims to be as private as `promise`, or nothing if that is None."""
+    """A mechanism and its name; it claims to be as private as `promise`, or nothing if `promise` is None."""
 
     name: str
     mechanism: Releases
@@ -63,7 +63,7 @@ class Average:
         return np.repeat((2 * sums + self.slots) // (2 * self.slots), self.slots, axis=-1)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> Floats:
-        """Return 0 for the point's output, else -inf."""
+        """Return 0 for the output of `point`, and -inf for every other output."""
         equal = (np.asarray(outputs) == self.release(point)).all(axis=-1)
         return np.where(equal, 0.0, -np.inf)
 
@@ -121,12 +121,12 @@ MECHANISMS: Mapping[str, Callable[..., tuple[Releases, LInfLaplace | None]]] = {
 
 
 def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
-    """Make a mechanism for a scene from "name key=value .." or "package.module:Name key=value ..".
+    """Construct a mechanism for a scene from "name key=value .." or "package.module:Name key=value ..".
 
     `quantum` and `n` are the scene's. A mechanism of another package accepts and returns quanta; if it has a
-    method `loss` of a distance, that is its promise under d_inf. A mechanism of single numbers (its
+    method `loss(distance)`, that loss is its promise under d_inf. A mechanism of single numbers (its
     `log_mass` returns a value for each slot) is applied to each slot, and promises n times its loss. Raises
-    Unusable for an unknown name, unknown parameters, or a mechanism that does not accept windows.
+    Unusable if the name or a parameter is unknown, or if the mechanism does not accept windows.
     """
     mechanism = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
     if isinstance(mechanism, tuple):
@@ -159,7 +159,10 @@ def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
 
 
 def _own_promise(mechanism: Any, scene: Scene, times: int) -> LInfLaplace | None:
-    """Return `times` times a mechanism's own promise, as the l_inf mechanism with the same loss."""
+    """Return `times` times a mechanism's own promise, as the l_inf mechanism with the same loss.
+
+    Return None if the mechanism has no method `loss`.
+    """
     if not hasattr(mechanism, "loss"):
         return None
     loss = times * Fraction(mechanism.loss(scene.quantum))

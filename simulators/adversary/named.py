@@ -16,11 +16,11 @@ class Unusable(ValueError):
 
 
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:
-    """Make the object that "name key=value .." or "package.module:Name key=value .." describes.
+    """Construct the object that "name key=value .." or "package.module:Name key=value .." describes.
 
-    Values are strings, except whole numbers, which are ints. Those `offered` parameters that the object
-    accepts and the text does not set are passed as well. Modules are also searched for in the current
-    directory.
+    A value that is a whole number is passed as an int, and every other value as a string. Those `offered`
+    parameters that the object accepts and `text` does not set are passed as well. Modules are also searched
+    for in the current directory.
 
     Raises:
         Unusable: the name is unknown, its parameters are not key=value, or the object refuses them.

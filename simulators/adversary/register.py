@@ -1,4 +1,4 @@
-"""Measure what a register in whole steps reveals about a change to an attacker who has the exact trace.
+"""Measure how well an attacker who has the exact trace detects a change through a register in whole steps.
 
 A home either uses a little more energy, once, or does not. Its register shows whole steps, so the change
 shifts the register for ever, and about half of all later slots differ by a step. The attacker knows the
@@ -44,13 +44,13 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Row:
-    """What a register with this step reveals about a change, on average over homes and in the worst home.
+    """What a register with steps of `step_wh` reveals about a single change by `moved_wh`.
 
-    `slots` is the number of slots that differ, `levels` their total cost, and `bound` its upper bound. The
-    attacker was right in a fraction `rate` of trials (95%: `low` to `high`). `limit` is the success limit if
-    one slot moves by the change, `limit_of_month` the limit over all slots of the month. If not `confirmed`,
-    the bound or the limit of the month is refuted, which happens with a probability of at most `SURE` if the
-    limit is true.
+    `slots` is the number of later slots that differ and `levels` the total cost, both averaged over homes;
+    `worst_levels` is the largest total cost, and `bound` the upper bound on it. The attacker was right in a
+    fraction `rate` of the trials (95%: `low` to `high`). `limit` is the success limit in % if one slot moves
+    by the change, and `limit_of_month` the limit over all slots of the month. If not `confirmed`, the bound
+    or the limit of the month is refuted; a true limit is refuted with a probability of at most `SURE`.
     """
 
     step_wh: str
@@ -68,7 +68,7 @@ class Row:
 
     @classmethod
     def of(cls, step: Fraction, energy_wh: Floats, trials: int, seed: int) -> Self:
-        """Attack a register with one step; `energy_wh` is the energy of homes by slot, (homes, slots)."""
+        """Attack a register with steps of `step` Wh; `energy_wh` has shape (homes, slots)."""
         moved_wh, terms = CHANGES_WH[step], terms_of(step)
         shifts = [shift(home_wh, step, moved_wh) for home_wh in energy_wh]
         levels = [float(terms.level_per_wh * int(np.abs(home_wh).sum())) for home_wh in shifts]
@@ -106,13 +106,13 @@ def terms_of(step: Fraction) -> Terms:
 
 
 def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:
-    """Attack each register; `loads_w` are homes by the minute in W, (homes, days, 1440)."""
+    """Attack each register; `loads_w` holds the power of homes by the minute in W, (homes, days, 1440)."""
     energy_wh = loads_w.reshape(len(loads_w), -1, SLOT_MIN).sum(axis=2) / 60
     return [Row.of(step, energy_wh, trials, seed) for step in CHANGES_WH]
 
 
 def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
-    """Return the change of each slot in Wh, shape (slots,), if the first slot uses `moved_wh` more."""
+    """Return the change in each slot of the register in Wh, (slots,), if the first uses `moved_wh` more."""
     totals_wh = np.cumsum(energy_wh)
     register, changed_register = (
         np.floor(sums / float(step)).astype(np.int64) for sums in (totals_wh, totals_wh + float(moved_wh))
@@ -121,7 +121,7 @@ def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
 
 
 def _right(terms: Terms, shift_wh: Integers, trials: int, seed: int) -> int:
-    """Count the right answers of the likelihood-ratio test; every second trial has the change."""
+    """Count the right answers of the likelihood-ratio test; the change is present in every second trial."""
     quanta = (shift_wh[shift_wh != 0] / float(terms.quantum)).astype(np.int64)
     bits, right_count = SeededBits(seed), 0
     for first in range(0, trials, _BATCH):

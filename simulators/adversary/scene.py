@@ -4,8 +4,8 @@ A scene is a set of equally likely points, each with a class. A point is m windo
 each window is released separately. There are three kinds:
 
 * a library: each class is one point (which of N programmes was it?);
-* with or without: a load, and the same load with an event on it (was the kettle on? was somebody home?);
-* either of these `repeated`: the same window, released several times with fresh noise.
+* with or without: a load, and the same load with an event added (was the kettle on? was somebody home?);
+* either of these, repeated: the same window, released several times with fresh noise.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, init=False, eq=False)
 class Scene:
-    """Points of m windows of n slots, shape (K, m, n), in quanta; `labels` has the class 0 .. C-1 of each.
+    """Points of m windows of n slots in quanta, shape (K, m, n), and in `labels` the class of each, 0 .. C-1.
 
-    `question` is the text for people; `quantum` is in W. Raises TypeError if points are not integers, and
-    ValueError for a wrong shape, missing classes, or fewer than two classes.
+    `question` is shown to users; `quantum` is in W. Raises TypeError if points are not integers, and
+    ValueError if a shape is wrong, a class has no point, or there are fewer than two classes.
     """
 
     question: str
@@ -73,7 +73,7 @@ class Scene:
         return bool(np.array_equal(self.labels, np.repeat([0, 1], half)))
 
     def distances(self) -> Integers:
-        """Return d_inf for all pairs of points, summed over the windows, in quanta: (K, K)."""
+        """Return the distance d_inf of each pair of points, summed over the windows, in quanta: (K, K)."""
         return np.array([np.abs(self.points - x).max(axis=2).sum(axis=1) for x in self.points])
 
     def play(self, trials: int) -> Integers:

@@ -1,4 +1,4 @@
-"""Chatzikokolakis et al. 2013: Figures 1 to 4, Examples 1, 2 and Theorem 9 in numbers."""
+"""Chatzikokolakis et al. 2013: Figures 1 to 4, Examples 1 and 2, and Theorem 9, in numbers."""
 
 import math
 from fractions import Fraction
@@ -124,7 +124,7 @@ def example_1() -> Table:
 
 
 def figure_4() -> Table:
-    """Compute the half width that contains a programme's reading 95% of the time, under three noises."""
+    """Compute the 95% half-width of a programme's reading under three noises."""
     lines = []
     for epsilon, verified in (("0.1", ("30.0", "899", "316")), ("0.5", ("6.0", "180", "63"))):
         level = Fraction(epsilon)
@@ -168,7 +168,7 @@ _PAIRS: tuple[tuple[str, tuple[_Prior, str], tuple[_Prior, str], str], ...] = (
 
 
 def theorem_9() -> Table:
-    """Compute how much more two users lose with a shared mechanism than with one mechanism each."""
+    """Compute how much more two users lose with a shared mechanism than with a separate one each."""
     user_a, user_b = User(np.array([1, 1, 3]) / 5, _APART), User(np.array([4, 4, 1]) / 9, _APART**2)
     lines = []
     for epsilon, verified in (
@@ -201,4 +201,4 @@ def joint_gap(users: list[User], epsilon: str, distances: Floats = _TRIANGLE) ->
     """Return the excess of the users' smallest joint loss over the sum of their smallest separate losses."""
     level = float(epsilon) * distances
     gap = best_for_all(users, level).bound - sum(best_mechanism(user, level).value for user in users)
-    return max(gap, 0.0)  # the solver finds a gap of zero only up to its tolerance
+    return max(gap, 0.0)  # the solver's tolerance may make a zero gap negative

@@ -1,4 +1,4 @@
-"""Holohan, Leith, Mason 2014: Examples 5 to 7 and Theorem 7 in numbers."""
+"""Holohan, Leith, Mason 2014: Examples 5 to 7 and Theorem 7, in numbers."""
 
 import math
 from fractions import Fraction
@@ -15,8 +15,8 @@ from meteragent.privacy.optimality import least_maximal_error
 from simulators.papers.table import Line, Table
 
 FINE = 1 << 14
-"""Number of quanta in the diameter of a lattice that approximates the real line; with this many, scales agree
-to four digits."""
+"""The number of quanta in the diameter of a lattice that approximates the real line; with this many, the
+scales agree with those of the real line to four digits."""
 
 SCALES: tuple[tuple[str, str, dict[Calibration, str]], ...] = (
     ("0.1", "0.1", {"holohan": "4.869", "any set": "3.425", "lattice": "3.218"}),
@@ -59,7 +59,7 @@ def example_5() -> Table:
 
 
 def example_6() -> Table:
-    """Compute the law of randomised response on the sets of three hobbies, m + 1 = 8 values."""
+    """Compute the distribution of randomised response on the subsets of three hobbies, m + 1 = 8 values."""
     mechanism = Categorical(Categories(Subsets("abc").points), 1)
     true_probability = mechanism.channel.rows[0][0]
     smallest_delta = mechanism.channel.smallest_delta(exp(1))

@@ -1,4 +1,4 @@
-"""Pauwels, Gerchinovitz 2016: Examples 1 to 6 and Proposition 2 in numbers."""
+"""Pauwels, Gerchinovitz 2016: Examples 1 to 6 and Proposition 2, in numbers."""
 
 import math
 from fractions import Fraction
@@ -27,7 +27,7 @@ PRICES_CENTS = (100, 101, 300, 301)
 
 
 def example_1() -> Table:
-    """Compute the odds of an answer that is randomised by two fair coins."""
+    """Compute the odds of an answer that two fair coins randomise."""
     coins = RandomisedResponse()
     yes = np.exp(coins.log_mass([True], point=True)[0])
     lines = [
@@ -50,7 +50,7 @@ def example_2() -> Table:
 
 
 def proposition_2() -> Table:
-    """Compute the floor of type I + type II error, and the sum that randomised response attains."""
+    """Compute the floor of the sum of type I and type II errors, and the sum for randomised response."""
     lines = []
     for epsilon, floor, attained in (
         ("0.1", "0.776", "0.950"),
@@ -72,7 +72,7 @@ def proposition_2() -> Table:
 
 
 def example_3() -> Table:
-    """Compute the bound that the largest error of 10,000 counts does not exceed 95% of the time."""
+    """Compute the bound on the largest error of 10,000 counts that holds 95% of the time."""
     lines = [Line("ln(10000/0.05)", math.log(NAMES / 0.05), "12.21", "12.2061")]
     for epsilon, printed, limit, bound, exact in (
         (2, "12.21", "12.21", "13", "12"),
@@ -120,10 +120,10 @@ def example_4() -> Table:
 
 
 def first_is_largest(lead: int, quanta: int = 256) -> float:
-    """Return P(u1 + L1 > u2 + L2) for u1 - u2 = `lead` and standard Laplace noise.
+    """Return P(u1 + L1 > u2 + L2) for u1 - u2 = `lead` and standard Laplace noise L1 and L2.
 
-    It is computed on a lattice of `quanta` per unit, with a tie counting as half; the relative error is below
-    1e-5.
+    The probability is computed on a lattice of `quanta` points per unit, with ties counting half; the
+    relative error is below 1e-5.
     """
     z = np.arange(-60 * quanta, 60 * quanta + 1)
     mass = np.exp(Laplace(1, Fraction(1, quanta)).log_mass(z, 0))

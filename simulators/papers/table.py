@@ -1,4 +1,4 @@
-"""Tables of numbers, each as computed, as the paper prints it, and as verified earlier."""
+"""Tables of numbers, each as computed now, as published in the paper, and as verified earlier."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -10,9 +10,9 @@ _HEADINGS = ("", "computed", "in print", "verified", "")
 class Line(NamedTuple):
     """One number of an item.
 
-    `value` is computed when the table is made. `printed` is the paper's own number or formula, or empty.
-    `verified` is the number as checked by hand or by another program; `value` is shown with as many decimals.
-    `remark` is an optional comment, such as the error in print.
+    `value` is computed when the table is made. `printed` is the paper's own number or formula, or empty if
+    the paper has none. `verified` is the number as checked by hand or by another program; `value` is shown
+    with as many decimals. `remark` is an optional comment, such as the error in the published number.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
     @property
     def computed(self) -> str:
-        """The value with the decimals and the thousands separators of the verified number."""
+        """The value, rounded to as many decimals as the verified number, with thousands separators."""
         decimals = len(self.verified.partition(".")[2])
         rounded = Decimal(repr(float(self.value))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
         return f"{rounded:,}"

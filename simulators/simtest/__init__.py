@@ -22,17 +22,17 @@ Theory of operation
 
     **The oracle decides what is correct.** The world reports everything that enters or leaves the process to
     `oracle`: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
-    the definitions and without the agent's arithmetic, which readings count for which time. `receivers` says
-    who gets which slot. `expected_store` has the contents that must be on disk. When a crash destroys part of
-    the process's state, the oracle discards it too. A transaction whose COMMIT did not return is in doubt
-    until the next start shows whether it is on disk.
+    the definitions and without the agent's arithmetic, which readings count for which time. `receivers`
+    determines which receiver gets which slot. `expected_store` has the contents that must be on disk. When a
+    crash destroys part of the process's state, the oracle discards that part too. A transaction whose COMMIT
+    did not return is in doubt until the next start shows whether it is on disk.
 
     **Invariants are checked at once.** After each step `invariants` compares the agent with the oracle. The
     first difference raises InvariantViolation and ends the world, at the step that caused it.
 
     **The end is quiet.** Faults stop several seconds before the end. By the end everything that was due must
     have been received and acknowledged. One schedule in five runs a second time with different values in its
-    readings; apart from the values, it must publish the same messages at the same times (law 4).
+    readings; apart from the values, the agent must publish the same messages at the same times (law 4).
 
     **A failure is shrunk.** `shrink` leaves out events and settings as long as the same invariant is still
     violated. The command prints the remaining schedule, which `--replay` can run again.
@@ -55,7 +55,10 @@ from simulators.simtest.shrink import shrink
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run schedules; return 1 if an invariant is violated, 2 if the input is not a schedule."""
+    """Run schedules.
+
+    Return 1 if an invariant is violated, and 2 if the schedule or the log cannot be used.
+    """
     if arguments.replay is not None:
         stdin = str(arguments.replay) == "-"
         try:
@@ -106,7 +109,7 @@ def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -
 
 
 def _run_parts(seeds: Sequence[int], jobs: int) -> Iterator[runs.Part]:
-    """Run seeds, which may have gaps, in parts without gaps; the log stores each by first seed and length."""
+    """Run seeds, which may have gaps, in parts without gaps; the log stores each part's start and length."""
     for _, stretch in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
         yield from runs.on_all_cores([seed for _, seed in stretch], jobs)
 

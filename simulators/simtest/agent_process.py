@@ -29,21 +29,21 @@ class ProcessWorld(Protocol):
         """Read the wall clock for the agent."""
 
     def make_boot_clock(self) -> BootClock:
-        """Make the boot clock of this process."""
+        """Create the boot clock of this process."""
 
     def restore_store(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """Restore the agent's store after the clock has jumped."""
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store."""
+        """Open the store of this process."""
 
     def make_disk(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> Disk:
-        """Make the disk of this process."""
+        """Create the disk of this process."""
 
     def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
-        """Make the model for a core."""
+        """Create the model for a core."""
 
     def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
@@ -52,7 +52,7 @@ class ProcessWorld(Protocol):
 
 
 class CheckedPipeline(Pipeline):
-    """A core and a model that gets the same messages."""
+    """A core, together with a model that gets the same messages."""
 
     def __init__(self, world: ProcessWorld, config: settings.Config, stream: Stream, *arguments: Any) -> None:
         super().__init__(stream, *arguments)
@@ -63,7 +63,7 @@ class CheckedPipeline(Pipeline):
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
     ) -> Effects:
-        """Feed the core, and compare its effects with those of the model; return them."""
+        """Feed the core, compare its effects with the model, and return the effects."""
         effects = super().feed(batch, now_ms, closing_ms, observer)
         self._world.check_feed(self._model, batch, now_ms, closing_ms, effects)
         return effects
@@ -91,7 +91,7 @@ def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Envi
 
 
 def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:
-    """Make the model's specification of a stream."""
+    """Construct the model's specification of a stream."""
     return StreamSpec(
         name=stream.name,
         sink_topic=core.sink_topic,

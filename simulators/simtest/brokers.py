@@ -48,8 +48,7 @@ PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
 )
 """The payload and counter of each message without prices on the topic of prices."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
-"""The refusals that are due to a time. If times are not decoded, these messages are readings with the value
-5."""
+"""The refusals that are due to a time. If times are not decoded, these messages are readings with value 5."""
 
 
 class Broker:
@@ -68,7 +67,7 @@ class Broker:
         self._silent: list[Connection] = []
 
     async def connect(self, protocol: asyncio.Protocol) -> Socket:
-        """Connect the agent; an unreachable broker refuses at once or lets the agent wait."""
+        """Connect the agent; an unreachable broker refuses at once or makes the agent wait."""
         await asyncio.sleep(WAY_S)
         if not self.reachable.is_set():
             if self.random.random() < 0.5:
@@ -82,7 +81,7 @@ class Broker:
         return socket
 
     def drop(self, down_s: float) -> None:
-        """Lose all connections, and accept none for a while."""
+        """Lose all connections, and accept none for `down_s`."""
         self.reachable.clear()
         self.loop.call_later(down_s, self.reachable.set)
         silent = self.random.random() * 100 < self.network.silent
@@ -102,14 +101,14 @@ class Broker:
 
     def settle(self) -> None:
         """End all faults."""
-        if self.network.maximum:  # if sent one at a time, the backlog would not leave in time
+        if self.network.maximum:  # one at a time, the backlog would not be sent in time
             self.cut()
         self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
         for connection in self._silent:
             connection.cut()
 
     def end_process(self) -> None:
-        """End the connections of a process that has ended; the broker does not learn of every end."""
+        """End the connections of a process that has exited; the broker does not learn of every end."""
         for connection in list(self.connections):
             connection.die(silently=self.random.random() < 0.5)
 
@@ -141,7 +140,7 @@ class Broker:
             self.counts["refused connections"] += 1
             connection.send(mqtt.connack(connect.level, reason), Hooks(after=connection.cut))
             return
-        for former in list(self.connections):  # 3.1.4: the client is back before its loss was noticed
+        for former in list(self.connections):  # 3.1.4: the client is back before its loss is noticed
             if former.connect is not None and former.connect.client_id == connect.client_id:
                 former.cut()
         connection.connect = connect
@@ -175,10 +174,10 @@ class Mail(NamedTuple):
 
 @dataclass(eq=False)
 class Mailbox:
-    """The queue of one client at the source's broker: waiting messages, and messages sent, by packet id.
+    """One client's queue at the source's broker: waiting messages, and sent ones by packet id.
 
-    `filters` are the client's subscriptions, including those of former processes; `redelivered` is the number
-    of waiting messages that have been sent before.
+    `filters` holds the client's subscriptions, including the subscriptions of former processes. `redelivered`
+    is the number of waiting messages that have been sent before.
     """
 
     filters: set[str] = field(default_factory=set)
@@ -249,7 +248,7 @@ class SourceBroker(Broker):
         self._hand_over(box)
 
     def leave(self, connection: Connection) -> None:
-        """Keep unacknowledged messages for the next connection."""
+        """Forget the connection, but keep its unacknowledged messages for the next one."""
         super().leave(connection)
         for box in self.mailboxes.values():
             if box.connection is connection:
@@ -301,8 +300,8 @@ def _matches(topic_filter: str, topic: str) -> bool:
 class SinkBroker(Broker):
     """The sink's broker, or another broker of receivers.
 
-    `retained` has the agent's retained messages by topic, and `keys` the operators' lists of keys. Topics
-    begin with the broker's name or, at the sink's broker, with `private` or `crowd`.
+    `retained` holds the agent's retained messages by topic, and `keys` the operators' lists of keys by topic.
+    Topics begin with the broker's name or, at the sink's broker, with `private` or `crowd`.
     """
 
     def __init__(
@@ -329,7 +328,7 @@ class SinkBroker(Broker):
         connection.send(mqtt.connack(connect.level, 0, properties=granted))
 
     def leave(self, connection: Connection) -> None:
-        """Forget the unanswered publications."""
+        """Forget the connection and its unanswered publications."""
         super().leave(connection)
         self._unanswered.pop(connection, None)
 
@@ -353,7 +352,7 @@ class SinkBroker(Broker):
         self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
 
     def _subscribe(self, connection: Connection, packet: mqtt.Subscribe) -> None:
-        """Confirm a subscription to an operator's keys, and send the list that is retained."""
+        """Confirm a subscription to an operator's keys, and send the retained list."""
         topic = packet.topic_filter
         check(topic.startswith("crowd/"), "the agent subscribes at the sink's broker", topic)
         self._listeners.setdefault(topic, []).append(connection)
@@ -369,7 +368,7 @@ class SinkBroker(Broker):
                 connection.send(mqtt.publish(connection.level, 0, topic, payload, 0))
 
     def _retain(self, packet: mqtt.Publish) -> None:
-        """Retain a message; one with an empty payload clears the message retained on its topic."""
+        """Retain a message; a message with an empty payload clears the message retained on its topic."""
         if packet.retain:
             self.retained.pop(packet.topic, None)
             if packet.payload:
@@ -391,7 +390,7 @@ class SinkBroker(Broker):
     def refuse(self, connection: Connection, packet_id: int) -> None:
         """Refuse a publication because a quota is exceeded.
 
-        A broker of MQTT 3.1.1 can only end the connection.
+        With MQTT 3.1.1, a broker can only end the connection.
         """
         if connection.level == mqtt.MQTT_5:
             self._unanswered.pop(connection)  # the broker sends no answer after that

@@ -1,8 +1,9 @@
 """A crowd in the simulation: the operators' lists of keys, and the checks of pads, shares and reports.
 
-The world plays both operators of each group. Their days' keys follow from fixed secrets, so the checks can
-open what a home seals: with P the pad, u the dither, S the energy and L one quantum, the accumulator begins
-as u - P L modulo 2^64 L, and the share in the report plus P is floor((u + S) / L) modulo 2^64.
+The world plays both operators of each group. The operators' keys of each day follow from fixed secrets, so
+the checks can open everything that a home seals. With P the pad, u the dither, S the energy and L one quantum,
+the accumulator begins as u - P L modulo 2^64 L, and the share in the report plus P is floor((u + S) / L)
+modulo 2^64.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ def is_available() -> bool:
 
 
 def group_text(slot_s: int, deadline_s: int) -> str:
-    """Return the file of the group for a slot length and a deadline; no other group has its name."""
+    """Return the text of the group file for a slot length and a deadline, which also determine its name."""
     identities = {role: identity(role).public.hex() for role in ROLES}
     operators = "".join(
         f'[{role}]\nname = "The {role}"\nidentity = "{public}"\n' for role, public in identities.items()
@@ -66,14 +67,14 @@ def identity(role: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def day_keys(role: str, group_id: bytes, day: int) -> Any:
-    """Return an operator's keys of a day."""
+    """Return an operator's keys for a day."""
     from meteragent.crowd.seal import DayKeys  # noqa: PLC0415 -- it needs the extra `crowd`
 
     return DayKeys(hashlib.sha256(f"{role} {day}".encode()).digest(), role, group_id)
 
 
 def key_list(group: Group, role: str, serial: int, first_day: int, days: int, *, is_forged: bool) -> bytes:
-    """Return the signed list of an operator's keys; a forged one is signed by the other operator."""
+    """Return the signed list of an operator's keys; a forged list is signed by the other operator."""
     keys = tuple((day, day_keys(role, group.id, day).public) for day in range(first_day, first_day + days))
     signer = identity(ROLES[1 - ROLES.index(role)] if is_forged else role)
     return KeyList(role, serial, keys).encode(group.id, signer.sign)
@@ -87,14 +88,14 @@ class CommittedList(NamedTuple):
 
 
 class ShareCheck(NamedTuple):
-    """The pad of a window and the accumulator with which its slot began, as its first commit shows them."""
+    """The pad of a window, and its slot's initial accumulator, computed from a stored window."""
 
     pad: int
     initial: int
 
     @classmethod
     def of(cls, on_disk: OpenWindow, terms: Terms, energy: int) -> "ShareCheck":
-        """Open the pad of a stored window as the helper; its accumulator must be u - P L plus the energy."""
+        """Open the pad of a stored window as the helper; the accumulator must be u - P L plus the energy."""
         [slot], sealed = on_disk.slots, on_disk.sealed_pad
         check(sealed is not None, "a slot of a crowd has no pad", on_disk.start_ms)
         pad = _open("helper", terms, on_disk.public_id, on_disk.start_ms, sealed.pad)  # type: ignore[union-attr]
@@ -107,7 +108,7 @@ class ShareCheck(NamedTuple):
         return cls(pad or 0, initial)
 
     def check_state(self, other: "ShareCheck", key: object) -> None:
-        """Check that the window still has the same pad and dither."""
+        """Check that this share has the same pad and initial accumulator as `other`."""
         check(self == other, "a slot of a crowd has two pads, or energy that was not measured", key)
 
 
@@ -134,19 +135,19 @@ def check_report(row: Outgoing, slot: ClosedSlot, public_id: str, share_check: S
 
 
 def report_place(row: Outgoing) -> tuple[str, int]:
-    """Return the label and the start of the slot of a report, whatever its group."""
+    """Return the label of a report of any group, and the start of its slot in ms."""
     report = Report.decode(row.payload[2:34], row.payload)
     return report.label, 1000 * report.slot_s
 
 
 def has_days(lists: dict[tuple[str, str], CommittedList], group_id: str, start_ms: int) -> bool:
-    """Return whether committed lists of both operators have a key for the day of a slot."""
+    """Return whether the committed lists of both operators have a key for the day of the slot's start."""
     day = start_ms // DAY_MS
     return all((group_id, role) in lists and day in lists[group_id, role].days for role in ROLES)
 
 
 def committed_list(payload: bytes, group: Group, role: str) -> CommittedList:
-    """Return a list that the agent commits; the operator in this role must have signed it."""
+    """Return a list that the agent commits; the operator with `role` must have signed it."""
     from meteragent.crowd.seal import is_signed  # noqa: PLC0415 -- it needs the extra `crowd`
 
     signed = KeyList.decode(group.id, payload)

@@ -6,7 +6,7 @@ folder, which the agent's next process opens:
     commit-before   in the middle of a transaction: none of it is on disk
     commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of the new content, then
                     garbage, then the former content; or while `.gen` counts a commit with records
-    commit-written  the transaction is only in the WAL; some of its records may have left
+    commit-written  the transaction is only in the WAL; some of its records may have been sent
     commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
                     while it is erased: any of the blocks that were overwritten since the last sync (`power`);
                     or while the next `.gen` is being prepared
@@ -15,8 +15,8 @@ folder, which the agent's next process opens:
     open, close     after any line of the store's own code that has changed its files
 
 The files are read when SQLite is about to run COMMIT, and again at the checkpoint that follows, a separate
-step during which the agent continues. The states are therefore real files, not a model of them.
-Everything that a call synced before it returned is always present.
+step during which the agent continues. The files are therefore real ones, not a model of them. Everything that
+a call synced before it returned is always present.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _BEFORE_COMMIT = ("commit-before", "commit-torn")
 
 
 def read_files(folder: Path) -> Files:
-    """Return the files of a store. Reading drops SQLite's locks, but no other process needs them."""
+    """Return the files of a store. Reading drops SQLite's locks, which no other process needs."""
     return {name: (folder / name).read_bytes() for name in _FILES if (folder / name).exists()}
 
 
@@ -85,16 +85,16 @@ class DiskObserver(Protocol):
     """An observer of a disk that decides when the process dies."""
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
-        """Begin a transaction; return the crash that ends the process during it, or None."""
+        """Begin a transaction; return the crash that ends the process during it, or None if none does."""
 
     def crash(self, trap: Crash, files: Files) -> None:
-        """End the process with this crash, which leaves these files."""
+        """End the process with the crash `trap`, which leaves `files`."""
 
     def execute(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a function of the store's thread, during which the process may die."""
 
     def end_commit(self, rows: Sequence[outbox.WaitingRow]) -> None:
-        """Treat the transaction as committed, with these new rows."""
+        """Treat the transaction as committed, with the new `rows`."""
 
     def fail_commit(self) -> None:
         """Treat the transaction as failed; it may or may not be on disk."""
@@ -113,11 +113,12 @@ class DiskObserver(Protocol):
 class Disk(StoreThread):
     """The agent's store thread, without a thread: a commit takes time, within which the process may die.
 
-    `takes_s` is the duration of a commit, `fails` the number of SQLite's steps after which the device fails.
+    `takes_s` is the duration of a commit. The device fails after `fails` steps of SQLite; it does not fail if
+    that is None.
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
-        """Make a disk; `agents` are the arguments for the agent's store thread."""
+        """Create a disk; `agents` holds the arguments for the agent's store thread."""
         super().__init__(*agents)
         self.takes_s = 0.0
         self.fails: int | None = None
@@ -134,7 +135,7 @@ class Disk(StoreThread):
         return has_space
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function when all earlier ones have ended; return its result."""
+        """Run a function when all earlier calls have returned; return its result."""
         async with self._turn:
             await asyncio.sleep(0)
             self._check_alive()
@@ -174,7 +175,7 @@ class Disk(StoreThread):
         return transaction.commit(self.store, commit, delivered, budget, self._keep_ms)
 
     async def _erase(self, trap: Crash | None) -> None:
-        """Erase the log, which takes time; the process may die before, during or after it."""
+        """Erase the log, which takes time; the process may die before, during or after the erasure."""
         try:
             await asyncio.sleep(self.takes_s)
             self._check_alive()
@@ -194,7 +195,7 @@ class Disk(StoreThread):
             self._turn.release()
 
     async def _wait(self) -> bool:
-        """Wait for the disk; return whether the caller was cancelled but the disk continues."""
+        """Wait for the disk; return whether the caller was cancelled and the disk continues nevertheless."""
         try:
             await asyncio.sleep(self.takes_s)
         except asyncio.CancelledError:
@@ -258,7 +259,7 @@ class Disk(StoreThread):
     def _tear_log(self, former_files: Files, written_files: Files, part: int) -> Files:
         former_log, log = former_files.get("db-wal", b""), written_files.get("db-wal", b"")
         pairs = enumerate(zip(former_log, log, strict=False))
-        # Their common prefix is the synced frames of earlier commits, which are not yet erased.
+        # The common prefix of both logs is the synced frames of earlier commits, which are not yet erased.
         synced_size = next((index for index, (x, y) in pairs if x != y), min(len(former_log), len(log)))
         cut = synced_size + (len(log) - synced_size) * part // 1000
         rubbish = self._random.randbytes(self._random.randrange(_RUBBISH))
@@ -276,9 +277,9 @@ class Disk(StoreThread):
 
 
 def record_transactions(store: Store) -> Callable[[], list[Files]]:
-    """Begin to read the files before each transaction and each COMMIT; return a function that stops this.
+    """Start reading the files before each transaction and each COMMIT; return a function that stops this.
 
-    The function returns the states, of which the last is the current one.
+    The function returns all states of the files; the last is the current one.
     """
     states: list[Files] = []
 
@@ -288,7 +289,7 @@ def record_transactions(store: Store) -> Callable[[], list[Files]]:
             states.append(read_files(store.path.parent))
 
     def end() -> list[Files]:
-        """Stop, and return the states."""
+        """Stop reading, and return the states."""
         store.connection.set_trace_callback(None)
         return [*states, read_files(store.path.parent)]
 
@@ -297,7 +298,7 @@ def record_transactions(store: Store) -> Callable[[], list[Files]]:
 
 
 def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:
-    """Run an action; return its result, and the files after each line of store code that changed them."""
+    """Run an action; return its result, and the files after each line of the store that changed them."""
     states: list[Files] = []
     previous_files: set[tuple[str, int, int, int]] | None = None
 

@@ -19,7 +19,7 @@ _EVER_MS = 2**62
 
 
 class Spending(NamedTuple):
-    """The number of windows, and the sum of their epsilon in 1/W."""
+    """The number of charged windows, and the sum of their epsilons in 1/W."""
 
     windows: int
     epsilon_per_w: Fraction
@@ -44,9 +44,9 @@ class ExpectedStore:
 
     `marks` and `states` are keyed by stream and meter, `spending` by meter, start of the day and stream,
     `rows` by id, and `prices` by stream. `every_price` also has the prices that the store no longer needs.
-    `grants` has all grants by id. `announced` has the descriptors of each grant by queue, each with its
-    topic; `descriptors` has the latest of them by topic. `latest` has the latest descriptors of each stream,
-    by the core's topic. `key_lists` has the lists of a crowd's operators, by group and role.
+    `grants` holds all grants by id. `announced` holds all descriptors of each grant by queue, each with its
+    topic; `descriptors` holds the latest of them by queue and topic. `latest` holds the latest descriptors of
+    each stream, by the core's topic, and `key_lists` the lists of a crowd's operators, by group and role.
     """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class ExpectedStore:
         self.rows[self.last_id] = Message(queue, outgoing, core_topic)
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
-        """Compare with a store, for these and all expected streams; return the first difference, if any."""
+        """Compare with a store, for `streams` and all expected streams; return the first difference, or None."""
         streams = streams | {stream for stream, _ in [*self.marks, *self.states]} | set(self.prices)
         for stream in sorted(streams):
             snapshot = store.snapshot(stream)
@@ -138,7 +138,7 @@ class ExpectedStore:
         return (g for g in self.grants.values() if not g.is_revoked and stream in (None, g.stream))
 
     def settle(self, shares: Iterable[Share], now_ms: int) -> None:
-        """Revoke the receivers that must get nothing more, and admit the new ones, as of a time."""
+        """Revoke the receivers that must get nothing more, and admit the new receivers, as of `now_ms`."""
         admitted = {(s.stream, s.name, s.topic): s for s in shares if s.is_admitted(now_ms)}
         for grant in list(self.active()):
             share = admitted.pop((grant.stream, grant.name, grant.topic), None)
@@ -160,7 +160,7 @@ class ExpectedStore:
         return any(_id_of(received.get(grant.sink_topic(topic))) != _id_of(item) for topic, item in latest)
 
     def _revoke(self, grant: Grant, now_ms: int) -> None:
-        """Delete the messages that wait for a receiver, and withdraw all its descriptors."""
+        """Delete the messages that wait for a receiver, and withdraw all of its descriptors."""
         self._drop(grant.queue)
         self.grants[grant.id] = grant._replace(is_revoked=True)
         self.descriptors.pop(grant.queue, None)
@@ -211,9 +211,9 @@ class ExpectedStore:
         return {topic for topic, _ in self.announced.get(queue, ())}
 
     def may_retain(self, topic: str, payload: bytes) -> bool:
-        """Return whether a retained message may leave: a descriptor of a grant, or a waiting withdrawal.
+        """Return whether a retained message may be sent: a descriptor of a grant, or a waiting withdrawal.
 
-        A connection begins with the descriptors that are then the latest, and may send them after newer ones.
+        A connection begins with the latest descriptors of that moment, and may send them after newer ones.
         """
         if payload:
             return any((topic, payload) in self.announced.get(g.queue, ()) for g in self.active())
@@ -232,7 +232,7 @@ class ExpectedStore:
 
 
 def outgoing(row: WaitingRow) -> Outgoing:
-    """Return a row of the store as the message that was committed."""
+    """Return the committed message of a waiting row."""
     return Outgoing(row.topic, row.payload, row.due_ms, row.retain, until_ms=row.until_ms)
 
 

@@ -23,7 +23,7 @@ PRICED_SHARE = 0.4
 RESUMED_SHARE = 0.15
 """Share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
-"""Values in millionths: at rounding boundaries, ordinary, negative, and impossible."""
+"""Values in millionths of the unit: at rounding boundaries, ordinary, negative, and impossible."""
 _PLACES = (
     "commit-before",
     "commit-torn",
@@ -45,8 +45,8 @@ _PLACES = (
 def generate(seed: int) -> Schedule:
     """Draw the schedule of a seed.
 
-    Each later addition has its own random number generator, so that the rest of a seed's schedule does not
-    change.
+    Each feature that was added later has its own random number generator, so it does not change the rest of a
+    seed's schedule.
     """
     # The test's original name. Any other string would change the schedule of every seed.
     random = Random(f"ordeal {seed}")
@@ -133,7 +133,7 @@ def _draw_setting(random: Random, pace: str, name: str) -> Setting:
         keep=random.choice([10_000, 20]),
         version=random.choice([5, 5, 4]),
     )
-    # This draws nothing further, so that existing seeds keep their schedules.
+    # The following draws no random numbers, so that existing seeds keep their schedules.
     is_peak = grid in {"1d", "1d/4"} and setting.radius == _PEAK_RADIUS
     fits_parts = kind == "power" or setting.stands == 5  # the interval must divide the part
     return replace(setting, grid=_PEAK_GRID) if is_peak and fits_parts else setting
@@ -174,7 +174,7 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Sometimes resume a snapshot; with windows of seconds, only minutes later, so that few windows pass."""
+    """Sometimes resume a snapshot: in a fast schedule only minutes later, so that few windows pass."""
     if random.random() < RESUMED_SHARE:
         jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))

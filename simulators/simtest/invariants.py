@@ -1,7 +1,7 @@
 """The invariants that must hold after every step (docs/design.md, section 3), each with its name.
 
-The checker receives each feed of the core with its effects, every transaction, and all that enters or leaves
-the process. It compares them with the model, and records the noise of each slot, all charges and releases.
+The checker receives each feed of the core with its effects, every transaction, and every message that the
+process receives or sends. It compares them with the model, and records each slot's noise and all releases.
 """
 
 import json
@@ -35,9 +35,9 @@ _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
 class InvariantChecker:
     """The history of a world, and the checks against that history.
 
-    `released` has the intervals in records, by stream and meter; `descriptors` has the descriptors on disk,
-    by topic; `rows` has the ids of records in the store. `queued_until_ms` has, by stream and topic, the time
-    at which the last row that was waiting when the core began is due.
+    `released` holds the intervals in records by stream and meter, `descriptors` the descriptors on disk by
+    topic, and `rows` the ids of records in the store. `queued_until_ms` holds, by stream and topic, the time
+    at which the last of the rows that were waiting when the core began is due.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -54,7 +54,7 @@ class InvariantChecker:
     # --- feeds and transactions ----------------------------------------------------------------
 
     def begin(self, stream: str) -> None:
-        """Begin a core; no new record of a topic may leave before the rows that are already waiting."""
+        """Begin a core; no new record on a topic may be due before the rows that are already waiting."""
         self.queued_until_ms = {
             key: due_ms for key, due_ms in self.queued_until_ms.items() if key[0] != stream
         }
@@ -81,7 +81,7 @@ class InvariantChecker:
     def check_commit(
         self, model: Model | None, commit: Commit, delivered: Sequence[int], now_ms: int
     ) -> None:
-        """Check a transaction that is on disk, and apply it; an empty one only marks rows as delivered."""
+        """Check a transaction on disk, and apply it; an empty `commit` only marks rows as delivered."""
         rows = self.expected.rows
         for row in (rows[id_].outgoing for id_ in delivered):
             message = MessageKey(row.topic, row.payload)
@@ -164,7 +164,7 @@ class InvariantChecker:
                     self.windows[key].check_initial(key, slot_index, accumulator - energy)
 
     def _check_share(self, model: Model, on_disk: OpenWindow, key: Key) -> None:
-        """Check that a slot of a crowd has one pad, drawn and sealed when it opened."""
+        """Check that a slot of a crowd has one pad, which was drawn and sealed when the slot opened."""
         window = self.windows[key]
         energy = model.meters[key.meter].energy(key.start_ms, 0, window.terms)
         share = ShareCheck.of(on_disk, window.terms, energy)
@@ -198,7 +198,7 @@ class InvariantChecker:
     # --- new rows of the outbox ----------------------------------------------------------------
 
     def _note_rows(self, last_id: int) -> None:
-        """Note the rows after an id: records must be new, and follow their descriptors."""
+        """Note the rows after `last_id`: records must be new, and follow their descriptors."""
         rows = self.expected.rows
         for id_ in range(last_id + 1, self.expected.last_id + 1):
             row = rows[id_].outgoing
@@ -213,7 +213,7 @@ class InvariantChecker:
                 self._check_described(rows[id_])
 
     def check_rows(self, stream: str, rows: Sequence[WaitingRow], last_id: int) -> None:
-        """Check that the new rows of a commit, which the agent sends, are those after an id."""
+        """Check that `rows`, a commit's new rows, which the agent sends, are the rows after `last_id`."""
         expected = self.expected.rows
         messages = [expected[id_] for id_ in range(last_id + 1, self.expected.last_id + 1)]
         predicted = [(message.queue, message.outgoing) for message in messages]
@@ -221,7 +221,7 @@ class InvariantChecker:
         check(new == predicted, "the rows of a commit are not those of its receivers", stream)
 
     def _check_described(self, message: Message) -> None:
-        """Check that a record's descriptor is on disk: for a receiver, among those since its admission."""
+        """Check that a record's descriptor is on disk; a receiver must have got it since its admission."""
         row = message.outgoing
         topic = f"{row.topic}/privacy/{json.loads(row.payload)['d']}"
         is_shared = row.topic != message.core_topic
@@ -229,7 +229,7 @@ class InvariantChecker:
         check(topic in topics, "a record before its descriptor", topic)
 
     def _check_outgoing(self, model: Model, commit: Commit) -> None:
-        """Check that every closed slot leaves once, as the exact mean plus its noise, when it is due."""
+        """Check that each closed slot is released once, as the exact value plus its noise, when it is due."""
         closed = {}
         for slot in model.closed_slots:
             key = Key(commit.stream, slot.meter, slot.window_ms)
@@ -254,7 +254,7 @@ class InvariantChecker:
         check(not closed, "a slot is due but does not leave", list(closed))
 
     def _check_reports(self, model: Model, commit: Commit, closed: dict[Any, ClosedSlot]) -> None:
-        """Check that every closed slot of a crowd leaves in one report."""
+        """Check that every closed slot of a crowd is sent in one report."""
         slots = {(public_id, slot.window_ms): slot for (public_id, *_), slot in closed.items()}
         for row in commit.outgoing:
             place = report_place(row)
@@ -301,7 +301,7 @@ class InvariantChecker:
         check(row.due_ms == due_ms, "a record is not due at the time of the public schedule", key)
 
     def _messages(self, model: Model, row: Outgoing) -> frozenset[MessageKey]:
-        """Return the messages in which a record leaves: one, or one for each receiver that gets the slot."""
+        """Return the messages that carry a record: one, or one for each receiver that gets the slot."""
         if row.slot is None:
             return frozenset({MessageKey(row.topic, row.payload)})
         topics = [
@@ -330,9 +330,9 @@ class InvariantChecker:
     def check_publication(
         self, message: MessageKey, newest_rows: dict[str, int], now_ms: int | None, *, retain: bool
     ) -> None:
-        """Check a publication on a connection; `newest_rows` has the connection's newest row by topic.
+        """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it.
 
-        By laws 1 and 2 the message and its charge are on disk, byte for byte; it is due and not yet
+        By laws 1 and 2 the message and its charge are on disk, byte for byte. The message is due and not yet
         confirmed.
         """
         topic = message.topic
@@ -365,12 +365,12 @@ class InvariantChecker:
     # --- lost stores ---------------------------------------------------------------------------
 
     def discard_windows(self, stream: str, meter: str, state: TimelineState, starts_ms: set[int]) -> None:
-        """Note that nobody gets the open windows of a meter, except those that start at these times."""
+        """Note that a meter's open windows are lost, except the windows that start at `starts_ms`."""
         for window in state.windows:
             self.windows[Key(stream, meter, window.start_ms)].is_lost |= window.start_ms not in starts_ms
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin an empty or restored store, in which the windows that were open never close."""
+        """Begin with another store; the open windows that it does not contain never close."""
         self.expected = expected
         rows = {
             id_: MessageKey(row.outgoing.topic, row.outgoing.payload) for id_, row in expected.rows.items()

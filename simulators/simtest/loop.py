@@ -1,7 +1,7 @@
 """An event loop in virtual time: it never waits, and runs the same steps in the same order every time.
 
-When nothing is ready, the loop's time becomes that of the next timer. The loop does no input or output, and
-runs work for an executor at once. Tasks hash by their number, so that sets of tasks have a fixed order.
+When nothing is ready, the loop's time jumps to the next timer. The loop does no input or output, and runs an
+executor's work at once. A task's hash is its number, so that sets of tasks have a fixed order.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from simulators.invariant import InvariantViolation
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
 _TURNS = 5000
-"""The number of turns at one moment that indicates an endless loop; it is far more than any task needs."""
+"""The number of turns without time passing that indicates an endless loop, far more than any task needs."""
 
 
 class Killed(SystemExit):
@@ -39,7 +39,7 @@ class VirtualLoop(BaseEventLoop):
     """The loop of a world, which runs the agent's processes one after the other.
 
     `execute` runs an executor's work, and raises CancelledError if the process is dead. `connect` connects to
-    a host. Everything must have ended by `until_s`.
+    a host. RuntimeError is raised if the loop still runs after `until_s`.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """One meter of the model: the readings that count, the time that each applies to, and what is decided.
 
-Time is divided into pieces at the moments when held readings begin or cease to apply. For each piece the
-definition determines the reading that applies (`speaker`), and when the piece is decided: once the newest
-reading less lateness passes `deciding_ms`. There are no accumulators: decided time is a list of stretches,
-each with the value that counts.
+Time is divided into pieces at the moments when held readings begin or cease to apply. For each piece, the
+definition determines which reading applies (`speaker`), and when the piece is decided: once the newest
+reading's time less the lateness passes `deciding_ms`. There are no accumulators: decided time is a list of
+stretches, each with the value that counts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from simulators.simtest.prices import PriceBook, PriceMessage
 class Arrival(NamedTuple):
     """A message as sent: a reading, or the reason for its refusal (`refused`).
 
-    `token` identifies the delivery; `prices` are the prices in a message on the price topic.
+    `token` identifies the delivery; `prices` holds the prices of a message on the price topic.
     """
 
     meter: str
@@ -38,7 +38,7 @@ class Held(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A stretch of decided time, and the value that counts for it; None in a gap."""
+    """A stretch of decided time, and the value that counts for it; the value is None in a gap."""
 
     start_ms: int
     end_ms: int
@@ -49,9 +49,9 @@ class Stretch(NamedTuple):
 class Meter:
     """One meter of one stream.
 
-    `ordinary_terms` are those of an ordinary window; `next_ms` is the start of the next window (None if the
-    meter is forgotten), `standing_ms` the time of the newest decided reading, `idle_windows` the number of
-    windows without a reading.
+    `ordinary_terms` holds the terms of an ordinary window. `covered_ms` is the time up to which everything is
+    decided, and `next_ms` the start of the next window (None if the meter is forgotten). `standing_ms` is the
+    time of the newest decided reading, and `idle_windows` the number of windows since the last reading.
     """
 
     ordinary_terms: Terms
@@ -74,12 +74,12 @@ class Meter:
 
     @property
     def rules(self) -> Terms:
-        """The terms by which readings count: the oldest open window's if the meaning is still the same."""
+        """The terms by which readings count: those of the oldest open window if the meaning is unchanged."""
         oldest = self.windows[0].terms if self.windows else self.ordinary_terms
         return oldest if meaning(oldest) == meaning(self.ordinary_terms) else self.ordinary_terms
 
     def speaker(self, ms: int) -> int | None:
-        """Return the time of the held reading that applies to a moment, or None in a gap."""
+        """Return the time of the held reading that applies at time `ms`, or None in a gap."""
         rules = self.rules
         if rules.kind is Kind.POWER:
             latest = max((t for t in self.readings if t <= ms), default=None)
@@ -88,7 +88,7 @@ class Meter:
         return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
-        """Return the time that the watermark must pass to decide a moment; None if the close decides it."""
+        """Return the time that the watermark must pass to decide time `ms`; None if only a close decides it."""
         following = min((t for t in self.readings if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -97,13 +97,13 @@ class Meter:
         return end_ms if following is None else min(end_ms, following)
 
     def edge_ms(self, ms: int) -> int | None:
-        """Return the next time after a moment when the speaker or the deciding time may change."""
+        """Return the next time after `ms` at which the speaker or the deciding time may change, if any."""
         rules = self.rules
         edges = {edge for t in self.readings for edge in (t, t + rules.hold_ms, t - rules.interval_ms)}
         return min((edge for edge in edges if edge > ms), default=None)
 
     def span_end_ms(self, time_ms: int) -> int:
-        """Return the time until which a reading of `time_ms` applies."""
+        """Return the time until which a reading with time `time_ms` applies."""
         if self.rules.kind is Kind.INTERVAL_ENERGY:
             return time_ms
         times_ms = [*self.readings, *([] if self.standing_ms is None else [self.standing_ms])]
@@ -150,7 +150,7 @@ class Meter:
     def take(self, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
         """Accept a reading; return whether it counts, and the tokens that need not be held.
 
-        With `is_stamped` its time is its time of arrival, so it is newer than all earlier readings.
+        With `is_stamped` the reading's time is its time of arrival, so it is newer than all earlier readings.
         """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
@@ -167,7 +167,10 @@ class Meter:
         return True, self.free() if time_ms <= self.covered_ms else []
 
     def energy(self, window_ms: int, slot_index: int, terms: Terms) -> int:
-        """Sum value * duration over a slot's decided time, with its window's gap, range and prices."""
+        """Return the sum of value * duration over a slot's decided time.
+
+        Gap, range, threshold and prices are those of `terms`.
+        """
         total = 0
         for start_ms, end_ms in terms.stretches(slot_index):
             for stretch in reversed(self.stretches):

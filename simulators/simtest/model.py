@@ -18,15 +18,15 @@ from simulators.simtest.prices import PriceBook, Row
 from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
-"""While readings may still be waiting in a broker, no meter is forgotten for this long; after that, the
-broker would have dropped them."""
+"""While readings may still be waiting in a broker, no meter is forgotten for this long; after that time, the
+broker would have dropped the readings."""
 
 
 class Model:
     """All meters of one stream, in one process of the agent.
 
-    `opened_windows`, `closed_slots` and `changed_meters` grow until the checker clears them. `exceeds`
-    returns whether the budget forbids a window of a meter, and charges the window if not.
+    `opened_windows`, `redrawn`, `closed_slots` and `changed_meters` grow until the checker clears them.
+    `exceeds` returns whether the budget forbids a window of a meter, and charges the window if it does not.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Model:
         self._wall = stream.terms.clock is Clock.WALL
 
     def restore(self, name: str, meter: Meter, state: TimelineState) -> None:
-        """Restore a meter as its last commit left it, under the current terms, for the current receivers."""
+        """Restore a meter from its last commit, under the current terms and for the current receivers."""
         meter.ordinary_terms, meter.book = self.stream.terms, self.book
         meter.windows = [window for window in meter.windows if self._is_wanted(window)]
         meter.next_ms = self._boundary(name, state.next_ms)
@@ -66,7 +66,7 @@ class Model:
         self.meters[name] = meter
 
     def _is_wanted(self, window: OpenWindow) -> bool:
-        """Return whether anybody still gets a slot of an open window."""
+        """Return whether any receiver still gets a slot of an open window."""
         return self.stream.is_wanted(window.start_ms, window.terms)
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
@@ -90,7 +90,7 @@ class Model:
         return [token for prices, token in messages if prices is not None]
 
     def check_prices(self, prices: tuple[Row, ...] | None, now_ms: int) -> None:
-        """Check the prices of a transaction, which are None if it leaves them as they are."""
+        """Check the prices of a transaction; `prices` is None if the transaction does not change them."""
         self.book.check_commit(prices, min([now_ms, *(meter.covered_ms for meter in self.meters.values())]))
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
@@ -121,7 +121,10 @@ class Model:
         ]
 
     def _advance(self, name: str, open_ms: int, close_ms: int, catching_up: bool) -> Iterator[Any]:
-        """Open windows up to one time and close slots up to another, in time order; yield tokens."""
+        """Open windows up to `open_ms` and close slots up to `close_ms`, in time order.
+
+        Yield the tokens of readings that need not be held any longer.
+        """
         meter = self.meters[name]
         while True:
             oldest = meter.windows[0] if meter.windows else None

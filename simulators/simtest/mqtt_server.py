@@ -1,4 +1,4 @@
-"""The broker's side of MQTT: parse the packets of clients, and build those of brokers.
+"""The broker's side of MQTT: the packets of clients are parsed, and the packets of brokers are built.
 
 It is written from the standards (3.1.1 and 5.0, whose sections have the same numbers), independently of
 `meteragent.mqtt`, whose client it serves. It uses neither sockets nor clocks.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 MQTT_3, MQTT_5 = 4, 5
 UNAVAILABLE = {MQTT_3: 3, MQTT_5: 0x88}
 UNSUPPORTED = {MQTT_3: 1, MQTT_5: 0x84}
-"""Reason codes of CONNACK: the broker is unavailable; the broker does not support this version."""
+"""Reason codes of CONNACK by version: the broker is unavailable, or does not support the version."""
 QUOTA_EXCEEDED = 0x97
 PINGRESP = b"\xd0\x00"
 
@@ -74,9 +74,9 @@ class Reader:
         self._level = 0
 
     def read(self, data: bytes) -> list[tuple[Packet, int]]:
-        """Return the packets that end in this piece, each with the position of its end.
+        """Return the packets that end in `data`, each with the position of its end in `data`.
 
-        Raises Malformed.
+        Raises Malformed if the standard forbids clients to send one of them.
         """
         buffered_bytes, data = len(self._buffer), self._buffer + data
         packets: list[tuple[Packet, int]] = []
@@ -132,10 +132,7 @@ class Reader:
 
 
 class _Fields:
-    """The fields of one packet, in order.
-
-    Raises IndexError beyond its end.
-    """
+    """The fields of one packet, in order. Its methods raise IndexError beyond the end of the packet."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -146,14 +143,14 @@ class _Fields:
         return len(self._data)
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes; raise IndexError if there are fewer."""
+        """Return the next `size` bytes. Raises IndexError if there are fewer."""
         if size > len(self._data):
             raise IndexError
         head, self._data = self._data[:size], self._data[size:]
         return head
 
     def integer(self, size: int) -> int:
-        """Return the next bytes as an integer, most significant byte first (1.5.2)."""
+        """Return the next `size` bytes as an integer, most significant byte first (1.5.2)."""
         return int.from_bytes(self.take(size))
 
     def text(self) -> str:
@@ -217,7 +214,7 @@ def connack(
 
 
 def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) -> bytes:
-    """Return a PUBLISH (3.3), at QoS 0 if the packet id is 0; flags: 1 retained, 8 duplicate."""
+    """Return a PUBLISH (3.3), at QoS 0 if `packet_id` is 0. In `flags`, 1 is retained and 8 is duplicate."""
     name = topic.encode()
     number = packet_id.to_bytes(2) if packet_id else b""
     first_byte = 0x30 | flags | (2 if packet_id else 0)
@@ -225,7 +222,7 @@ def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) 
 
 
 def puback(packet_id: int, reason: int = 0) -> bytes:
-    """Return a PUBACK (3.4), with a reason code in MQTT 5 only."""
+    """Return a PUBACK (3.4), with the reason code if it is not 0, which only MQTT 5 allows."""
     return _packet(0x40, packet_id.to_bytes(2), bytes((reason,)) if reason else b"")
 
 

@@ -2,8 +2,8 @@
 
 The agent's event loop connects (`Broker.connect`), and its MQTT client writes to the connection's `Socket`.
 Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is cut, even
-in the middle of a packet. Bytes that a process has handed to the operating system leave even if the process
-dies. Whether the broker notices the death at once is random.
+in the middle of a packet. Bytes that a process has handed to the operating system are sent even if the
+process dies. The broker notices the death at once or not at all, at random.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from simulators.simtest import mqtt_server as mqtt
 from simulators.simtest.schedule import Network
 
 WAY_S = 0.002
-"""The time that a byte takes from one end to the other."""
+"""The time that a byte takes from one end of a connection to the other."""
 _PIECE_S = 0.0005
 """The time between pieces of one write."""
 _GRACE = 1.5
@@ -54,16 +54,16 @@ class Observer(Protocol):
         """Note that a subscription is confirmed."""
 
     def on_acknowledge(self, packet_ids: list[int]) -> int:
-        """Check the agent's acknowledgements; return the number of them that leave before it dies."""
+        """Check the agent's acknowledgements; return how many of them are sent before the process dies."""
 
     def after_acknowledge(self) -> None:
-        """Note that the acknowledgements have left."""
+        """Note that the acknowledgements have been sent."""
 
     def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication on a connection; `newest_rows` has the connection's newest row by topic."""
+        """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it."""
 
     def after_publish(self) -> None:
-        """Note that the publication has left."""
+        """Note that the publication has been sent."""
 
     def on_confirm(self, publication: Publication) -> None:
         """Note that the agent is about to receive the confirmation of a publication."""
@@ -121,7 +121,7 @@ class Pipe:
         self._open = True
 
     def send(self, packet: bytes, hooks: Hooks = _NO_HOOKS) -> None:
-        """Send a packet, or the beginning of one; all packets of one turn of the loop leave together."""
+        """Send a packet, or the beginning of one; all packets of one turn of the loop are sent together."""
         if not self._outgoing:
             self._loop.call_soon(self._leave)
         self._outgoing.append((packet, hooks))
@@ -143,7 +143,7 @@ class Pipe:
             self._loop.call_later(WAY_S + number * _PIECE_S, self._arrive)
 
     def _cut_point(self, ends: list[int]) -> int:
-        """Draw a position in a write: a packet, and a place in it."""
+        """Draw a position in a write: first a packet, then a place in it."""
         packet = int(self._random.random() * (len(ends) - 1))
         return ends[packet] + int(self._random.random() * (ends[packet + 1] - ends[packet]))
 
@@ -182,11 +182,11 @@ class Socket(asyncio.Transport):
         return self._connection.closed
 
     def close(self) -> None:
-        """Close the connection; bytes already written still leave."""
+        """Close the connection; bytes already written are still sent."""
         self._connection.close()
 
     def abort(self) -> None:
-        """Close the connection."""
+        """Close the connection, in the same way as `close`."""
         self._connection.close()
 
     def pause_reading(self) -> None:
@@ -201,8 +201,8 @@ class Socket(asyncio.Transport):
 class Connection:
     """A connection between the agent and a broker.
 
-    `newest_rows` has the id of the newest row that left on the connection, by topic. While `_is_silent` is
-    set, nothing arrives on either side, and neither end learns of the loss.
+    `newest_rows` maps each topic to the id of the newest row that was sent on the connection. While
+    `_is_silent` is set, nothing arrives at either end, and neither end learns of the loss.
     """
 
     def __init__(self, peer: Peer, protocol: asyncio.Protocol) -> None:
@@ -248,7 +248,7 @@ class Connection:
         if acks := [(packet.packet_id, end) for packet, end in packets if isinstance(packet, mqtt.Puback)]:
             leave = observer.on_acknowledge([packet_id for packet_id, _ in acks])
             progress.end = acks[leave - 1][1] if leave else 0
-            progress.end += leave < len(acks)  # one byte of the next acknowledgement also leaves
+            progress.end += leave < len(acks)  # one byte of the next acknowledgement is sent too
             observer.after_acknowledge()
         for packet, end in packets:
             if isinstance(packet, mqtt.Publish):
@@ -318,14 +318,14 @@ class Connection:
                 peer.take(self, packet)
 
     def cut(self) -> None:
-        """Lose the connection and the bytes on their way; both ends learn of it."""
+        """Lose the connection and the bytes on their way; both ends learn of the loss."""
         self._to_broker.cut()
         self._to_agent.cut()
         self._peer.leave(self)
         self.close(ConnectionResetError("cut"))
 
     def lose(self) -> None:
-        """Lose the connection silently: nothing arrives from now on, and neither end learns of it."""
+        """Lose the connection silently: nothing arrives from now on, and neither end learns of the loss."""
         self._is_silent = True
 
 

@@ -35,7 +35,7 @@ from simulators.simtest.setting import PAYLOAD_MAX
 from simulators.simtest.stream_spec import StreamSpec
 
 CLOCK_KNOWN_S = 1.5
-"""The time within which a started agent checks whether its clock is synchronised."""
+"""The time within which an agent checks, after its start, whether its clock is synchronised."""
 _REASONS = [
     *(*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten", "no_keys"),
     *("prices", "price_conflict", "price_times", "price_clamped"),
@@ -51,7 +51,7 @@ _PRICES = [
 class ExpectedMeaning(NamedTuple):
     """The true meaning of a message: a reading or, in `refused`, the reason why it is not one.
 
-    `prices` are the prices in a message on the price topic; the other fields are what this message means for
+    `prices` holds the prices of a message on the price topic; the other fields are the message's meaning for
     a stream without such a topic.
     """
 
@@ -63,7 +63,7 @@ class ExpectedMeaning(NamedTuple):
 
 
 class InDoubtCommit(NamedTuple):
-    """A transaction that may or may not be on disk; without a model it only marks rows as delivered."""
+    """A transaction that may or may not be on disk; if `model` is None, it only marks rows as delivered."""
 
     model: Model | None
     commit: Commit
@@ -75,17 +75,17 @@ class InDoubtCommit(NamedTuple):
 class ProcessRecord:
     """One process of the agent: its start, its models, and what it may acknowledge.
 
-    started_ms       wall-clock time of its start
-    counts           its counters
+    started_ms       wall-clock time of the start
+    counts           the counters
     models           the model of each stream
     acknowledgeable  packet ids that the process may acknowledge
     uncommitted      packet ids by stream that the process may acknowledge after the next commit
     subscribed_ms    wall-clock time of each stream's first subscription
-    confirmed        messages whose arrival the agent knows of
-    orderly          whether it ended by an orderly stop
-    counts_at_open   its counters when it opened the store, which it does again after a jump of the clock
+    confirmed        messages that the process knows were delivered
+    orderly          whether the process exited by an orderly stop
+    counts_at_open   the counters when the process last opened the store (again after a jump of the clock)
     early            number of acknowledgements before their commit
-    clock_known_s    loop time from which it knows that its clock is synchronised
+    clock_known_s    loop time from which the process knows that its clock is synchronised
     """
 
     started_ms: int
@@ -105,10 +105,10 @@ class ProcessRecord:
 class Oracle:
     """The reference state of a world.
 
-    `meanings` has the meaning of each topic and payload. `is_copy` says whether the process was resumed from
-    a snapshot, which it must detect before it does anything. `prices` counts the outcomes of prices in former
-    processes. `_alternatives` are other contents that the store may have after a crash while receivers were
-    admitted and revoked; `_is_settled` is whether the store has been compared since.
+    `meanings` maps each topic and payload to its meaning. `is_copy` is whether the process was resumed from a
+    snapshot, which it must detect before it does anything. `prices` counts the outcomes of prices in former
+    processes. `_alternatives` holds other contents that the store may have after a crash while receivers were
+    admitted and revoked; `_is_settled` is whether the store has been compared since then.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -129,7 +129,7 @@ class Oracle:
     def begin(self, started_ms: int, counts: Counts, store: Store, streams: set[str]) -> None:
         """Begin a process with a store that must hold all commits, and nothing else.
 
-        `streams` are those that run: the windows of others are deleted.
+        `streams` holds the names of the streams that run; the windows of all others are deleted.
         """
         self.settle(store, streams)
         self.check_marked()
@@ -180,7 +180,7 @@ class Oracle:
             self.settle(store, streams)
 
     def check_marked(self) -> None:
-        """Check that, after an orderly stop, no record that the agent knows was delivered is still waiting.
+        """Check that no record that the agent knew was delivered before an orderly stop is still waiting.
 
         Descriptors are exempt, because they are sent on every connection, even while their rows are waiting.
         """
@@ -199,7 +199,7 @@ class Oracle:
         self.checker.drop_retired(store, streams)
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin a store that replaces the previous one and in which no open window continues."""
+        """Begin with a store that replaces the previous one and in which no open window continues."""
         ends_ms = [end_ms for spans in self.checker.released.values() for _, end_ms in spans]
         check(
             max(ends_ms, default=0) <= expected.floor_ms,
@@ -212,7 +212,7 @@ class Oracle:
     def resume_copy(self, path: Path, restore: Callable[[], None], now_ms: int, streams: set[str]) -> None:
         """Restore a store that may be a copy and in which no open window continues.
 
-        Everything in the public schedule until now may have left, so no window may open before now.
+        Everything in the public schedule until now may have been released, so no window may open before now.
         """
         with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
             self.settle(store, streams)
@@ -286,7 +286,7 @@ class Oracle:
         return Arrival(meaning.meter, time_ms, meaning.value_u, refused, message.received_ms, message.token)
 
     def _check_catch_up(self, model: Model, now_ms: int) -> None:
-        """Check law 4: slots that fell due during a stop wait for `catch_up`."""
+        """Check law 4: slots that fell due while the agent was stopped wait for `catch_up`."""
         spec, process = model.stream, self.process
         has_waited = any(slot.due_ms < process.started_ms for slot in model.closed_slots)
         if spec.terms.clock is Clock.EVENT or not has_waited:
@@ -314,7 +314,7 @@ class Oracle:
             "a counter is wrong",
             "price_late",
         )
-        # The core may have dropped a price that comes again after its time has begun.
+        # The core may have dropped a price that is repeated after its time has begun.
         check(counts["price_repeated"] <= outcomes["price_repeated"], "a counter is wrong", "price_repeated")
         no_fates = ("over_budget", "forgotten", "no_keys", *_PRICES)
         fates = sum(n for name, n in outcomes.items() if name not in no_fates)
@@ -329,7 +329,7 @@ class Oracle:
         self.in_doubt = InDoubtCommit(model, commit, delivered, now_ms)
 
     def end_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """End the transaction: it is on disk, and has these new rows."""
+        """End the transaction, which is on disk and has the new `rows`."""
         doubt, self.in_doubt = self.in_doubt, None
         if doubt is None:
             raise InvariantViolation("a transaction ends without a beginning")
@@ -352,7 +352,7 @@ class Oracle:
                 meters[name] = model.meters[name].durable()
 
     def commit_keys(self, group: Group, role: str, serial: int, payload: bytes) -> None:
-        """Note that a list of keys is on disk, which must be that operator's, and newer than the last."""
+        """Note that an operator's list of keys is on disk, which must be newer than the last list."""
         committed, key = committed_list(payload, group, role), (group.id.hex(), role)
         former = self.checker.expected.key_lists.get(key)
         is_newer = former is None or committed.serial > former.serial
@@ -362,7 +362,7 @@ class Oracle:
     # --- acknowledgements ----------------------------------------------------------------------
 
     def confirm(self, message: MessageKey) -> None:
-        """Note that the agent is about to learn of a message's arrival."""
+        """Note that the agent is about to learn that a message was delivered."""
         self.checker.confirmed.add(message)
         self.process.confirmed.add(message)
 

@@ -1,9 +1,9 @@
 """Power cuts: the possible states of files that the store writes with its own system calls.
 
 Between two syncs the device may write any of the changed blocks, in any order. `Recorder` watches
-`os.pwrite`, `os.write`, `os.fsync`, `os.fdatasync`, `os.open` and `os.replace` in one folder and keeps the
-moments between them. All other changes are SQLite's, which has synced them by the time its call returns,
-except for the truncation of a file.
+`os.pwrite`, `os.write`, `os.fsync`, `os.fdatasync`, `os.open` and `os.replace` in one folder, and keeps the
+moments between calls. All other changes are made by SQLite, which has synced them by the time its call
+returns, except for the truncation of a file.
 """
 
 import os
@@ -22,8 +22,8 @@ _CALLS = ("open", "pwrite", "write", "fsync", "fdatasync", "replace")
 class Moment(NamedTuple):
     """A moment between two system calls.
 
-    `names` maps names to inodes in two states of the folder: as synced, and as it is now. `synced` has the
-    contents that each inode certainly has, and `written` the contents after all writes.
+    `names` maps names to inodes in two states of the folder: as synced, and as it is now. `synced` holds the
+    contents of each inode as last synced, and `written` the contents after all writes.
     """
 
     names: tuple[dict[str, int], dict[str, int]]
@@ -37,9 +37,10 @@ class Moment(NamedTuple):
         return {name: self._torn(inode, lambda _: random.random() < share) for name, inode in names.items()}
 
     def torn(self, is_written: Callable[[int], bool], names: int = 1) -> Files:
-        """Return the files with exactly these blocks written; they are numbered within each file.
+        """Return the files in which exactly the blocks selected by `is_written` are written.
 
-        `names` is 0 for the synced names and 1 for the current ones. Block -1 is the size.
+        Blocks are numbered within each file, and block -1 is the file's size. `names` is 0 for the synced
+        names and 1 for the current names.
         """
         return {name: self._torn(inode, is_written) for name, inode in self.names[names].items()}
 
@@ -105,7 +106,7 @@ class Recorder:
         return call
 
     def _absorb(self) -> None:
-        """Treat changes since the last call as SQLite's, and therefore as synced."""
+        """Treat changes since the last call as made and synced by SQLite."""
         names, contents = self._read_folder()
         for inode, content in contents.items():
             former = self._contents.get(inode)

@@ -20,7 +20,7 @@ from simulators.simtest.world import World
 BLOCK = 20
 """The number of schedules that a process runs as one part."""
 TWINS = 5
-"""One schedule in this many runs again with other values in its readings."""
+"""One schedule in `TWINS` runs a second time, with other values in its readings."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there
 
@@ -29,7 +29,10 @@ _log = logging.getLogger("meteragent")
 
 
 class Outcome(NamedTuple):
-    """The total counts over several schedules, with the seed and violation of the first that failed."""
+    """The total counts over several schedules, with the seed and the violation of the first that failed.
+
+    `seed` and `violation` are None if none failed.
+    """
 
     counts: Counter[str]
     seed: int | None = None
@@ -38,7 +41,7 @@ class Outcome(NamedTuple):
 
 @contextmanager
 def place() -> Iterator[Path]:
-    """Make a folder for worlds, with the key files that they need; remove it afterwards."""
+    """Create a folder for worlds, with the key files that they need; remove it afterwards."""
     with TemporaryDirectory(dir=_MEMORY if Path(_MEMORY).is_dir() else None) as name:
         write_keys(Path(name))
         yield Path(name)
@@ -47,8 +50,8 @@ def place() -> Iterator[Path]:
 def run(plan: Schedule, folder: Path, *, twin: bool = False) -> Counter[str]:
     """Run a schedule; return the counts of the events that it exercised.
 
-    With `twin`, a second world gets different values in its readings. Apart from these values, it must
-    publish the same messages at the same times (law 4). Raises InvariantViolation.
+    With `twin`, a second world gets different values in its readings. Apart from the values, both worlds must
+    publish the same messages at the same times (law 4). Raises InvariantViolation at the first violation.
     """
     world = _run_world(plan, folder, scramble=False)
     # The values determine how fast a nearly full store fills up.
@@ -78,7 +81,7 @@ def _run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:
 
 def _without_values(world: World) -> Iterator[tuple[float, str, bytes, bool]]:
     for time_s, topic, payload, retain in world.log:
-        is_sealed = topic.startswith("crowd/")  # anew in each run
+        is_sealed = topic.startswith("crowd/")  # differently in each run
         public = b"%d" % len(payload) if is_sealed else re.sub(rb'"value":[^,]*', b"", payload)
         yield time_s, topic, public, retain
 
@@ -102,7 +105,7 @@ def block(seeds: Sequence[int]) -> Outcome:
 
 
 class Part(NamedTuple):
-    """The total counts over a block of seeds, and all violations."""
+    """The total counts over a block of seeds, and all violations by seed."""
 
     seeds: Sequence[int]
     counts: Counter[str]

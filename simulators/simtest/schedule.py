@@ -3,7 +3,7 @@
     at 1.250 s: read meter=1 time_ms=1190 value_u=250000000 qos=1 retain=0
 
 The first lines give the seed (of noise, torn files and orders of redelivery), the pace, the network and the
-configurations; the agent starts with the first configuration. Each further line is an event.
+configurations; the agent starts with the first configuration. Each of the other lines is an event.
 """
 
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ Configuration = tuple[Setting, ...]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event at `at_ms` of the loop's time."""
+    """An event at the time `at_ms` of the loop."""
 
     at_ms: int
 
@@ -25,8 +25,8 @@ class Event:
 class Read(Event):
     """A reading that reaches the source's broker.
 
-    `time_ms` is the time that it states, in wall-clock ms since the beginning of the world; `value_u` is its
-    value in millionths.
+    `time_ms` is the time that the reading states, in wall-clock ms since the beginning of the world;
+    `value_u` is its value in millionths of the unit.
     """
 
     meter: int
@@ -46,7 +46,7 @@ class Junk(Event):
 
 @dataclass(frozen=True, slots=True)
 class Price(Event):
-    """A message with `rows` consecutive prices, each a thousandth of a unit above the one before.
+    """A message with `rows` consecutive prices, each a thousandth of the unit above the price before it.
 
     The first price is for `from_ms` to `to_ms`, in wall-clock ms since the beginning of the world.
     """
@@ -60,7 +60,7 @@ class Price(Event):
 
 @dataclass(frozen=True, slots=True)
 class PriceJunk(Event):
-    """A price-topic message without prices: entry `kind` of `brokers.PRICE_JUNK`, modulo its length."""
+    """A price-topic message without prices: entry `kind` of `brokers.PRICE_JUNK`, modulo the list's length."""
 
     kind: int
 
@@ -122,14 +122,14 @@ class Resume(Event):
 
 @dataclass(frozen=True, slots=True)
 class Slow(Event):
-    """A change of the disk's speed: from now on a commit takes `takes_ms`."""
+    """A change in the disk's speed: from now on, a commit takes `takes_ms`."""
 
     takes_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Full(Event):
-    """A shortage of space: the store has only `room_bytes` left."""
+    """A shortage of space: for `lasts_ms`, the store may have at most `room_bytes`."""
 
     room_bytes: int
     lasts_ms: int
@@ -150,7 +150,7 @@ class Stop(End):
 
 @dataclass(frozen=True, slots=True)
 class Fail(End):
-    """A failure of the device during the next commit, after this number of SQLite's steps."""
+    """A failure of the device during the next commit, after `steps` steps of SQLite."""
 
     steps: int
 
@@ -159,8 +159,8 @@ class Fail(End):
 class Crash(End):
     """A crash or power cut when the process next reaches `where` (see `disk`).
 
-    `part` is the progress at that place, in thousandths. `store` says what then happens to the file: nothing,
-    `damaged`, or `restored` (replaced by an earlier copy).
+    `part` is the progress at that place, in thousandths. `store` is what then happens to the store's file:
+    nothing if empty, `damaged`, or `restored` (replaced by an earlier copy).
     """
 
     where: str
@@ -241,7 +241,7 @@ def write(schedule: Schedule) -> str:
 
 
 def read(text: str) -> Schedule:
-    """Parse the text that `write` returns. Raises ValueError for a line that is not part of a schedule."""
+    """Parse the text that `write` returns. Raises ValueError if a line is not part of a schedule."""
     configurations: dict[int, list[Setting]] = {}
     events: list[Event] = []
     head: dict[str, str] = {}
@@ -274,7 +274,7 @@ def _parse_line(
 
 
 def _format_fields(record: Any, defaults: Any = None) -> str:
-    """Format a record's fields as name=value, leaving out those with the default value."""
+    """Format a record's fields as name=value, leaving out fields that have their default value."""
     pairs = [(field.name, getattr(record, field.name)) for field in fields(record) if field.name != "at_ms"]
     return " ".join(
         f"{name}={value}" for name, value in pairs if defaults is None or value != getattr(defaults, name)

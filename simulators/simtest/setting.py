@@ -31,7 +31,7 @@ KEYS = (b"a key of one home", b"a key of another home")
 
 
 class Pace(NamedTuple):
-    """The speed of a world's wall clock, and its start."""
+    """The speed of a world's wall clock (its ms per tick), and the time at which it starts, in Unix ms."""
 
     tick_ms: int
     begin_ms: int
@@ -42,7 +42,7 @@ class Pace(NamedTuple):
         return round(self.tick_ms / TICK_S)
 
     def time_ms(self, ticks: int | None) -> int | None:
-        """Return the wall-clock time of a number of ticks since the world's beginning; None for None."""
+        """Return the wall-clock time `ticks` after the beginning of the world, or None if `ticks` is None."""
         return None if ticks is None else self.begin_ms + ticks * self.tick_ms
 
 
@@ -59,17 +59,17 @@ PACES = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One stream. Durations are in ticks; `grid` is length/step in ticks, or a unit of the calendar.
+    """One stream. Durations are in ticks; `grid` is length/step in ticks, or a grid of local days.
 
-    On the calendar `grid` is `1d`, `1d/N` with N equal slots, `1d:bands` with hours of the day, or `1d=hours`
+    A grid of local days is `1d`, `1d/N` with N equal slots, `1d:bands` with hours of the day, or `1d=hours`
     with energies in two bands: these hours of working days, one of which is a holiday, and the rest. With ^
     instead of /, the steps are the parts of a peak. `key` is the number of the pseudonym key (0: the meter's
-    own name leaves), and `limit` a budget in windows a day (0: none). With `bound`, each window is an amount
-    at prices from a topic, which are at most that many hundredths, and `radius` is the energy that it hides.
-    With `threshold`, in W, each window is the energy above it. With `stamped`, readings have no times of
+    own name is sent), and `limit` a budget in windows per day (0: none). With `bound`, each window is an
+    amount at prices from a topic, which are at most `bound` hundredths, and `radius` is the hidden energy in
+    Wh. With `threshold`, in W, each window is the energy above it. With `stamped`, readings have no times of
     their own. `version` is the version of MQTT at the source. `receivers`, separated by commas, share the
-    stream (`receivers.Receiver`). With `crowd`, it counts in a group whose deadline leaves that many ticks
-    beyond every delay that a report may have.
+    stream (`receivers.Receiver`). With `crowd`, the stream counts in a group whose deadline is `crowd` ticks
+    later than the latest possible report.
     """
 
     name: str = "main"
@@ -103,7 +103,7 @@ class Setting:
         return f"private/{self.name}{self.topic or ''}/{{meter}}"
 
     def shares(self, pace: Pace) -> list[Share]:
-        """Return the receivers who share the stream, in the order of the file."""
+        """Return the receivers that share the stream, in the order of `receivers`."""
         settled_ms = (self.lateness + self.spread + self.catch_up) * pace.tick_ms
         return [
             Share(
@@ -156,7 +156,7 @@ paused = {str(receiver.is_paused).lower()}
 
 
 def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) -> config.Config:
-    """Build the agent's configuration for these streams; `keys` is the folder that `write_keys` filled."""
+    """Build the agent's configuration for `settings`; `keys` is the folder that `write_keys` filled."""
     keep = format_duration(settings[0].keep * pace.tick_ms)
     streams = "".join(_format_stream(setting, pace, keys) for setting in settings)
     for setting in settings:
@@ -174,7 +174,7 @@ def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) ->
 
 
 def write_keys(folder: Path) -> None:
-    """Write the pseudonym key files."""
+    """Write the files of the pseudonym keys to a folder."""
     for number, key in enumerate(KEYS, 1):
         (folder / f"key{number}").write_bytes(key)
 

@@ -19,8 +19,8 @@ _ROOM_BYTES = 2**40
 class FaultInjector:
     """The faults and messages of a schedule, except for the events that end a process.
 
-    `meanings` has the meaning of each topic and payload. `newest_ms` is the newest time that the agent has
-    read. `brokers` has all brokers by name. `set_back` says whether the wall clock has been set back, so that
+    `meanings` maps each topic and payload to its meaning. `newest_ms` is the newest time that the agent has
+    read. `brokers` holds all brokers by name. `set_back` is whether the wall clock has been set back, so that
     its correction does not count as a jump. With `scramble`, readings have other values at the same times.
     """
 

@@ -2,8 +2,8 @@
 
 `World.run` starts one process of `meteragent.agent` after another, with seeded bits for noise. `network` and
 `brokers` replace sockets and their peers, `disk` replaces the store's thread and its device, and `loop`
-replaces time. The schedule determines how a process ends; the next process begins with the files on disk. At
-the end all faults cease, and everything that was due must have left.
+replaces time. The schedule determines how a process ends; the next process starts with the files on disk. At
+the end all faults cease, and everything that was due must have been sent.
 
 A crash event only sets a trap. The trap springs when the process reaches the place of the crash, which is one
 of the methods below that the network and the disk call.
@@ -50,14 +50,14 @@ EPILOGUE_S = 5.0
 _STOP_S = 30.0
 """Longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""The time before the end by which due records must have left, and owed messages be acknowledged."""
+"""The times before the end by which due records must have been sent and owed messages acknowledged."""
 
 
 class World(Traffic):
     """Everything around the agent.
 
-    `keys` is the folder of `setting.write_keys`, `folder` the world's own. `scramble` gives the readings
-    other values at the same times. `log` has the publications, and `counts` the numbers of events.
+    `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives
+    the readings other values at the same times. `log` holds the publications, `counts` the event counts.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
@@ -99,7 +99,7 @@ class World(Traffic):
     # --- a whole run ---------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run the schedule; raise InvariantViolation at the first violation."""
+        """Run the schedule. Raises InvariantViolation at the first violation."""
         self._loop.until_s = (end_s := self.plan.end_ms / 1000) + 2 * (EPILOGUE_S + _STOP_S)
         for broker in self._brokers.values():
             broker.reachable.set()
@@ -167,7 +167,7 @@ class World(Traffic):
     # --- environment of a process -----------------------------------------------------------------
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store of a process, which must contain all commits."""
+        """Open the store of a process; the store must contain all commits."""
         open_store = partial(
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )
@@ -196,7 +196,7 @@ class World(Traffic):
     def make_disk(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> disk.Disk:
-        """Make the disk of a process; its clock continues from that of the store."""
+        """Create the disk of a process; its clock continues from the clock of the store."""
         self._faults.newest_ms = max(store.clock_ms, self.wall_ms())
         self._disk = disk.Disk(self._random, self, store, keep_ms, max_bytes, streams, counts)
         self._faults.attach_disk(self._disk)
@@ -204,7 +204,7 @@ class World(Traffic):
         return self._disk
 
     def _settle_receivers(self, store: Store) -> None:
-        """Predict who is admitted and revoked next; if a crash is armed, the process dies as this happens."""
+        """Predict which receivers are admitted and revoked; if a crash is armed, the process dies then."""
         shares = [share for setting in self._configuration for share in setting.shares(self._pace)]
         trap = self._traps.spring("settle")
         with self.guard:
@@ -214,7 +214,7 @@ class World(Traffic):
 
     def _die_settling(self, trap: s.Crash, end_recording: Callable[[], list[power.Files]]) -> None:
         states = end_recording()
-        # The agent's tasks begin first, because coroutines that never begin would be reported.
+        # The agent's tasks start first, because coroutines that never start would be reported.
         self._loop.call_soon(self._die_alive, trap, states[len(states) * trap.part // 1000])
 
     def _die_alive(self, trap: s.Crash, files: power.Files) -> None:
@@ -222,7 +222,7 @@ class World(Traffic):
             self._die(trap, files)
 
     def make_boot_clock(self) -> BootClock:
-        """Make the boot clock of a process; in worlds with a snapshot, its wall clock is synchronised."""
+        """Create the boot clock of a process; in worlds with a snapshot, its wall clock is synchronised."""
         return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None)
 
     def restore_store(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
@@ -235,7 +235,7 @@ class World(Traffic):
             self._store, self._disk = None, None
 
     def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
-        """Make the model for a core."""
+        """Create the model for a core."""
         if self._store is not None:
             with self.guard:
                 self._oracle.check_settled(self._store, self._streams)
@@ -251,7 +251,7 @@ class World(Traffic):
     # --- reports of the disk -------------------------------------------------------------------
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
-        """Begin a transaction; return the crash with which the process dies during it, or None."""
+        """Begin a transaction; return the crash that ends the process during it, or None if none is due."""
         self._oracle.checker.newest_ms = self._faults.newest_ms
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)
         fail = self._traps.take_failure() if self._disk is not None else None
@@ -261,19 +261,19 @@ class World(Traffic):
         return self._traps.spring("commit")
 
     def crash(self, trap: s.Crash, files: power.Files) -> None:
-        """End the process in the transaction, with these files."""
+        """End the process during the transaction, which leaves `files`."""
         if trap.where == "commit-before":
             self._oracle.in_doubt = None
         self._die(trap, files)
 
     def end_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """Treat the transaction as committed, with these new rows."""
+        """Treat the transaction as committed, with the new `rows`."""
         self.counts["commits"] += 1
         with self.guard:
             self._oracle.end_commit(rows)
 
     def fail_commit(self) -> None:
-        """Treat the transaction as failed; until the process ends, its messages may leave."""
+        """Treat the transaction as failed and compare the store, which may hold it or not."""
         if self._store is not None:
             with self.guard:
                 self._oracle.settle(self._store, self._streams)
@@ -341,7 +341,7 @@ class World(Traffic):
         self._faults.settle()
 
     def _owed(self) -> list[int]:
-        """Return the packet ids that are unacknowledged although no held reading needs their messages."""
+        """Return the packet ids of unacknowledged messages that no held reading needs."""
         held_ids = self._oracle.held_packet_ids()
         return [packet_id for packet_id in self._source.owed if packet_id not in held_ids]
 
@@ -356,7 +356,7 @@ class World(Traffic):
             self._has_postponed_end = True
             self._loop.call_later(EPILOGUE_S + _STOP_S - _ANSWER_S, self._ask_owed)
             return
-        # A receiver begins or ends: wait until the slots that fell due meanwhile have left.
+        # A receiver is admitted or revoked: wait until the slots that fell due meanwhile have been sent.
         if (
             self.alive
             and self._oracle.checker.expected.grants
@@ -371,13 +371,13 @@ class World(Traffic):
         self._stop()
 
     def _stop(self) -> None:
-        """Send SIGTERM; a second SIGTERM cuts the stop short, and the last records may then leave twice."""
+        """Send SIGTERM; a second SIGTERM cuts the stop short, and the last records may then be sent twice."""
         if self.alive and self._task is not None:
             self._stops += 1
             self._task.cancel()
 
     def _check_end(self) -> None:
-        """Check that everything due has left, and that the store agrees."""
+        """Check that everything due has been sent, and that the store agrees."""
         oracle, settled_ms = self._oracle, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         closed_ms = {c.name: settled_ms for c in self._configuration if c.clock == Clock.WALL}
         check_complete(oracle.checker, closed_ms, self._streams, settled_ms)

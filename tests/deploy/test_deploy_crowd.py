@@ -164,6 +164,6 @@ def test_the_container_keeps_secrets() -> None:
 def test_the_runbook_explains_each_problem_and_reason() -> None:
     """Each problem of `crowd health`, each reason in the ledger, and each metric is in the runbook."""
     codes = set(re.findall(r'Problem\(\s*"(\w+)"', (ROOT / "meteragent/operators/vitals.py").read_text()))
-    assert len(codes) == 7
+    assert len(codes) == 9
     names = codes | set(vitals.COUNTERS) | {REASONS[1], REASONS[2], "expired", "implausible"}
     assert [name for name in sorted(names) if f"`{name}`" not in RUNBOOK] == []

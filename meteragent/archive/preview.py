@@ -1,8 +1,8 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
-The preview reads the whole input and accounts for it as the run would, against the same ledger; it refuses
-whatever a run would refuse before its debit. It creates no ledger, and locks one only if it exists. Its
-counts of numbers are private: show them only to people who may see the readings.
+The preview reads the whole input, accounts for it against the same ledger, and raises the errors that a run
+would raise before its debit. It creates no ledger, and locks an existing one. Its counts of numbers are
+private: show them only to people who may see the readings.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 
 @dataclass(frozen=True)
 class Preview:
-    """What a run would do.
+    """The expected result of a run.
 
-    `counts` cover the whole input, including refused windows; `small_count` of its numbers are less than a
-    thousandth of the range. `is_debited` is true if the ledger already has the run, and `complete` if the
-    output has all of it.
+    `counts` cover the whole input, including refused windows. The absolute value of `small_count` numbers is
+    less than a thousandth of the largest absolute value in the range. `is_debited` is true if the ledger
+    already has the run, and `complete` is true if the output is complete.
     """
 
     policy: Policy
@@ -73,7 +73,7 @@ def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Pr
 
 
 def _count(source: Source, show: ProgressReporter) -> tuple[Counts, int]:
-    """Count the input's numbers, and the small ones among them."""
+    """Return counts of the input's numbers, and the number of small values (see `Preview`)."""
     policy, counts, small_count = source.policy, Counts(), 0
     usual, name = policy.usual, policy.columns.value
     largest_u = max(abs(usual.low_u), abs(usual.high_u))

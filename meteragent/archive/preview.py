@@ -1,8 +1,8 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
-The preview reads the whole input and accounts for it as the run would, against the same ledger; it refuses
-whatever a run would refuse before its debit. It creates no ledger, and locks one only if it exists. Its
-counts of numbers are private: show them only to people who may see the readings.
+The preview reads the whole input, accounts for it against the same ledger, and raises the errors that a run
+would raise before its debit. It creates no ledger, and locks an existing one. Its counts of numbers are
+private: show them only to people who may see the readings.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from meteragent.archive.source import Source
 
 @dataclass(frozen=True)
 class Preview:
-    """What a run would do.
+    """The expected result of a run.
 
-    `counts` cover the whole input, including refused windows; `small_count` of its numbers are less than a
-    thousandth of the range. `is_debited` is true if the ledger already has the run, and `complete` if the
-    output has all of it.
+    `counts` cover the whole input, including refused windows. The absolute value of `small_count` numbers is
+    less than a thousandth of the largest absolute value in the range. `is_debited` is true if the ledger
+    already has the run, and `complete` is true if the output is complete.
     """
 
     policy: Policy

@@ -1,11 +1,11 @@
-"""Conversion of columns to a table of pandas or Arrow; either package is imported only when it is needed."""
+"""Conversion of columns to a pandas or Arrow table; either package is imported only when it is needed."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class Columns:
-    """A base class for objects whose `columns()` have equal lengths and can become a table."""
+    """A base class for objects with `columns()` of equal length, which can be converted to a table."""
 
     def columns(self) -> Mapping[str, Any]:
         """Return the columns by name."""

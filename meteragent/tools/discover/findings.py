@@ -101,7 +101,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All results of a search: proposals, unplaced topics, and topics that do not concern electricity."""
+    """All results of a search: proposals, unplaced topics, and topics that name neither power nor energy."""
 
     proposals: tuple[Proposal, ...]
     unplaced: tuple[Unplaced, ...]
@@ -109,7 +109,7 @@ class Findings:
 
 
 def findings(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:
-    """Search a listener's log for meters that match a profile, and for others that are described by texts."""
+    """Search a listener's log for meters that match a profile, a description on the broker or known names."""
     outcome = search(listener, profiles)
     proposals = tuple(map(Proposal.of, outcome.candidates))
     return Findings(proposals, tuple(outcome.unplaced), tuple(outcome.quiet))

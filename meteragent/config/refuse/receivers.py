@@ -75,7 +75,7 @@ def _names_and_times(config: Config) -> Iterator[ConfigError]:
 
 
 def _links(config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems) -> Problems:
-    """Yield the refusals of each receiver's stream, broker and topic, but each common key's only once."""
+    """Yield the refusals of each receiver's stream, broker and topic; shared keys are refused only once."""
     [base] = config.stream
     keys, links, wrong_by_link = set[str](), [], []
     for number, receiver in enumerate(config.receiver):

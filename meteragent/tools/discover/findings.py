@@ -14,8 +14,8 @@
 
 Rules
 1. No text holds a reading.
-2. A proposal has a certain kind, unit, direction and medium. If one of them is uncertain, the topic is
-   unplaced.
+2. If the kind, unit or medium is uncertain, or a direction is ambiguous, the topic is unplaced. A quantity
+   whose name states no direction is proposed, with this doubt among its assumptions.
 3. An offer's kind and unit are stated by a profile, a description on the broker, or a name; the operator
    confirms both (law 5).
 """

@@ -22,7 +22,7 @@ level.
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Refuse each stream whose readings follow the load too coarsely, unless its name is in `running`."""
+    """Return the refusals of streams not in `running` whose readings follow the load too coarsely."""
     return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
 
 

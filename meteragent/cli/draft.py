@@ -52,7 +52,7 @@ class Quantity(Protocol):
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The keys of [source], except those of the broker and the meter's name."""
+        """The keys of [source], except the broker's keys and the meter's name."""
 
     def toml(self, access: Access, name: str = "home") -> str:
         """Return a configuration with this source."""

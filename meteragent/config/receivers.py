@@ -24,7 +24,7 @@ _NO_BANDS = {"band": (), "rest": None, "holidays": ()}
 def shared_streams(config: Config) -> list[Stream]:
     """Return the streams of a file with receivers: one for each preset, in the order of the file.
 
-    For tools that use only one sink, a stream's sink is the link to its `first_receiver`.
+    For tools that use only one sink, a stream's sink is its `first_receiver`.
     """
     by_preset: dict[str, list[Receiver]] = {}
     for receiver in config.receiver:

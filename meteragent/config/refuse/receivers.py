@@ -34,7 +34,7 @@ StreamProblems = Callable[[Stream, set[Path]], Problems]
 def receivers(
     config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems, *, flat: bool
 ) -> Problems:
-    """Yield the refusals of a file with receivers; `wrong_paths` are those of its stream."""
+    """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of its stream."""
     if not flat:
         expected = "tables source and window instead of [[stream]], or a stream for each receiver without it"
         yield ConfigError("receiver", "tables together with [[stream]]", expected)

@@ -18,7 +18,7 @@ def joined(config: Config) -> Config:
 
 
 def counted(stream: Stream) -> Stream:
-    """Return a stream with the terms of its group; without a group, the stream itself.
+    """Return a stream with the terms of its group, or the stream itself if it has no group.
 
     Raises ConfigError as `group_of` does.
     """

@@ -385,7 +385,7 @@ class Config(Section):
         return config
 
     def nested_with(self, stream: Stream) -> tuple[Stream, ...]:
-        """Return the streams of the table of `stream`, from fine to coarse; without shares, only `stream`."""
+        """Return the streams of the table of `stream`, from fine to coarse: one for each share, if any."""
         if stream.receivers:
             return (stream,)
         tables = self._tables or tuple(range(len(self.stream)))

@@ -46,7 +46,7 @@ def profile(source: Source) -> Profile | None:
 
 
 def quantity(source: Source) -> Quantity | None:
-    """Return the quantity to read from a device; None without a profile that has such a quantity."""
+    """Return the quantity to read from a device; None if there is no profile that has such a quantity."""
     device = profile(source)
     return None if device is None else device.quantity(source.kind, source.value)
 

@@ -17,7 +17,7 @@ from meteragent.collect import configuration
 from meteragent.domain.errors import LinkError
 
 _EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
-"""The extras of sources."""
+"""The extras that each kind of source needs."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _migrate(service: Any, settings: configuration.Settings) -> int:
-    """Make or update the tables; return the exit code."""
+    """Create or update the tables; return the exit code."""
     try:
         count = asyncio.run(service.migrate(settings))
     except LinkError as error:
@@ -61,7 +61,7 @@ def _place(settings: configuration.Settings) -> Iterator[str]:
 
 
 def _summary(settings: configuration.Settings, path: Path) -> str:
-    """Return what a configuration would collect."""
+    """Return lines about what a configuration would collect."""
     meters = settings.meters()
     hosts = [f"{server.host}:{server.port}" for server in settings.source.servers()]
     lines = [

@@ -86,7 +86,7 @@ def _key(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Any:
-    """Return the configuration without the files that it names, which another user may own."""
+    """Return the configuration without reading the files that it names, which another user may own."""
     configuration = _module("configuration")
     return configuration.parse(configuration.text_of_file(options.config))
 

@@ -51,7 +51,7 @@ def _show(options: argparse.Namespace, now: Now) -> int:
 
 
 def _forget(options: argparse.Namespace, now: Now) -> int:
-    """Erase a key's past, unless that would include today."""
+    """Erase the keys of epochs that end by a date; print an error instead if the date is after today."""
     if options.before > now().date():
         print(
             "meteragent: --before is later than today, so today's windows could not be released",

@@ -63,7 +63,7 @@ def _perform(policy: Policy, options: argparse.Namespace) -> str:
 
 @contextmanager
 def show(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """Show progress if standard error is a terminal."""
+    """Show a task's progress if standard error is a terminal; yield a function that advances it."""
     from tqdm import tqdm  # noqa: PLC0415  the extra may be missing
 
     with tqdm(total=total, desc=task, unit=unit, unit_scale=True, disable=None, leave=False) as bar:

@@ -18,7 +18,7 @@ from meteragent.agent import banner, page, parts, receivers
 from meteragent.agent.clock import LOOK_S, CatchUp, ClockJumped, SteadyClock, run_until
 from meteragent.agent.environment import Environment
 from meteragent.agent.first_minutes import FirstMinutes
-from meteragent.agent.intake_health import IntakeHealth, silence_ms
+from meteragent.agent.intake_health import IntakeHealth, first_silence_ms, silence_ms
 from meteragent.agent.outlets import Outlet, OutletMaker
 from meteragent.agent.page_data import CrowdWatch, PageData, WatchedStream, page_settings, routes
 from meteragent.agent.runner import POLL_S, FlushPolicy, Runner, StoreThread
@@ -258,7 +258,8 @@ class Agent:
         # other streams advance it, and so does a run that stops before the end of its catch-up.
         due_ms = pipeline.deadline_ms(closing=True)
         resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
-        intake_health = IntakeHealth(counts, silence_ms(stream), clock.newest_ms)
+        limits_ms = silence_ms(stream), first_silence_ms(stream)
+        intake_health = IntakeHealth(counts, limits_ms[0], clock.newest_ms, limits_ms[1])
         first_minutes = FirstMinutes(stream, counts, clock.newest_ms)
         watch = StreamWatch(
             stream, pipeline, outlets.sink, intake_health, clock, first_minutes, queues=outlets.queues

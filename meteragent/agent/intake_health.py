@@ -35,17 +35,25 @@ _NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
 def silence_ms(stream: settings.Stream) -> int | None:
     """Return how long a stream may go without a usable reading, in ms; None (no limit) by the event clock.
 
-    The limit is an hour, three reading periods or a slot, whichever is longest. For a device that reports on
-    change, and is silent while nothing changes, the limit is at least `window.forget`.
+    The limit is that of `first_silence_ms`. For a device that reports on change, and is silent while nothing
+    changes, the limit is at least `window.forget`.
+    """
+    limit_ms = first_silence_ms(stream)
+    if limit_ms is None or not reports_on_change(stream.source):
+        return limit_ms
+    return max(limit_ms, settings.forget_ms(stream.source, stream.window.forget))
+
+
+def first_silence_ms(stream: settings.Stream) -> int | None:
+    """Return how long a stream may wait for its first usable reading, in ms; None by the event clock.
+
+    The limit is an hour, three reading periods or a slot, whichever is longest.
     """
     if stream.window.clock is Clock.EVENT:
         return None
     terms = settings.terms(stream)
     longest_ms = max(terms.slot_ms(index) for index in range(terms.n)) if terms.bands else terms.step_ms
-    limit_ms = max(HOUR_MS, 3 * every_ms(stream.source), longest_ms)
-    if not reports_on_change(stream.source):
-        return limit_ms
-    return max(limit_ms, settings.forget_ms(stream.source, stream.window.forget))
+    return max(HOUR_MS, 3 * every_ms(stream.source), longest_ms)
 
 
 class IntakeHealth:
@@ -57,9 +65,13 @@ class IntakeHealth:
     passes: `FEWEST` refused messages, or `FEWEST` readings that are all clamped, are a problem at once.
     """
 
-    def __init__(self, counts: Counts, silence_ms: int | None, now_ms: int) -> None:
+    def __init__(
+        self, counts: Counts, silence_ms: int | None, now_ms: int, first_silence_ms: int | None = None
+    ) -> None:
+        """Start now; `first_silence_ms` is the limit until the first reading, by default `silence_ms`."""
         self._counts = counts
         self._silence_ms = silence_ms
+        self._first_silence_ms = silence_ms if first_silence_ms is None else first_silence_ms
         self._update_ms = now_ms
         self._quiet_ms = self._refused_ms = self._clamped_ms = 0
         self._counts_before = Counts(counts)
@@ -90,10 +102,11 @@ class IntakeHealth:
     def problems(self, stream: str) -> Iterator[Problem]:
         """Yield the current problems: why messages are refused, or else silence, and then clamping."""
         cause = self._cause(stream)
+        limit_ms = self._silence_ms if self._decoded_count else self._first_silence_ms
         if cause is not None:
             yield cause
-        elif self._silence_ms is not None and self._quiet_ms > self._silence_ms:
-            yield self._silence(stream, self._silence_ms)
+        elif limit_ms is not None and self._quiet_ms > limit_ms:
+            yield self._silence(stream, limit_ms)
         elif not self._decoded_count and self._increase(_REFUSED) >= FEWEST:
             yield problem("none_accepted", stream, reasons=self._list(_REFUSED))
         clamped_count = self._counts["accepted"] - self._accepted_count

@@ -9,7 +9,14 @@ import pytest
 
 from meteragent import config
 from meteragent.agent import intake_health, metrics, watch
-from meteragent.agent.intake_health import ENOUGH, FEWEST, SOON_MS, IntakeHealth, silence_ms
+from meteragent.agent.intake_health import (
+    ENOUGH,
+    FEWEST,
+    SOON_MS,
+    IntakeHealth,
+    first_silence_ms,
+    silence_ms,
+)
 from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import DAY_MS, HOUR_MS
@@ -307,6 +314,21 @@ def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
     assert limit(source="dead_band = 5", window='forget = "2d"') == 2 * DAY_MS
     assert limit(window='clock = "event"') is None
     assert told(heard(*[{}] * 5000, every_ms=MINUTE_MS, silence=None)) == []
+
+
+def test_the_first_reading_of_a_device_that_reports_on_change_may_take_an_hour() -> None:
+    """A topic that nothing matches is a problem after an hour; later, such a device may rest for `forget`."""
+    stream = config.parse(written(source="dead_band = 5")).stream[0]
+    counts = Counts()
+    listening = IntakeHealth(counts, silence_ms(stream), START_MS, first_silence_ms(stream))
+    for minute in range(1, 62):
+        assert told(listening) == []
+        listening.update(START_MS + minute * MINUTE_MS, connected=True)
+    assert told(listening) == ["no_readings"]
+    counts.add("accepted")
+    for minute in range(62, 1500):
+        listening.update(START_MS + minute * MINUTE_MS, connected=True)
+    assert told(listening) == []
 
 
 def test_what_is_told_holds_counts_and_nothing_else() -> None:

@@ -7,8 +7,8 @@ no interval, because an interval of the posterior would be right only if the pri
 of a slot see `Series.value`.
 
 The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
-gives the likelihood of a record y = q (z + m) under each of these values x: z has the
-distribution of one slot's noise (`privacy.mechanism.slot_law`), and m is
+gives the likelihood of a record y = q (z + m) under each of these values x: z has the distribution of one
+slot's noise (`privacy.mechanism.slot_law`), and m is
 
     floor(x/q + 1/2), half-up;        floor(x/q) or, with probability {x/q}, one more, dithered.
 

@@ -113,9 +113,9 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
     The error is measured against the mean before it is rounded to the quantum.
 
     With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
-    is a continuous function of all parameters. With negligible noise h is coverage * q/2; for n = 1 and a <<
-    1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell the
-    mean is covered with a lower probability: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
+    is a continuous function of all parameters. With negligible noise h is coverage * q/2; for n = 1 and
+    a << 1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell
+    the mean is covered with a lower probability: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
 
     With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
     every mean (THEORY-2 A.8).

@@ -8,8 +8,8 @@ total variation distance between the distributions of the releases under the two
 
 One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
 distributions k quanta apart: everything that can be inferred from the releases can be inferred from the pair
-(THEORY 5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and 1 -
-e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). The bound is attained.
+(THEORY 5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and
+1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). The bound is attained.
 
 Several windows. The pairs' product P, Q dominates any adaptive sequence of releases. With L = ln(P/Q) and
 mu = sqrt(P Q),
@@ -34,12 +34,12 @@ up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is 
 lattice whose a is c times as large. So the bound on the coarser lattice is larger.
 
 Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let A_i be the
-releases for which the attacker names shape i, and let k quanta be the largest distance. As P_i(A_i) <= e^(ak)
-P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the
-lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B be the power of
-the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart (`LatticePair.power`), which is
-concave. Then P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N), since the P_c(A_i) sum to 1
-(THEORY 7).
+releases for which the attacker names shape i, and let k quanta be the largest distance. As
+P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some
+window c of the lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B
+be the power of the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart
+(`LatticePair.power`), which is concave. Then P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N),
+since the P_c(A_i) sum to 1 (THEORY 7).
 """
 
 import math

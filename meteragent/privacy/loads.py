@@ -63,9 +63,8 @@ differ by floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the 
 interpolation, B changes by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e)
 changes by no more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e
 changes by X / s in all. Intervals that are rounded separately do not remember the difference, and each
-interval that it
-touches changes by less than an additional s. A change within one slot attains the bound except for one step:
-s ceil(X / s) in that slot, and s in each later one.
+interval that it touches changes by less than an additional s. A change within one slot attains the bound
+except for one step: s ceil(X / s) in that slot, and s in each later one.
 """
 
 from fractions import Fraction

@@ -211,7 +211,7 @@ class Ledger:
 
 
 def parts_of(run: Path) -> list[Path]:
-    """Return the files of a run, of which there is at least one.
+    """Return the paths of a run's files, at least one.
 
     Raises ArchiveError if a file is missing, because its windows would otherwise be released again.
     """

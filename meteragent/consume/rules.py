@@ -58,7 +58,7 @@ Composition = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for showing a cell: it has at least `at_least` homes, and none has more than `share` of it.
+    """The rules for showing a cell: at least `at_least` homes, none with more than `share` of the cell.
 
     With `capacity`, by meter, `share` refers to public capacities. Otherwise it refers to private energies,
     and a feeder with a dominant home is shown with a probability of at most `error`.

@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
-_POINTS_LIMIT = 1 << 14  # points of the midpoint rule, of which half are computed: the rest mirror them
+_POINTS_LIMIT = 1 << 14  # points of the midpoint rule; half are computed, and the others mirror these
 _REACH = 23.0  # the smallest value of the product aP: 6 e^-23 < 1e-9
 _ROUNDING = 1e-13  # the error of the sum, for each window
 
@@ -109,7 +109,7 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
     bound for real numbers: an attacker on the lattice can exceed the latter.
 
     Raises:
-        TypeError: the diameter is not exact.  ValueError: it is negative, or there is no candidate.
+        TypeError: the diameter is not exact.  ValueError: the diameter is negative, or there is no candidate.
     """
     if candidates < 1:
         raise ValueError(f"there must be at least 1 candidate load shape, not {candidates}")

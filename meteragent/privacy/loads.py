@@ -82,7 +82,7 @@ def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
         period: T, the longest time that a reading holds: the time between readings, or the hold if shorter.
 
     Raises:
-        TypeError: an argument is not exact.  ValueError: one is negative.
+        TypeError: an argument is not exact.  ValueError: an argument is negative.
     """
     return not_negative("change", change) + not_negative("power", power) * not_negative("period", period)
 
@@ -112,10 +112,10 @@ def sampled_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -
     """Return the largest effect in all of a change on the energy computed from sampled power: X + k p T.
 
     `change` is X over all slots, and `rises` is k, the number of times that it rises and falls. The other
-    arguments are those of `sampled`.
+    arguments are as in `sampled`.
 
     Raises:
-        TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
+        TypeError: an argument is not exact.  ValueError: an argument is negative, or the change never rises.
     """
     return sampled(change, power, _times(rises) * not_negative("period", period))
 
@@ -130,7 +130,7 @@ def counted_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fr
         rises: k, the number of times that the change rises and falls; 1 if it only adds or only removes.
 
     Raises:
-        TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
+        TypeError: an argument is not exact.  ValueError: an argument is negative, or the change never rises.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     steps = not_negative("slots", slots) + _times(rises) - 1

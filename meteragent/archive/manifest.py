@@ -30,7 +30,7 @@ from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 
 VALUES = 1 << 21
-"""The approximate number of values in a row group of the wide layout; the long layout has a quarter of it."""
+"""The approximate number of values in a row group of the wide layout; the long one has a quarter as many."""
 
 PART_BATCHES = 16
 """The number of row groups in a part of the wide layout."""

@@ -163,7 +163,7 @@ def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
 
 
 def _sums_u(slots: Slots) -> Integers:
-    """Sum each meter's values under each terms, in millionths of the unit: shape (meters, terms)."""
+    """Sum each meter's values under each descriptor, in millionths of the unit: (meters, terms)."""
     sums = np.zeros((len(slots.meters), len(slots.descriptors)), np.int64)
     np.add.at(sums, (slots.meter, slots.terms), slots.value_u)
     return sums

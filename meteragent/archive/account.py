@@ -32,7 +32,7 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 
 @dataclass(slots=True)
 class Account:
-    """The result of a run's first pass: the numbers of released and refused windows. All of it is public.
+    """The result of a run's first pass: the numbers of released and refused windows. All fields are public.
 
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it. `keys`
     has the ids of the keys.

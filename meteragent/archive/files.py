@@ -52,7 +52,7 @@ def parquet(
 
 
 def write(path: Path, fill: Callable[[Any], object]) -> None:
-    """Write a file atomically: `fill` writes its content to an open file. It is on disk on return.
+    """Write a file atomically: `fill` writes the content. The file is on disk on return.
 
     Raises ArchiveError if the file cannot be written.
     """

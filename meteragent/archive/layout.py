@@ -226,7 +226,7 @@ def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, I
 
 
 def _distinct(lengths: Integers) -> list[int]:
-    """Return the distinct lengths, of which there is usually only one."""
+    """Return the distinct lengths; usually all lengths are equal."""
     uniform = lengths.size and (lengths == lengths[0]).all()
     distinct: list[int] = (lengths[:1] if uniform else np.unique(lengths)).tolist()
     return distinct

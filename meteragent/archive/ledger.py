@@ -73,7 +73,7 @@ class Intervals:
         """Return which windows are among the windows that make up one of their meter's intervals.
 
         All windows of an interval have the same length. A window that merely overlaps an interval does not
-        belong to it. This happens if a change in a time zone's rules has moved the boundaries of days.
+        belong to it. Such a window occurs if a change in a time zone's rules has moved the days' boundaries.
         """
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)
@@ -211,7 +211,7 @@ class Ledger:
 
 
 def parts_of(run: Path) -> list[Path]:
-    """Return the files of a run, of which there is at least one.
+    """Return the paths of a run's files, at least one.
 
     Raises ArchiveError if a file is missing, because its windows would otherwise be released again.
     """

@@ -30,7 +30,7 @@ from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 
 VALUES = 1 << 21
-"""The approximate number of values in a row group of the wide layout; the long layout has a quarter of it."""
+"""The approximate number of values in a row group of the wide layout; the long one has a quarter as many."""
 
 PART_BATCHES = 16
 """The number of row groups in a part of the wide layout."""
@@ -56,7 +56,7 @@ def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
 
 
 def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes:
-    """Return the facts that the ledger stores beside a run's rows, which are as private as the ledger."""
+    """Return the facts that the ledger stores beside a run's rows, to be kept as private as the ledger."""
     files = [
         {"name": path.name, "bytes": stamp[1], "sha256": digest}
         for (path, stamp), digest in zip(source.stamps, digests, strict=True)

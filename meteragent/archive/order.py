@@ -1,4 +1,4 @@
-"""The order in which windows of the wide layout are written, which only the set of released windows decides.
+"""The order of windows in outputs of the wide layout, which depends only on the set of released windows.
 
 Theory of operation
 -------------------
@@ -54,7 +54,7 @@ class Order:
 
     @classmethod
     def of(cls, rows: Iterable[pa.RecordBatch], policy: Policy, size: int) -> Self:
-        """Return the order of the windows in these rows of the ledger; `size` is for a row group."""
+        """Return the order of the windows in these ledger rows, with about `size` windows per row group."""
         parts = [np.empty((2, 0), np.int64)]
         for batch in rows:
             starts, ends = (milliseconds(batch.column(name)) for name in ("start", "end"))

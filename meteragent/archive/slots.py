@@ -51,7 +51,7 @@ def integrate(
 
     Args:
         starts_ms: the starts of the windows.
-        lengths: the number of readings of each window; those of the first window come first, and so on.
+        lengths: the number of readings of each window; `times_ms` has one window after another.
         times_ms: the readings' times, in any order within a window.
         values_u: the readings' values in millionths of the unit, clamped.
         policy: the terms of the release.

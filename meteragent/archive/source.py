@@ -1,8 +1,8 @@
 """The input of an archive: a list of files, and their content in pieces. Parquet is the only format so far.
 
 An input is one file or a folder of files (those whose names begin with a dot or an underscore are ignored).
-It must not change while it is being read; this is checked. Errors name files and columns but quote none of
-their content: Arrow's own messages about a file are never passed on.
+The input must not change while it is being read, and a change is detected. Errors name files and columns but
+quote none of their content: Arrow's own messages about a file are never passed on.
 """
 
 import hashlib

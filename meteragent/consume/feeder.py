@@ -16,9 +16,10 @@ y_t - g_t is at most M. Together, M lies between the two ends with a probability
 
 Value. If the m_t were known, the bias would be B(m) = E max(m_t + z_t) - max m_t. It is large if many slots
 are about equally high, and close to zero if one stands out. B is evaluated at the y_t after shrinking them
-towards their mean until their variance is that of the m_t (the variance of the y_t less that of the noise).
-Without shrinking they would be more uneven than the m_t, and the bias too small. Slots are treated as
-independent here. No estimator of a largest mean is unbiased for all m; tests measure the remaining bias.
+towards their mean until they have the variance of the m_t (the variance of the y_t less the variance of the
+noise). Without shrinking, the y_t would be more uneven than the m_t, and the bias too small. Slots are
+treated as independent here. No estimator of a largest mean is unbiased for all m; tests measure the remaining
+bias.
 """
 
 import math

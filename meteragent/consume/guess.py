@@ -1,14 +1,14 @@
 """The best guess of one slot's value under a receiver's own prior.
 
-A guess is not an estimate of the measured value. It moves each value towards the receiver's expectation, so
-it is closer on average over that prior, and biased for every single home. In sums and means of guesses these
-biases add up, while sums and means of private values stay unbiased (`mean_energy`, `mean_value`). A guess has
-no interval, because an interval of the posterior would be right only if the prior is right. For the interval
-of a slot see `Series.value`.
+A guess is not an estimate of the measured value. It moves each value towards the receiver's expectation, so a
+guess is closer on average over that prior, but biased for each individual home. In sums and means of guesses
+these biases add up, while sums and means of private values stay unbiased (`mean_energy`, `mean_value`). A
+guess has no interval, because an interval of the posterior would be right only if the prior is right. For the
+interval of a slot see `Series.value`.
 
 The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
-gives the likelihood of a record y = q (z + m) under each of these values x: z has the
-distribution of one slot's noise (`privacy.mechanism.slot_law`), and m is
+gives the likelihood of a record y = q (z + m) under each of these values x: z has the distribution of one
+slot's noise (`privacy.mechanism.slot_law`), and m is
 
     floor(x/q + 1/2), half-up;        floor(x/q) or, with probability {x/q}, one more, dithered.
 

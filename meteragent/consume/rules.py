@@ -58,7 +58,7 @@ Composition = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for showing a cell: it has at least `at_least` homes, and none has more than `share` of it.
+    """The rules for showing a cell: at least `at_least` homes, none with more than `share` of the cell.
 
     With `capacity`, by meter, `share` refers to public capacities. Otherwise it refers to private energies,
     and a feeder with a dominant home is shown with a probability of at most `error`.
@@ -163,7 +163,7 @@ def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
 
 
 def _sums_u(slots: Slots) -> Integers:
-    """Sum each meter's values under each terms, in millionths of the unit: shape (meters, terms)."""
+    """Sum each meter's values under each descriptor, in millionths of the unit: (meters, terms)."""
     sums = np.zeros((len(slots.meters), len(slots.descriptors)), np.int64)
     np.add.at(sums, (slots.meter, slots.terms), slots.value_u)
     return sums

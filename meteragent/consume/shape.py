@@ -168,10 +168,11 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
     """Estimate the largest mean of a part of the window that starts at `time_ms`, in `unit`.
 
-    The interval holds for any number of draws k. The absolute error is at most that of the largest of the k
-    noises, so its standard deviation is at most sqrt(k) times that of one noise. The half-width is the one
-    that covers each noise with probability 1 - (1 - coverage) / k, and thus all k with probability `coverage`
-    (theory A.13). With one draw the estimate is unbiased; with more draws it may be too high.
+    The interval holds for any number of draws k. The error is at most the largest of the k noises in absolute
+    value, so its standard deviation is at most sqrt(k) times the standard deviation of one noise. The
+    half-width covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a
+    probability of at least `coverage` (theory A.13). With one draw the estimate is unbiased; with more
+    draws it may be too high.
 
     Raises:
         ValueError: there is no such window; it is not a peak; or coverage is not between 0 and 1.

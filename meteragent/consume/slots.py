@@ -158,7 +158,7 @@ def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, I
 
 
 def _windows(descriptors: tuple[Descriptor, ...], terms: Integers, start_ms: Integers) -> Integers:
-    """Return the start of the window of each slot, which starts at `start_ms`."""
+    """Return the start of the window that contains the slot at each of `start_ms`."""
     distinct_rows, inverse = np.unique(np.column_stack([terms, start_ms]), axis=0, return_inverse=True)
     starts = [descriptors[index].window_ms(time_ms) for index, time_ms in distinct_rows.tolist()]
     return np.array(starts, np.int64)[inverse.reshape(-1)]

@@ -25,7 +25,7 @@ class View:
 
     The view has the same energy as the series on each UTC day. If windows are days of the local calendar, or
     longer than a day, it has the same energy in each window instead. `raised_ms` lists the starts of the days
-    or windows whose energy is negative, so that it cannot be preserved; all their values are zero.
+    or windows whose energy is negative and therefore not preserved; all their values are zero.
     """
 
     values: Floats

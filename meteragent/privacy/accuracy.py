@@ -24,7 +24,7 @@ coverage for every load. This holds for windows of any n, because the noise of a
 mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
 
 Sums over the lattice are used if they have at most 2^17 terms. Otherwise a is so small that integrals can
-replace the sums over half-integers. The integrals are those of THEORY 1.2: r is Gamma(n+1, 1/a), so that E
+replace the sums over half-integers. THEORY 1.2 has the integrals: r is Gamma(n+1, 1/a), so that E
 r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson summation, the relative
 difference of each moment is 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1), which is below 1e-10 for n >= 2 (n
 = 1 has a closed form); h, whose sum has a kink, differs by less than 1e-6. With dithering, h is then rounded
@@ -113,9 +113,9 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
     The error is measured against the mean before it is rounded to the quantum.
 
     With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
-    is a continuous function of all parameters. With negligible noise h is coverage * q/2; for n = 1 and a <<
-    1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell the
-    mean is covered with a lower probability: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
+    is a continuous function of all parameters. With negligible noise h is coverage * q/2; for n = 1 and
+    a << 1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell
+    the mean is covered with a lower probability: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
 
     With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
     every mean (THEORY-2 A.8).

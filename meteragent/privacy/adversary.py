@@ -189,7 +189,7 @@ class Comparison(ABC):
         share is halved until the bound is broken.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: it is not positive.
+            TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
         """
         bound = self._bound(channel, metric, epsilon)
         for event in self._events(channel):
@@ -241,7 +241,7 @@ class Hiding(Comparison):
         return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
 
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
-        """Return all events: for a hiding function, the odds of a union can exceed those of its parts."""
+        """Return all events, because a union of outputs can have larger odds than any of these outputs."""
         events = filter(None, all_events(channel.outputs))
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 

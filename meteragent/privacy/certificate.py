@@ -150,7 +150,7 @@ class Certificate:
 
 
 def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Certificate:
-    """Solve the linear program over all mechanisms as private as this one, with a proof of its value.
+    """Bound an attacker's success over all mechanisms as private as `mechanism`, by a linear program.
 
     `through` holds further windows of the lattice, in quanta, of shape (m, n). There are (N+m)^2 N
     constraints, many of them redundant: 20 shapes take less than a second, 40 shapes several seconds. For

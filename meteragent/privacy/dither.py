@@ -74,7 +74,7 @@ def dither_tests(
 
 
 def _p_values(law: WindowLaw, f: float, sample: _Sample) -> tuple[float, float, float]:
-    """Return p-values for the rate of rounding up, the joint distribution of z and B, and that of y - m."""
+    """Return p-values for the rate of rounding up and for the distributions of (z, B) and of y - m."""
     rate = float(binomial_p(np.count_nonzero(sample.all_b), sample.all_b.size, f))
     ends = law.quantiles([0.5], 1)
     cuts = np.concatenate([-1 - ends, [-1], ends])

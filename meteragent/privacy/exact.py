@@ -54,7 +54,7 @@ def positive(name: str, value: Any) -> Fraction:
     """Return `value` as a positive Fraction.
 
     Raises:
-        TypeError: `value` is not exact.  ValueError: it is not positive.
+        TypeError: `value` is not exact.  ValueError: `value` is not positive.
     """
     exact = rational(name, value)
     if exact <= 0:
@@ -66,7 +66,7 @@ def not_negative(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction of at least zero.
 
     Raises:
-        TypeError: `value` is not exact.  ValueError: it is negative.
+        TypeError: `value` is not exact.  ValueError: `value` is negative.
     """
     exact = rational(name, value)
     if exact < 0:

@@ -162,7 +162,7 @@ def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
     error; for d_inf see `WindowFloor`.
 
     Raises:
-        TypeError: epsilon is not exact.  ValueError: it is not positive.
+        TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
     """
     level = float(positive("epsilon", epsilon))
     x = min(_BEST_LEVEL, level * diameter)
@@ -199,7 +199,7 @@ class WindowFloor:
     of an answer without any information.
 
     Raises:
-        TypeError: epsilon is not exact.  ValueError: it is not positive, or n < 1.
+        TypeError: epsilon is not exact.  ValueError: epsilon is not positive, or n < 1.
     """
 
     n: int
@@ -249,7 +249,7 @@ class WindowFloor:
         The result is the weaker bound in the module's docstring, capped at n.
 
         Raises:
-            TypeError: reach is not exact.  ValueError: it is not positive.
+            TypeError: reach is not exact.  ValueError: reach is not positive.
         """
         return min(Fraction(self.n), self.epsilon * positive("reach", reach))
 

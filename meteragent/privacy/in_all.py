@@ -56,7 +56,7 @@ def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
     before rounding. The rounding must be dithered.
 
     Raises:
-        TypeError: `change` is not exact.  ValueError: it is negative, or a is above `A_LIMIT`.
+        TypeError: `change` is not exact.  ValueError: `change` is negative, or a is above `A_LIMIT`.
     """
     return kappa(mechanism.a) * mechanism.epsilon * not_negative("change", change)
 
@@ -68,7 +68,7 @@ def success_in_all(mechanism: LInfLaplace, change: Exact) -> float:
     probability is 1 - e^(-X/2)/2, X = `loss_in_all`, or 1 if a is above `A_LIMIT`.
 
     Raises:
-        TypeError: `change` is not exact.  ValueError: it is negative.
+        TypeError: `change` is not exact.  ValueError: `change` is negative.
     """
     if not not_negative("change", change):
         return 0.5

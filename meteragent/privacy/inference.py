@@ -8,8 +8,8 @@ total variation distance between the distributions of the releases under the two
 
 One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
 distributions k quanta apart: everything that can be inferred from the releases can be inferred from the pair
-(THEORY 5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and 1 -
-e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). The bound is attained.
+(THEORY 5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and
+1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). The bound is attained.
 
 Several windows. The pairs' product P, Q dominates any adaptive sequence of releases. With L = ln(P/Q) and
 mu = sqrt(P Q),
@@ -34,12 +34,12 @@ up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is 
 lattice whose a is c times as large. So the bound on the coarser lattice is larger.
 
 Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let A_i be the
-releases for which the attacker names shape i, and let k quanta be the largest distance. As P_i(A_i) <= e^(ak)
-P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the
-lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B be the power of
-the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart (`LatticePair.power`), which is
-concave. Then P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N), since the P_c(A_i) sum to 1
-(THEORY 7).
+releases for which the attacker names shape i, and let k quanta be the largest distance. As
+P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some
+window c of the lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B
+be the power of the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart
+(`LatticePair.power`), which is concave. Then P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N),
+since the P_c(A_i) sum to 1 (THEORY 7).
 """
 
 import math
@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
-_POINTS_LIMIT = 1 << 14  # points of the midpoint rule, of which half are computed: the rest mirror them
+_POINTS_LIMIT = 1 << 14  # points of the midpoint rule; half are computed, and the others mirror these
 _REACH = 23.0  # the smallest value of the product aP: 6 e^-23 < 1e-9
 _ROUNDING = 1e-13  # the error of the sum, for each window
 
@@ -109,7 +109,7 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
     bound for real numbers: an attacker on the lattice can exceed the latter.
 
     Raises:
-        TypeError: the diameter is not exact.  ValueError: it is negative, or there is no candidate.
+        TypeError: the diameter is not exact.  ValueError: the diameter is negative, or there is no candidate.
     """
     if candidates < 1:
         raise ValueError(f"there must be at least 1 candidate load shape, not {candidates}")

@@ -63,9 +63,8 @@ differ by floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the 
 interpolation, B changes by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e)
 changes by no more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e
 changes by X / s in all. Intervals that are rounded separately do not remember the difference, and each
-interval that it
-touches changes by less than an additional s. A change within one slot attains the bound except for one step:
-s ceil(X / s) in that slot, and s in each later one.
+interval that it touches changes by less than an additional s. A change within one slot attains the bound
+except for one step: s ceil(X / s) in that slot, and s in each later one.
 """
 
 from fractions import Fraction
@@ -83,7 +82,7 @@ def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
         period: T, the longest time that a reading holds: the time between readings, or the hold if shorter.
 
     Raises:
-        TypeError: an argument is not exact.  ValueError: one is negative.
+        TypeError: an argument is not exact.  ValueError: an argument is negative.
     """
     return not_negative("change", change) + not_negative("power", power) * not_negative("period", period)
 
@@ -113,10 +112,10 @@ def sampled_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -
     """Return the largest effect in all of a change on the energy computed from sampled power: X + k p T.
 
     `change` is X over all slots, and `rises` is k, the number of times that it rises and falls. The other
-    arguments are those of `sampled`.
+    arguments are as in `sampled`.
 
     Raises:
-        TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
+        TypeError: an argument is not exact.  ValueError: an argument is negative, or the change never rises.
     """
     return sampled(change, power, _times(rises) * not_negative("period", period))
 
@@ -131,7 +130,7 @@ def counted_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fr
         rises: k, the number of times that the change rises and falls; 1 if it only adds or only removes.
 
     Raises:
-        TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
+        TypeError: an argument is not exact.  ValueError: an argument is negative, or the change never rises.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     steps = not_negative("slots", slots) + _times(rises) - 1

@@ -79,7 +79,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 
     Raises:
         TypeError: epsilon is not exact.
-        ValueError: it is not positive, n < 1, or delta is not between 0 and 1.
+        ValueError: epsilon is not positive, n < 1, or delta is not between 0 and 1.
     """
     if n < 1:
         raise ValueError(f"noise has at least one dimension, not {n}")
@@ -97,7 +97,7 @@ def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
     """Return alpha of a finite mechanism, exactly: the least alpha with P(d > alpha) <= delta at every input.
 
     Raises:
-        TypeError: delta is not exact.  ValueError: it is not in [0, 1).
+        TypeError: delta is not exact.  ValueError: delta is not in [0, 1).
     """
     limit = _probability(delta)
     alpha: Distance = Fraction(0)
@@ -116,7 +116,7 @@ def geometric_alpha(mechanism: TruncatedGeometric, delta: Exact) -> Fraction:
     """Return alpha of the truncated geometric mechanism, exactly, in its unit: a multiple of the quantum.
 
     Raises:
-        TypeError: delta is not exact.  ValueError: it is not in [0, 1).
+        TypeError: delta is not exact.  ValueError: delta is not in [0, 1).
     """
     limit, a, k = _probability(delta), mechanism.noise.a, mechanism.k
     low, high = -1, k  # in quanta: the smallest alpha lies above `low` and is at most `high`

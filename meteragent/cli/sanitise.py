@@ -100,7 +100,7 @@ def preview_summary(preview: Any) -> str:
 
 
 def _consequence(preview: Any) -> str:
-    """Return a clause about what the same command would do without --dry-run."""
+    """Return a text about what the same command would do without --dry-run."""
     if preview.complete:
         return "this run is already complete"
     if preview.is_debited:

@@ -209,7 +209,7 @@ class Service:
             refused_topics=tuple(sorted(link.departures.refused_topics)),
             counts=dict(self._counts + link.counts),
             refusals=dict(self._refusals),
-            silent_slot_s=None if self._ahead_s else self._silence.slot_s(now_s),
+            silent_slot_s=self._silence.slot_s(now_s),
             slots=tuple(self._slots),
         )
 

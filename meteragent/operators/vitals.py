@@ -96,7 +96,8 @@ class Vitals:
             cure = "look for other load on this machine, or use a faster one"
             text = "in the last hour, this machine was too slow to send its messages on time"
             yield Problem("overloaded", text, cure)
-        if self.silent_slot_s is not None:
+        is_ahead = bool(self.ahead_s or self.published_s)  # which explains silence
+        if self.silent_slot_s is not None and not is_ahead:
             yield self._silent(iso_time(self.silent_slot_s * 1000))
         if self.slots and self.slots[-1][1] not in _RESULTS:
             slot_s, result, _ = self.slots[-1]

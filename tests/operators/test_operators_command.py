@@ -219,6 +219,15 @@ def test_each_problem_is_named(code: str, changes: dict[str, object]) -> None:
     )
 
 
+@pytest.mark.parametrize(("field", "code"), [("ahead_s", "clock_jumped"), ("published_s", "keys_ahead")])
+def test_a_wrong_clock_explains_silence(field: str, code: str) -> None:
+    """While the clock is ahead, a slot without reports is no problem of its own."""
+    wrong = vitals.from_json(
+        json.dumps(json.loads(vitals.as_json(VITALS)) | {field: 400, "silent_slot_s": 1_795_000_200})
+    )
+    assert [problem.code for problem in wrong.problems] == [code]
+
+
 def test_prometheus_reads_the_metrics() -> None:
     """Every counter is a metric of this operator; results of slots and refusals have labels of their own."""
     samples = {

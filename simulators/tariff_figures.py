@@ -125,7 +125,7 @@ def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float,
 
 
 def _combined(variance: float, share: float) -> float:
-    """Combine the variance of a sum of fine values with the variance of the total's stream, unless `share` is 0."""
+    """Combine the variance of a sum of fine values with that of the total's stream, unless `share` is 0."""
     return variance if not share else 1 / (1 / variance + 1 / sd_kwh(KETTLE_KWH, share) ** 2)
 
 

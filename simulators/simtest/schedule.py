@@ -60,7 +60,7 @@ class Price(Event):
 
 @dataclass(frozen=True, slots=True)
 class PriceJunk(Event):
-    """A price-topic message without prices: entry `kind` of `brokers.PRICE_JUNK`, modulo the list's length."""
+    """A price-topic message without prices: entry `kind` of `brokers.PRICE_JUNK`, modulo its length."""
 
     kind: int
 

@@ -48,7 +48,7 @@ class Window:
     share: ShareCheck | None = None
 
     def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
-        """Check that the window has one noise bound, and that a slot's noise is drawn when the slot begins."""
+        """Check that the window has one noise bound, and that each slot's noise is drawn when it begins."""
         draws, terms = on_disk.draws, self.terms
         has_bound = on_disk.noise_bound is not None
         is_shared = terms.metric is Metric.LINF

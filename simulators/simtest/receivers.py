@@ -1,4 +1,4 @@
-"""Receivers of shared streams: their settings as text, and which slots each receiver gets, by the definitions.
+"""Receivers of shared streams: their settings as text, and the slots that each gets, by the definitions.
 
 A receiver is admitted from a minute before its start until its last slot has had time to be sent, unless it
 is paused or removed. From admission to revocation it has a *grant*, whose queue no other grant uses.
@@ -111,5 +111,5 @@ class Grant(NamedTuple):
         return "/".join([self.topic.replace(identity.PLACEHOLDER, public_id), *below])
 
     def gets(self, window_ms: int, end_ms: int) -> bool:
-        """Return whether the receiver gets a slot whose window starts at `window_ms` and that ends at `end_ms`."""
+        """Return whether the receiver gets a slot that ends at `end_ms`, in a window from `window_ms` on."""
         return self.since_ms <= window_ms and (self.until_ms is None or end_ms <= self.until_ms)

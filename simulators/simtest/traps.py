@@ -10,7 +10,7 @@ class Traps:
         self._armed: list[End] = []
 
     def arm(self, end: End) -> None:
-        """Arm an end."""
+        """Add an end to the armed ends."""
         self._armed.append(end)
 
     def clear(self) -> None:

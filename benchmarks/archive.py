@@ -24,7 +24,10 @@ PACKAGES = ("numpy", *REQUIRED, "pyspark")
 
 @contextlib.contextmanager
 def spark() -> Iterator[Any]:
-    """Yield `meteragent.spark.sanitise_archive` with a session on two cores, or None if Spark or Java is missing."""
+    """Yield `meteragent.spark.sanitise_archive` with a session on two cores.
+
+    Yield None if pyspark or Java is missing.
+    """
     sql, java = harness.peer("pyspark.sql"), system_parts.find("java")
     if java is None:
         harness.report_missing("java", f"was not found: version {system_parts.JAVA_MIN} or newer")

@@ -37,7 +37,7 @@ _PARTITIONS = 64
 
 
 class Feed(NamedTuple):
-    """Waiting records: the lines of `[source]` for `collect`, and source and address for the plain consumer."""
+    """Waiting records: `[source]`'s lines for `collect`, and source and address for the plain consumer."""
 
     source: str
     plain: tuple[str, str]

@@ -37,8 +37,8 @@ _missing_peers: list[str] = []
 class Row:
     """Two calls that do the same work: their names, and the goal for the ratio of their rates.
 
-    `theirs` may be a limit instead of a call: the CPU seconds that `ours` may take. `work` holds the number of
-    `unit`s that each call processes; a slow peer may process fewer.
+    `theirs` may be a limit instead of a call: the CPU seconds that `ours` may take. `work` holds the number
+    of `unit`s that each call processes; a slow peer may process fewer.
     """
 
     name: str

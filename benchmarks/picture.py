@@ -1,9 +1,9 @@
 """Draw the rows of `results.json` that have a goal as `results.png`: `python -m benchmarks.picture`.
 
-Each row shows ratio / goal on a log scale; the goal is met on the line and to the right of it. A filled circle
-is a goal met, and an open square a goal missed, in two colours of the Okabe-Ito palette that colour-blind
-readers can distinguish; the bar spans the rounds. The picture fits a phone held upright, and is dark on white
-for print.
+Each row shows ratio / goal on a log scale; the goal is met on the line and to the right of it. A filled
+circle is a goal met, and an open square a goal missed, in two colours of the Okabe-Ito palette that
+colour-blind readers can distinguish; the bar spans the rounds. The picture fits a phone held upright, and is
+dark on white for print.
 """
 
 from collections.abc import Sequence

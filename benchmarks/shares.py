@@ -22,7 +22,7 @@ Function = tuple[str, int, str]
 
 
 def part(function: Function) -> str | None:
-    """Return the part of the program (its folder or module) to which a function belongs, or None if to none."""
+    """Return the part of the program (a folder or module) that contains a function, or None if none does."""
     name = function[0]
     if not name.startswith(OURS):
         return None

@@ -99,7 +99,7 @@ class Case:
 
     @property
     def point(self) -> object:
-        """One array of the values, in the form that `log_mass` takes."""
+        """The point that is released, in the form that `log_mass` takes: a number, or an array of n."""
         return VALUE if self.kind in SCALAR_KINDS else np.full(self.n, VALUE)
 
 

@@ -78,7 +78,7 @@ def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index:
 
 
 def normal(u: Floats, v: Floats) -> Floats:
-    """Return standard normal numbers, computed from pairs of independent uniform numbers (Box, Muller 1958)."""
+    """Return standard normal numbers, computed from pairs of uniform numbers (Box and Muller 1958)."""
     return np.asarray(np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v), np.float64)
 
 

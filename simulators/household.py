@@ -33,8 +33,8 @@ JOURNEY_MAX_DAYS = 14
 class Absences:
     """The absences of one day: nobody is home in [begin_s, end_s), in seconds after midnight, shape (homes,).
 
-    Begin and end are equal where somebody is home all day. A home has at most one absence per day: at work, or
-    all day on a journey.
+    Begin and end are equal where somebody is home all day. A home has at most one absence per day: at work,
+    or all day on a journey.
     """
 
     begin_s: Integers

@@ -52,7 +52,7 @@ def shrink(
 
 
 def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield smaller schedules; between two of them, the current schedule may be replaced by the first."""
+    """Yield smaller variants of the current schedule, which the caller may replace at any time."""
     yield from _remove_events(current)
     index = 0
     while index < len(current().events):

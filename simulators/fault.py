@@ -79,7 +79,7 @@ class _Episode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Probabilities: those of `drop`, `duplicate`, `reorder` and `late` per reading, the others per home and day.
+    """Probabilities of faults: the first four are per reading, and the others per home and day.
 
     Raises ValueError if a value is not a probability.
     """

@@ -1,4 +1,4 @@
-"""The part of the generator that lets receivers share the streams of a schedule, and come and go."""
+"""The part of the generator that draws receivers: they share the streams of a schedule, and come and go."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

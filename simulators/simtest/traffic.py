@@ -51,7 +51,7 @@ class Traffic:
         return {group.id.hex(): group for group in groups}
 
     def _publish_keys(self, event: Keys) -> None:
-        """Let an operator of each group publish a list of keys at the sink's broker."""
+        """Publish a list of keys at the sink's broker, as an operator of each group."""
         first_day = PACES[self.plan.pace].begin_ms // DAY_MS
         for group in self._groups().values():
             payload = key_list(

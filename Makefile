@@ -65,6 +65,7 @@ types: $(STAMP) ## mypy --strict
 
 docs: $(STAMP) ## the documentation site, in build/docs; a warning is an error
 	nice -n 10 $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
+	@echo "Open $(CURDIR)/build/docs/index.html"
 
 notebooks: $(STAMP) ## execute the notebooks of the documentation and store what they print and draw (2 minutes)
 	$(BIN)/python -m pip install --quiet --group notebooks
@@ -117,7 +118,7 @@ homeassistant: $(STAMP) ## a real Home Assistant, the oldest supported version a
 mutants: $(STAMP) ## a mistake in each result of the papers, one by one, that its test must find (7 minutes)
 	$(BIN)/python -m tests.commands.paper_mutants
 
-bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with the peers (ROUNDS=5; 16 minutes)
+bench: $(STAMP) $(BENCH_STAMP) ## every benchmark with goals, side by side with the peers (ROUNDS=5; 16 minutes)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto java || true
 	@$(BIN)/python -m benchmarks --rounds $(ROUNDS) --out benchmarks/results.json; code=$$?; \
 	  $(BIN)/python -m benchmarks.picture && $(BIN)/python -m benchmarks.table && exit $$code

@@ -40,4 +40,6 @@ suppress_warnings = ["ref.python"]
 html_theme = "furo"
 html_title = f"meteragent {release}"
 html_copy_source = False
+# Pages are at their files' paths; this folder has the index.html that leads to the first one.
+html_extra_path = ["site"]
 html_show_sphinx = False

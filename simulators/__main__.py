@@ -42,22 +42,17 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=[*COMMANDS, *_FORMER], metavar="COMMAND")
-    parser.add_argument("options", nargs=argparse.REMAINDER, metavar="…")
+    remainder = parser.add_argument("options", nargs=argparse.REMAINDER, metavar="OPTIONS")
+    remainder.required = False  # otherwise an error about a missing COMMAND names it, too
     request = parser.parse_args(arguments)
     name = _FORMER.get(request.command, request.command)
     extra, _ = COMMANDS[name]
     command = argparse.ArgumentParser(f"python -m simulators {name}")
     try:
-        if name in DECLARATIONS:
-            command.description = _docstring(name)
-            DECLARATIONS[name](command)
-            options = command.parse_args(request.options)
-            module = import_module(f"simulators.{name}")
-        else:
-            module = import_module(f"simulators.{name}")
-            command.description = getattr(module, "DESCRIPTION", module.__doc__)
-            module.add_arguments(command)
-            options = command.parse_args(request.options)
+        command.description = _docstring(name)
+        DECLARATIONS[name](command)
+        options = command.parse_args(request.options)
+        module = import_module(f"simulators.{name}")
     except ModuleNotFoundError as error:
         print(f"{name}: {lacking(error, extra)}", file=sys.stderr)
         return 1
@@ -66,7 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _docstring(name: str) -> str | None:
     """Read a module's docstring without importing the packages that the module needs."""
-    path = Path(__file__).with_name(f"{name}.py")
+    module, package = (Path(__file__).with_name(text) for text in (f"{name}.py", name))
+    path = module if module.exists() else package / "__init__.py"
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulators.arguments import BEGIN, END
 from simulators.chance import Floats
 from simulators.fleet import Day, Events, Fleet
 from simulators.signature import DAY_S
 from simulators.television import BASE_W, GAIN_W, LEVELS, Sets, library_w
 from simulators.trace import TraceError, load
 
-BEGIN, END = "<!-- compared: begin -->", "<!-- compared: end -->"
 HOMES, DAYS, STEP_S = 150, 14, 60
 WINDOW, SLOT_S = 30, 10
 _SETS = 60
@@ -297,19 +297,6 @@ _WINDOW_STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 
 # Command ------------------------------------------------------------------------------------------
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `python -m simulators compare`."""
-    add = parser.add_argument
-    add(
-        "--data",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder of real traces, with homes/ and tracebase/",
-    )
-    add("--into", type=Path, metavar="FILE", help=f"replace the text between {BEGIN} and {END} there")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,10 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import csv
 
-from simulators.trace import Trace, TraceError, of_table, open_table
+from simulators.extras import lacking
+
+try:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    from simulators.trace import Trace, TraceError, of_table, open_table
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(lacking(error, "sim"), name=error.name) from None
 
 FACTORS = {"W": 1, "kW": 1000}
 """The units of power that are accepted, and their sizes in W."""

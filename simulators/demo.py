@@ -29,37 +29,6 @@ SEED = 1
 INTERRUPTED = 130
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `python -m simulators demo`."""
-    add = parser.add_argument
-    add(
-        "--homes",
-        type=_parse_homes,
-        default=100,
-        metavar="N",
-        help="number of homes, at least 2 (default %(default)s)",
-    )
-    add(
-        "--days",
-        type=_parse_days,
-        default=1,
-        metavar="N",
-        help="number of days; 30 make a month (default %(default)s)",
-    )
-    add(
-        "--out",
-        type=Path,
-        default=Path("demo-out"),
-        metavar="DIR",
-        help="output folder (default %(default)s)",
-    )
-    add(
-        "--crowd",
-        action="store_true",
-        help="compare two totals of the homes: with noise from two operators, and with noise in every home",
-    )
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo, print the text and draw the picture; if it fails, print the reason and return 1."""
     try:
@@ -101,15 +70,3 @@ def _run(street: Street, target: Path) -> None:
     (target / "demo.txt").write_text(screen, encoding="utf-8")
     draw(outcome, target / "demo.png")
     print(f"This text and a picture: {target / 'demo.txt'}, {target / 'demo.png'}")
-
-
-def _parse_days(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of days")
-    return int(text)
-
-
-def _parse_homes(text: str) -> int:
-    if not text.isdecimal() or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of homes, at least 2")
-    return int(text)

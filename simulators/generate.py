@@ -11,59 +11,14 @@ meters m0, m1 .., as fast as the broker accepts it.
 import argparse
 import asyncio
 import sys
-from datetime import date
 from pathlib import Path
 
 from aiomqtt import MqttError
 
-from meteragent.domain.grid import parse_duration
 from simulators.extras import lacking
-from simulators.plan import DAY_0, Files, Plan
-from simulators.signature import DAY_S
+from simulators.plan import Files, Plan
+from simulators.signature import DAY_0
 from simulators.wire import broker
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `python -m simulators generate`."""
-    add = parser.add_argument
-    add("--seed", type=int, required=True, metavar="N", help="seed of everything, from 0 on")
-    add("--homes", type=_parse_count, default=100, metavar="N", help="number of homes (default %(default)s)")
-    add("--days", type=_parse_count, default=7, metavar="N", help="number of days (default %(default)s)")
-    add(
-        "--first-day",
-        type=date.fromisoformat,
-        default=DAY_0,
-        metavar="DATE",
-        help="date of the first day (default %(default)s)",
-    )
-    add(
-        "--step",
-        type=_parse_step,
-        default="15min",
-        metavar="DURATION",
-        help="time between readings, from 1s to 1d, a divisor of the day (default %(default)s)",
-    )
-    add(
-        "--resolution",
-        type=float,
-        default=1.0,
-        metavar="W",
-        help="the meter's resolution (default %(default)s)",
-    )
-    add(
-        "--out",
-        required=True,
-        metavar="DIR|FILE.parquet|FILE.csv|mqtt://HOST",
-        help="where to write or send; replaces existing files",
-    )
-    add(
-        "--engine",
-        choices=("local", "spark"),
-        default="local",
-        help="spark: on its workers, to folders of Parquet in DIR (default %(default)s)",
-    )
-    add("--plot", type=Path, metavar="FILE", help="also draw the first day: .png, .pdf or .svg")
-    add("--topic", default="meters/{meter}/power", help="topic for MQTT (default %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,7 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(_write_or_send(plan, arguments.out, arguments.topic))
         if arguments.plot is not None:
             _plot(plan, arguments.plot)
-    except (OSError, MqttError, ValueError) as error:
+    except MqttError as error:
+        parts = broker(arguments.out)
+        address = f"mqtt://{parts.hostname}:{parts.port or 1883}"
+        print(f"generate: no broker answers at {address}: {error}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
         print(f"generate: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     return 0
@@ -112,19 +72,3 @@ def _plot(plan: Plan, path: Path) -> None:
     except ModuleNotFoundError as error:
         raise ValueError(lacking(error, "analysis")) from error
     draw(next(plan.parts()), plan.first, path)
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
-    return int(text)
-
-
-def _parse_step(text: str) -> int:
-    try:
-        step_s, rest_ms = divmod(parse_duration(text), 1000)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if rest_ms or DAY_S % step_s:
-        raise argparse.ArgumentTypeError(f"{text} is not whole seconds that divide a day")
-    return step_s

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import Exact, Windows
 from meteragent.privacy.exact import not_negative, positive
+from simulators.extras import lacking
 
 _SLOTS_TIMES: Mapping[str, Callable[[int], float]] = {
     "L1Distance": lambda n: n,
@@ -107,8 +108,8 @@ class Diffprivlib(_OnWindows):
 
 
 def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
-    """Construct OpenDP's Laplace mechanism on whole quanta, with scale n/epsilon and loss epsilon d_inf."""
-    dp: Any = import_module("opendp.prelude")
+    """Make OpenDP's Laplace mechanism on whole quanta, with scale n/epsilon: its loss is epsilon d_inf."""
+    dp: Any = _library("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
     scale = n / (positive("epsilon", epsilon) * positive("quantum", quantum))
@@ -116,7 +117,15 @@ def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
 
 
 def diffprivlib_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> Diffprivlib:
-    """Construct diffprivlib's Laplace mechanism on each slot, with epsilon/n and total loss epsilon d_inf."""
-    mechanisms: Any = import_module("diffprivlib.mechanisms")
+    """Make diffprivlib's Laplace mechanism on each slot, with epsilon/n: the loss is epsilon d_inf."""
+    mechanisms: Any = _library("diffprivlib.mechanisms")
     level = positive("epsilon", epsilon) * positive("quantum", quantum) / n
     return Diffprivlib(mechanisms.Laplace(epsilon=float(level), sensitivity=1), n, quantum)
+
+
+def _library(name: str) -> Any:
+    """Import a module; if it is missing, the error has the command that installs it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(lacking(error, "peers"), name=error.name) from None

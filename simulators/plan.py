@@ -14,12 +14,10 @@ from tqdm import tqdm
 from meteragent.domain.units import DAY_MS
 from simulators.fleet import Day, Events, Fleet
 from simulators.meter import Meter
-from simulators.signature import DAY_S
+from simulators.signature import DAY_0, DAY_S
 from simulators.trace import writer
 from simulators.wire import connect, publish
 
-DAY_0 = date(2025, 1, 6)
-"""The Monday that is day 0, so that a date is the same simulated day in every file from the same seed."""
 _DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 _READINGS_AT_ONCE = 1 << 22
 """The largest number of a day's readings kept in memory; if there are more, homes are simulated in parts."""

@@ -12,29 +12,20 @@ import asyncio
 import math
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 from aiomqtt import MqttError
 from tqdm import tqdm
 
-from meteragent.domain.grid import iso_time, parse_duration, parse_time
-from simulators.dataset import FACTORS, load
+from meteragent.domain.grid import iso_time, parse_time
+from simulators.arguments import MQTT
+from simulators.dataset import load
 from simulators.trace import Trace, write
-from simulators.wire import broker, connect, lost, publish
+from simulators.wire import connect, lost, publish
 
-__all__ = ["add_arguments", "connect", "lost", "payloads", "replay", "run"]
+__all__ = ["connect", "lost", "payloads", "replay", "run"]
 
-T = TypeVar("T")
-
-_MQTT: dict[str, Any] = {
-    "url": "mqtt://127.0.0.1:1883",
-    "topic": "meters/{meter}/power",
-    "meters": 1,
-    "speed": 1.0,
-}
-"""The options that apply to MQTT only, with their defaults."""
 _END_MS = parse_time("9999-12-31T23:59:59Z")
 
 
@@ -93,54 +84,6 @@ async def paced(trace: Trace, speed: float, loops: int = 1) -> AsyncIterator[byt
             yield payload
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `python -m simulators replay`."""
-    add = parser.add_argument
-    add("trace", metavar="TRACE", help="a Parquet or CSV file, or a folder house_* of UK-DALE")
-    add("--url", type=_refusing(_check_url), help=f"the broker (default {_MQTT['url']})")
-    add("--topic", help=f"topic of each meter (default {_MQTT['topic']})")
-    add(
-        "--meters",
-        type=_refusing(_parse_meters),
-        metavar="N",
-        help="number of meters, m1 .. mN, that send the trace",
-    )
-    add(
-        "--speed",
-        type=_refusing(_parse_speed),
-        metavar="FACTOR",
-        help="multiple of real time (default 1), or max",
-    )
-    add(
-        "--out",
-        type=_refusing(_parse_path),
-        metavar="FILE.csv|FILE.parquet",
-        help="write to this file, not to MQTT",
-    )
-    add("--time", metavar="COLUMN", help="the column of times (default: the first)")
-    add("--watts", metavar="COLUMN", help="the column of power (default: the total, or the second)")
-    add("--unit", choices=FACTORS, help="its unit, if neither its name nor the data set states it")
-    add(
-        "--start",
-        type=_refusing(_parse_start),
-        default="column",
-        help="time of the first reading: an RFC 3339 time, now, or column (as in the trace; the default)",
-    )
-    add(
-        "--limit",
-        type=_refusing(parse_duration),
-        metavar="DURATION",
-        help="replay only this long, such as 31d",
-    )
-    add(
-        "--loop",
-        type=_refusing(_parse_loops),
-        default=1,
-        metavar="N",
-        help="repeat N times; 0: until interrupted",
-    )
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Replay a trace and print a summary.
 
@@ -156,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         count, target = _send_or_write(trace, arguments)
     except (MqttError, OSError) as error:
-        print(f"replay: {arguments.out or arguments.url or _MQTT['url']}: {error}", file=sys.stderr)
+        print(f"replay: {arguments.out or arguments.url or MQTT['url']}: {error}", file=sys.stderr)
         return 1
     took_s = time.monotonic() - start_s
     print(f"{count:,} readings {target}, in {took_s:.1f} s ({count / took_s:,.0f}/s)")
@@ -167,7 +110,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     """Raise ValueError if two options contradict each other."""
     if arguments.out is None:
         return
-    for name in _MQTT:
+    for name in MQTT:
         if getattr(arguments, name) is not None:
             raise ValueError(f"--{name} is for MQTT and --out writes a file: leave out one of them")
     if not arguments.loop:
@@ -191,8 +134,8 @@ def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, st
     start = iso_time(int(trace.times_ms[0]))
     span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:
-        options = {name: getattr(arguments, name) for name in _MQTT}
-        mqtt = {name: _MQTT[name] if value is None else value for name, value in options.items()}
+        options = {name: getattr(arguments, name) for name in MQTT}
+        mqtt = {name: MQTT[name] if value is None else value for name, value in options.items()}
         return asyncio.run(replay(trace, **mqtt, loops=arguments.loop)), f"sent, {span}"
     with tqdm(total=arguments.loop * (len(trace) - 1), unit=" readings", disable=None) as bar:
         return write(trace, arguments.out, arguments.loop, bar.update), f"in {arguments.out}, {span}"
@@ -202,53 +145,3 @@ def _last_ms(trace: Trace, loops: int) -> int:
     """Return the time at which the last lap ends; in an endless replay, the time at which the first ends."""
     first_ms, end_ms = int(trace.times_ms[0]), int(trace.times_ms[-1])
     return first_ms + (loops or 1) * (end_ms - first_ms)
-
-
-def _refusing(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Wrap a parser so that argparse shows the message of its ValueError."""
-
-    def parsed(text: str) -> T:
-        """Parse the text."""
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parsed
-
-
-def _check_url(text: str) -> str:
-    broker(text)
-    return text
-
-
-def _parse_meters(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"{text} is not a number of meters")
-    return int(text)
-
-
-def _parse_loops(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(f"{text} is neither a number of repetitions nor 0 (for ever)")
-    return int(text)
-
-
-def _parse_path(text: str) -> Path:
-    path = Path(text)
-    if path.suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{text} is neither FILE.csv nor FILE.parquet")
-    return path
-
-
-def _parse_speed(text: str) -> float:
-    speed = math.inf if text == "max" else float(text)
-    if not speed > 0:
-        raise ValueError(f"{text} is neither a factor above 0 nor max")
-    return speed
-
-
-def _parse_start(text: str) -> int | None:
-    if text == "now":
-        return time.time_ns() // 1_000_000
-    return None if text == "column" else parse_time(text)

@@ -9,10 +9,14 @@ energy.
 
 import math
 from dataclasses import dataclass
+from datetime import date
 from itertools import pairwise
 from typing import Self
 
 DAY_S = 86_400
+DAY_0 = date(2025, 1, 6)
+"""The Monday that is day 0, so that a date stands for the same day in every file from the same
+seed."""
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
 """The length of a ladder's first step and the start of its last step, in time constants; at that start, less

@@ -47,6 +47,10 @@ class StagedClock(Clock):
         """Return the time, in seconds since 1970."""
         return self.now_ms() // 1000
 
+    def boot_ms(self) -> int:
+        """Return the time, in ms: to set this clock is no jump."""
+        return self.now_ms()
+
     def pause_s(self, instant_s: int) -> float:
         """Return how long to wait before the clock is read again, in s; 0 if it has reached `instant_s`."""
         return POLL_S if instant_s > self.now_s() else 0.0

@@ -90,7 +90,9 @@ def load(path: Path | str, time: str | None = None, watts: str | None = None) ->
 
 
 def open_table(path: Path) -> pa.Table:
-    """Read all columns of a Parquet or CSV file. Raises TraceError if the file cannot be read."""
+    """Read all columns of a Parquet or CSV file. Raises TraceError if that fails."""
+    if not path.exists():
+        raise TraceError(f"{path}: no such file")
     try:
         return csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
     except (OSError, pa.ArrowException) as error:
@@ -102,7 +104,7 @@ def of_table(table: pa.Table, time: str | None = None, watts: str | None = None)
     names = [_column_name(table, name, index) for index, name in enumerate((time, watts))]
     rows = table.select(names).drop_null()
     times_ms, power = (
-        _times_ms(rows[0], names[0], _midnight_ms(table.schema.metadata)),
+        _times_ms(rows[0], names[0], _midnight_ms(table.schema.metadata), table.column_names),
         _watts(rows[1], names[1]),
     )
     finite = np.isfinite(power)
@@ -156,7 +158,7 @@ def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
     return (date.fromisoformat(day.decode()) - _EPOCH).days * DAY_MS if day else 0
 
 
-def _times_ms(column: Any, name: str, midnight_ms: int) -> NDArray[np.int64]:
+def _times_ms(column: Any, name: str, midnight_ms: int, names: list[str]) -> NDArray[np.int64]:
     kind = column.type
     if pa.types.is_timestamp(kind):
         time_ns = column.cast(pa.timestamp("ns", kind.tz)).cast(pa.int64()).to_numpy()
@@ -165,7 +167,8 @@ def _times_ms(column: Any, name: str, midnight_ms: int) -> NDArray[np.int64]:
         return np.asarray(column.to_numpy(), np.int64) * 1000 + midnight_ms
     if pa.types.is_floating(kind):
         return np.asarray(np.floor(column.to_numpy() * 1000 + 0.5), np.int64) + midnight_ms
-    raise TraceError(f"column {name} holds {kind}, which is neither times nor seconds")
+    choice = f"name the column of times with time=...; there are: {', '.join(names)}"
+    raise TraceError(f"column {name} holds {kind}, which is neither times nor seconds; {choice}")
 
 
 def _watts(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.float64]:

@@ -51,7 +51,8 @@ from simulators.fault import Arrivals, Faults, Row
 from simulators.fleet import Fleet
 from simulators.invariant import InvariantViolation
 from simulators.meter import Meter, Readings
-from simulators.plan import DAY_0, event_table
+from simulators.plan import event_table
+from simulators.signature import DAY_0
 
 STEP_S = 60
 TURN_MS = 60_000
@@ -326,15 +327,6 @@ def _summarise(world: World, account: Account, exact: int) -> dict[str, Any]:
     }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `python -m simulators world`."""
-    add = parser.add_argument
-    add("--seed", type=int, required=True, metavar="N", help="seed of everything, from 0 on")
-    add("--homes", type=_parse_count, default=20, metavar="N", help="number of homes (default %(default)s)")
-    add("--days", type=_parse_count, default=1, metavar="N", help="number of days (default %(default)s)")
-    add("--out", type=Path, required=True, metavar="DIR", help="folder to write to; replaces existing files")
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Write a world and print a summary; return 1 if writing or a check fails, 2 for a bad seed."""
     try:
@@ -348,9 +340,3 @@ def run(arguments: argparse.Namespace) -> int:
         f" and the {summary['slots_exact']:,} that no fault touched are exact mean + noise: {arguments.out}"
     )
     return 0
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
-    return int(text)

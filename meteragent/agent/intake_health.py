@@ -17,7 +17,8 @@ FEWEST = 5
 ENOUGH = 100
 """The number of unreadable messages that indicates a problem even if as many are usual."""
 SOON_MS = 60_000
-"""How long all messages must be refused, or all readings clamped, before this is a problem."""
+"""How long all messages must be refused, or all readings clamped, before this is a problem again, after there
+was a reading that counted. At the start, `FEWEST` messages are a problem at once."""
 STEP_MS = 60_000
 """The largest clock step that counts as silence; a longer step means that the clock was set or the machine
 slept."""
@@ -27,6 +28,7 @@ _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
 _UNREADABLE = sorted(
     set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"}
 )
+_REFUSED = [*REFUSALS, "late"]
 _NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
 
 
@@ -51,7 +53,8 @@ class IntakeHealth:
 
     `update` is called in every round of the runner. It learns the usual number of unreadable messages between
     two decoded readings, because a topic filter with a wildcard may match messages of other kinds. More than
-    twice the usual number, or `ENOUGH`, indicates a problem.
+    twice the usual number, or `ENOUGH`, indicates a problem. Until the first reading that counts, no time
+    passes: `FEWEST` refused messages, or `FEWEST` readings that are all clamped, are a problem at once.
     """
 
     def __init__(self, counts: Counts, silence_ms: int | None, now_ms: int) -> None:
@@ -73,10 +76,10 @@ class IntakeHealth:
         counts = self._counts
         decoded_count = counts["accepted"] + counts["early"]
         if decoded_count != self._decoded_count:
-            self._usual_count = max(self._usual_count, self._unreadable())
+            self._usual_count = max(self._usual_count, self._increase(_UNREADABLE))
             self._decoded_count, self._quiet_ms = decoded_count, 0
             self._counts_before = Counts(counts)
-        self._is_refusing = any(counts[name] != self._counts_before[name] for name in (*REFUSALS, "late"))
+        self._is_refusing = any(counts[name] != self._counts_before[name] for name in _REFUSED)
         in_range_count = counts["accepted"] - counts["clamped"]
         if in_range_count != self._in_range_count:
             self._in_range_count, self._accepted_count = in_range_count, counts["accepted"]
@@ -91,8 +94,11 @@ class IntakeHealth:
             yield cause
         elif self._silence_ms is not None and self._quiet_ms > self._silence_ms:
             yield self._silence(stream, self._silence_ms)
+        elif not self._decoded_count and self._increase(_REFUSED) >= FEWEST:
+            yield problem("none_accepted", stream, reasons=self._list(_REFUSED))
         clamped_count = self._counts["accepted"] - self._accepted_count
-        if clamped_count >= FEWEST and self._clamped_ms >= SOON_MS:
+        is_due = self._clamped_ms >= SOON_MS or not self._in_range_count
+        if clamped_count >= FEWEST and is_due:
             yield problem("all_clamped", stream, count=clamped_count)
 
     def _cause(self, stream: str) -> Problem | None:
@@ -106,7 +112,7 @@ class IntakeHealth:
             return problem("clock_behind", stream, count=counts["refused_ahead"])
         if counts["late"] >= FEWEST and not counts["refused_ahead"]:
             return problem("all_late", stream, count=counts["late"])
-        unreadable = self._unreadable()
+        unreadable = self._increase(_UNREADABLE)
         threshold = max(FEWEST, min(2 * self._usual_count + 1, ENOUGH))
         if unreadable >= threshold and not any(counts[name] for name in _READ):
             return problem("wrong_profile", stream, count=unreadable, reasons=self._list(_UNREADABLE))
@@ -116,8 +122,9 @@ class IntakeHealth:
         refusals = self._list([*REFUSALS, *_NO_READING])
         return problem("no_readings", stream, limit_ms=limit_ms, refusals=refusals or 0)
 
-    def _unreadable(self) -> int:
-        return sum(self._counts[name] - self._counts_before[name] for name in _UNREADABLE)
+    def _increase(self, names: list[str]) -> int:
+        """Return the sum of the increases of counters since the last reading that counted."""
+        return sum(self._counts[name] - self._counts_before[name] for name in names)
 
     def _list(self, names: list[str]) -> str:
         """List those of `names` whose counters have increased, the largest increase first."""

@@ -1,9 +1,9 @@
 """The first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
 Meters and times alone determine the windows; values are read only to check that they are readable. A window
-that overlaps anything another run has released is refused and counted. Some inputs end the run before
-anything is released: a window without a key and, in the wide layout, a window that appears twice, a row off
-the grid, or a row whose numbers do not fit.
+that overlaps an interval of another run is refused and counted. The run ends before anything is released if a
+window has no key or, in the wide layout, if a window appears twice, a row is off the grid, or a row has the
+wrong number of values.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,10 +32,10 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 
 @dataclass(slots=True)
 class Account:
-    """The result of a run's first pass: how many windows it releases and refuses. All of it is public.
+    """The result of a run's first pass: the numbers of released and refused windows. All of it is public.
 
-    `descriptors` maps each descriptor's id to the start of the first window released under it; `keys` has the
-    keys' ids.
+    `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it. `keys`
+    has the ids of the keys.
     """
 
     run: str
@@ -47,7 +47,7 @@ class Account:
     def tables(
         self, source: Source, jobs: list[Job], ledger: Ledger, key: Key, progress: ProgressCallback
     ) -> Iterator[pa.Table]:
-        """Yield the run's rows of the ledger, a table for each job, and count their windows.
+        """Yield the run's rows for the ledger, one table per job, and count windows in this account.
 
         Raises:
             ArchiveError: rows that cannot be released (see the module).
@@ -69,7 +69,7 @@ class Account:
 
 
 def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:
-    """Return the windows of a job, by meter and start.
+    """Return the windows of a job, sorted by meter and start; number meters in `names`.
 
     Raises ArchiveError if a window appears twice in the wide layout.
     """
@@ -94,11 +94,11 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
 
 
 def check_rows(source: Source, progress: ProgressCallback) -> None:
-    """Check that all numbers can be read, and in the wide layout that rows are on the grid and numbers fit.
+    """Check that all times and values can be read and, in the wide layout, that every row is a window.
 
-    If a row failed later, it would be debited but never released.
+    A row that failed only after this pass would be debited but never released.
 
-    Raises an ArchiveError that says how many rows do not fit, or which file cannot be read.
+    Raises an ArchiveError that states the number of wrong rows, or the file that cannot be read.
     """
     columns, policy, misfit_count = source.policy.columns, source.policy, 0
     batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
@@ -162,6 +162,6 @@ def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, acc
 
 
 def _breaks(windows: Windows, ends_ms: Integers, epochs: Integers, terms_index: Integers) -> Flags:
-    """Return whether a ledger row ends between each window and the next."""
+    """Return, for each window but the last, whether its ledger row ends with it."""
     separate = (windows.meter[1:] != windows.meter[:-1]) | (windows.start_ms[1:] != ends_ms[:-1])
     return np.asarray(separate | (epochs[1:] != epochs[:-1]) | (terms_index[1:] != terms_index[:-1]))

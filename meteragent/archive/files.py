@@ -18,10 +18,10 @@ _PART = ".part"
 
 
 def attempt(path: Path, call: Callable[[], T]) -> T:
-    """Call a function on a Parquet file; replace an error from Arrow with one that omits its text.
+    """Return the result of `call`, which reads the file `path`.
 
-    ArchiveError is raised outside the handler, so that it does not carry Arrow's error, whose text may quote
-    a value.
+    Raises an ArchiveError that omits the text of Arrow's error, because that text may quote a value. It is
+    raised outside the handler, so that it does not carry Arrow's error as its context.
     """
     reason = "not a Parquet file that can be read"
     try:
@@ -39,6 +39,8 @@ def parquet(
 ) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, with 96-bit times in milliseconds and the column `meter` as a dictionary.
 
+    `footer` is the file's footer if it has been read already.
+
     Raises ArchiveError if it is not a Parquet file.
     """
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
@@ -50,7 +52,7 @@ def parquet(
 
 
 def write(path: Path, fill: Callable[[Any], object]) -> None:
-    """Write a file atomically, with `fill`; the file is on disk on return.
+    """Write a file atomically: `fill` writes its content to an open file. It is on disk on return.
 
     Raises ArchiveError if the file cannot be written.
     """

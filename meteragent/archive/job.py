@@ -1,12 +1,13 @@
-"""Cut an input into jobs, each of which fits in memory and is read on its own.
+"""Cut an input into jobs, each of which fits in memory and is read separately.
 
 Theory of operation
 -------------------
 1. A job consists of the windows that start in a stretch of time, for the meters in a range of names and in
    one part of a stable hash of the public name. Each window is in exactly one job. In the long layout, two
-   jobs may read the same reading near a cut, but its window opens in only one of them.
-2. Most archives are sorted by time or by meter. The statistics of the row groups then show which few groups
-   a job needs, and each group is read about once. If an archive is unsorted, every job reads all of it.
+   jobs may read the same reading near a cut, but it opens a window in only one of them.
+2. Most archives are sorted by time or by meter. The statistics of the row groups then show the few
+   groups that a job needs, and each group is read about once. If an archive is unsorted, every job reads all
+   of it.
 3. Where meters are published under pseudonyms, jobs are not cut by ranges of names: a pseudonym's place in
    the output would reveal something about the meter's own name.
 4. This module writes nothing. The cuts follow from the input's content, the policy and `manifest.CUT`, and an
@@ -40,7 +41,11 @@ _EVER_MS = (FIRST_MS - (1 << 40), LAST_MS)
 
 @dataclass(frozen=True)
 class Job:
-    """Some row groups, and the conditions under which their rows belong to the job."""
+    """The indices of some row groups, and the conditions under which their rows belong to the job.
+
+    A row belongs to the job if its window starts in `starts_ms`, its meter's name lies in `names`, and the
+    hash of the public name falls into `part` of `parts`. Ranges include their first value, but not their end.
+    """
 
     groups: tuple[int, ...]
     starts_ms: tuple[int, int] = _EVER_MS
@@ -59,7 +64,7 @@ class Job:
 
 
 def jobs(source: Source, limit: int) -> list[Job]:
-    """Return jobs of at most about `limit` rows, cut so that as little as possible has to be read."""
+    """Return jobs of at most about `limit` rows, cut by the plan that reads the fewest rows."""
     groups = source.groups
     all_groups = tuple(range(len(groups)))
     count = math.ceil(source.rows / limit)
@@ -75,7 +80,7 @@ def jobs(source: Source, limit: int) -> list[Job]:
 
 
 def _split(jobs: Sequence[Job], groups: Sequence[Group], limit: int) -> list[Job]:
-    """Split jobs that are too large into parts by a hash of the meter."""
+    """Split each job of more than `limit` rows into parts by a hash of the meter's public name."""
     pieces = []
     for job in jobs:
         parts = max(1, math.ceil(sum(groups[index].rows for index in job.groups) / limit))
@@ -84,7 +89,7 @@ def _split(jobs: Sequence[Job], groups: Sequence[Group], limit: int) -> list[Job
 
 
 def _by_time(source: Source, limit: int) -> list[Job]:
-    """Cut an input into stretches of time."""
+    """Return a job for each stretch of time that has about `limit` / 2 rows."""
     policy, spans = source.policy, [group.times_ms or (0, 0) for group in source.groups]
     lead_ms, reach_ms = (policy.lead_ms, policy.reach_ms) if source.layout == "long" else (0, 0)
     firsts = _cuts([span[0] - lead_ms for span in spans], source.groups, limit)
@@ -92,7 +97,7 @@ def _by_time(source: Source, limit: int) -> list[Job]:
     edges = [_EVER_MS[0], *sorted(set(starts) - {min(starts)}), _EVER_MS[1]]
 
     def overlapping(begin_ms: int, end_ms: int) -> tuple[int, ...]:
-        """Return the groups with readings whose span may touch the time from `begin_ms` to `end_ms`."""
+        """Return the groups with readings whose span may overlap the time from `begin_ms` to `end_ms`."""
         begins = ((index, first - lead_ms, last - lead_ms) for index, (first, last) in enumerate(spans))
         return tuple(index for index, first, last in begins if first < end_ms and last + reach_ms >= begin_ms)
 
@@ -100,7 +105,7 @@ def _by_time(source: Source, limit: int) -> list[Job]:
 
 
 def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
-    """Cut an input into ranges of names."""
+    """Return a job for each range of meters' names that has about `limit` / 2 rows."""
     spans = [group.meters or ("", "") for group in groups]
     firsts = _cuts([span[0] for span in spans], groups, limit)
     names = sorted(set(firsts) - {firsts[0]})
@@ -115,9 +120,10 @@ def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
 
 
 def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
-    """Return, in order, the first time or name after every `limit` / 2 rows.
+    """Return, in order, a time or name at which to cut after about every `limit` / 2 rows.
 
-    The factor 1/2 allows for rows near a cut, which both jobs read.
+    `firsts` has the first time or name of each group. The factor 1/2 allows for rows near a cut, which both
+    jobs read.
     """
     cuts, rows = list[T](), limit
     for index in sorted(range(len(groups)), key=firsts.__getitem__):
@@ -129,7 +135,7 @@ def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
 
 
 class Rows(NamedTuple):
-    """A job's rows: their numbers in the input, their meters' numbers, times in ms; if requested, values."""
+    """Rows of a job: their numbers in the input, meters' numbers, times in ms, and values or None."""
 
     row: Integers
     meter: Integers
@@ -166,7 +172,10 @@ def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
 
 
 def _meter_numbers(column: pa.Array, names: dict[str, int], job: Job, policy: Policy) -> Integers:
-    """Return the number of each row's meter, or -1 if the meter does not belong to the job."""
+    """Return the number of each row's meter, or -1 if the meter does not belong to the job.
+
+    Raises ArchiveError for a row without a meter.
+    """
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()
     if column.null_count:

@@ -1,12 +1,12 @@
-"""The pure kernel: it turns a record batch of windows into one of releases, by adding exact noise.
+"""The pure kernel, which adds exact noise to a record batch of windows to make a batch of releases.
 
-It does not touch files, engines or ledgers, and releases every window it receives. The noise of a row is a
-function of the key and that row alone (`prf_input`). So an engine may split and order its batches in any way,
-and repeat a batch: the bytes of a row stay the same.
+The kernel uses no files, engines or ledgers, and releases every window that it receives. The noise of a row
+is a function of the key, the policy's terms and that row alone (`prf_input`). So an engine may split, order
+and repeat its batches in any way, and the values of a row stay the same.
 
     WINDOWS             meter, start, quanta (the slots' whole quanta, after fill, clamp and rounding)
-    release_schema(..)  meter (its pseudonym, if the policy says so), start, end, values (exact, in the unit),
-                        d (the descriptor's id), key (the key's id)
+    release_schema(..)  meter (a pseudonym if the policy has a pseudonym key), start, end, values (exact, in
+                        the unit), d (the descriptor's id), key (the key's id)
 """
 
 from collections.abc import Iterator
@@ -39,10 +39,11 @@ def release_schema(policy: Policy) -> pa.Schema:
 
 
 def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
-    """Add noise to windows; keep their order.
+    """Return the releases of windows, in the same order.
 
     Raises:
-        ArchiveError: a row is not a window of the policy's grid, or has the wrong number of slots.
+        ArchiveError: a row is not a window of the policy's grid, or has the wrong number of slots; or
+            a released value has more than 18 digits.
         KeyForgotten: a window's epoch has no key.
     """
     starts = milliseconds(batch.column("start"))
@@ -98,9 +99,9 @@ def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
 
 
 class _Block:
-    """The slots of windows of one shape, as (rows, n).
+    """The indices of the slots of windows of the same shape, to gather them as an array (rows, n).
 
-    Where all windows of a batch have the same shape (`rectangular`), they are gathered row by row.
+    If all windows of a batch have n slots (`rectangular`), slots are gathered row by row, which is faster.
     """
 
     def __init__(self, first_slots: Integers, rows: Integers, n: int, *, rectangular: bool) -> None:
@@ -108,23 +109,26 @@ class _Block:
         self.index = rows if rectangular else first_slots[rows][:, np.newaxis] + np.arange(n)
 
     def take(self, numbers: Integers) -> Integers:
-        """Return the slots of these windows."""
+        """Return the numbers of these windows' slots, shape (rows, n)."""
         return np.asarray(numbers.reshape(self.shape).take(self.index, axis=0))
 
     def put(self, numbers: Integers, values: Integers) -> None:
-        """Write values into the slots of these windows."""
+        """Write `values`, shape (rows, n), into `numbers` at these windows' slots."""
         numbers.reshape(self.shape)[self.index] = values
 
 
 def _groups(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
-    """Yield each group of rows whose noise is drawn together: those of one shape and one epoch."""
+    """Yield each group of rows with the same terms and epoch, whose noise is drawn together.
+
+    A group is given as the rows, the index of their terms, and the epoch's key.
+    """
     for index in np.unique(terms_index).tolist():
         for epoch in np.unique(epochs[terms_index == index]).tolist():
             yield np.flatnonzero((terms_index == index) & (epochs == epoch)), index, key.epoch(epoch)
 
 
 def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Policy) -> None:
-    """Refuse rows that are not windows of the policy."""
+    """Refuse rows that are not windows of the policy. Raises ArchiveError."""
     off_grid_count, misfit_count = (
         int((policy.starts(starts) != starts).sum()),
         int((lengths != expected).sum()),
@@ -137,7 +141,7 @@ def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Poli
 
 
 def values_of(quanta: Integers, policy: Policy) -> pa.Array:
-    """Convert whole quanta to values in the unit.
+    """Convert quanta to exact values in the unit.
 
     Raises ArchiveError if a value has more than 18 digits.
     """

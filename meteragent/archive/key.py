@@ -1,8 +1,8 @@
 """The key of an archive: a chain of epochs whose past can be forgotten.
 
-An epoch is a calendar month or day in UTC. A window belongs to the epoch in which it starts, whatever the
-clock shows at its release. Epoch e has a secret C_e, and with HKDF-SHA-256 (RFC 5869; salt: none; info: the
-parts below, each preceded by its length)
+An epoch is a calendar month or day in UTC. A window belongs to the epoch in which it starts, regardless of
+the time of its release. Epoch e has a secret C_e. With HKDF-SHA-256 (RFC 5869; salt: none; info: the parts
+below, each preceded by its length in 4 bytes),
 
     C_(e+1) = HKDF(C_e, "meteragent archive 1", "next")
     tag key, noise key, run key = HKDF(C_e, "meteragent archive 1", "noise 2", tenant, month or day, e)
@@ -10,9 +10,9 @@ parts below, each preceded by its length)
 
 where 2 is the version of `prf_input`, so that no key makes tags of two versions.
 
-The file holds the earliest C_e that is kept: all later epochs follow from it, and no earlier one does.
-`forget` advances it. A window without a key is not released, and no other key is used instead. No error and
-no `repr` contains a secret, and a key cannot be pickled.
+The file holds the earliest C_e that is kept, from which the secrets of all later epochs follow, but of no
+earlier epoch. `forget` advances it. A window without a key is not released, and no other key is used instead.
+No error and no `repr` contains a secret, and a key cannot be pickled.
 """
 
 import hashlib
@@ -42,7 +42,10 @@ _LAST = {
 
 
 def hkdf(secret: bytes, *info: bytes, size: int = SECRET_BYTES) -> bytes:
-    """Derive bytes by HKDF-SHA-256 without a salt (RFC 5869); each part of info is preceded by its length."""
+    """Derive `size` bytes by HKDF-SHA-256 without a salt (RFC 5869).
+
+    Each part of `info` is preceded by its length in 4 bytes.
+    """
     return expand(extract(b"", secret), b"".join(len(part).to_bytes(4, "big") + part for part in info), size)
 
 
@@ -78,14 +81,14 @@ class Key:
     """The keys of a tenant's windows from epoch `first` on (months or days since 1970-01-01).
 
     Raises:
-        ValueError: an epoch is neither "month" nor "day", or the secret does not have 32 bytes.
+        ValueError: `epoch_unit` is neither "month" nor "day", or the secret does not have 32 bytes.
     """
 
     def __init__(self, tenant: str, epoch_unit: str, first: int, secret: bytes) -> None:
         if epoch_unit not in EPOCHS or len(secret) != SECRET_BYTES:
             raise ValueError(f"an epoch is one of {', '.join(EPOCHS)}; a secret has {SECRET_BYTES} bytes")
         self.tenant, self.epoch_unit, self.first = tenant, epoch_unit, first
-        self._secrets = {first: secret}  # later ones are added as needed
+        self._secrets = {first: secret}  # secrets of later epochs are added as needed
         self._epoch_keys: dict[int, EpochKey] = {}
 
     def __repr__(self) -> str:
@@ -96,11 +99,11 @@ class Key:
 
     @property
     def begins(self) -> str:
-        """The first epoch that has a key: 2026-01, or 2026-01-31."""
+        """The name of the first epoch that has a key, such as 2026-01 or 2026-01-31."""
         return self._name(self.first)
 
     def epochs(self, starts_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the epoch of each window, by its start: int64 of the same shape."""
+        """Return the number of the epoch in which each window starts: int64, in the shape of `starts_ms`."""
         unit = EPOCHS[self.epoch_unit]
         return starts_ms.astype("M8[ms]").astype(f"M8[{unit}]").astype(np.int64)
 
@@ -108,7 +111,8 @@ class Key:
         """Return the key of a window that starts at `start_ms`.
 
         Raises:
-            KeyForgotten: the window's epoch has no key.  KeyRefused: the window starts after 2199.
+            KeyForgotten: the window's epoch has no key.
+            KeyRefused: the window starts after 2199.
         """
         return self.epoch(self._index(start_ms))
 
@@ -116,7 +120,8 @@ class Key:
         """Return the key of an epoch, as `epochs` numbers it.
 
         Raises:
-            KeyForgotten: the epoch has no key.  KeyRefused: it is after 2199.
+            KeyForgotten: the epoch has no key.
+            KeyRefused: the epoch is after 2199.
         """
         if index not in self._epoch_keys:
             self._epoch_keys[index] = self._derive(index)
@@ -132,7 +137,10 @@ class Key:
         return EpochKey(name, self.tenant, tag, noise, run)
 
     def _secret(self, index: int) -> bytes:
-        """Return the secret of an epoch, derived step by step from the nearest cached one before it."""
+        """Return the secret of an epoch, derived step by step from the nearest cached secret before it.
+
+        Raises as `epoch` does.
+        """
         if index < self.first:
             raise KeyForgotten(
                 f"windows of {self._name(index)} have no key: this key begins with {self.begins}, set"
@@ -143,12 +151,12 @@ class Key:
         nearest = index
         while nearest not in self._secrets:
             nearest -= 1
-        for epoch in range(nearest, index):  # values are fixed, so threads may do this concurrently
+        for epoch in range(nearest, index):  # every thread computes the same values, so no lock
             self._secrets[epoch + 1] = hkdf(self._secrets[epoch], _DOMAIN, b"next")
         return self._secrets[index]
 
     def without(self, before_ms: int) -> "Key":
-        """Return the key that begins with the epoch of `before_ms`; it has no key for an earlier epoch."""
+        """Return the key without the epochs before the one that contains `before_ms`. Raises KeyRefused."""
         index = max(self.first, self._index(before_ms))
         return Key(self.tenant, self.epoch_unit, index, self._secret(index))
 
@@ -157,7 +165,7 @@ class Key:
         """Load the key from a file that `create` has written.
 
         Raises:
-            KeyMissing: the file cannot be read, everybody on the machine can read it, or it holds no key.
+            KeyMissing: the file cannot be read, every user of the machine can read it, or it holds no key.
         """
         try:
             with path.open("rb") as file:
@@ -180,7 +188,7 @@ class Key:
         return int(self.epochs(np.array([time_ms], np.int64))[0])
 
     def _name(self, index: int) -> str:
-        """Return an epoch's name: 2026-01, or 2026-01-31."""
+        """Return an epoch's name, such as 2026-01 or 2026-01-31."""
         return str(np.datetime64(index, EPOCHS[self.epoch_unit]))
 
 
@@ -202,10 +210,10 @@ _MAX_BYTES = 1 << 12
 
 
 def check_tenant(tenant: str) -> str:
-    """Return a tenant's name if it is valid.
+    """Return `tenant` if it is a valid name.
 
     Raises:
-        ValueError: it is not 1 to 64 letters, digits, dots, hyphens and underscores.
+        ValueError: the name does not consist of 1 to 64 letters, digits, dots, hyphens and underscores.
     """
     if not re.fullmatch(_TENANT, tenant, re.ASCII):
         raise ValueError("a name of 1 to 64 letters, digits, dots, hyphens or underscores")
@@ -236,7 +244,8 @@ def create(
     """Create a key for windows from the epoch of `begin` on, in a file that only its owner can read.
 
     Raises:
-        ValueError: the tenant's name or the epoch is not valid.
+        ValueError: the tenant's name is not valid.
+        KeyError: `epoch_unit` is neither "month" nor "day".
         OSError: the file cannot be written, or exists already.
     """
     check_tenant(tenant)
@@ -248,13 +257,15 @@ def create(
 
 
 def forget(path: Path, before_ms: int) -> Key:
-    """Erase the keys of all epochs before that of `before_ms` from a file; return the remaining key.
+    """Erase from a file the keys of all epochs that end by `before_ms`; return the remaining key.
 
-    A new file with the same owner and mode replaces the old one, whose bytes are then overwritten. Backups,
-    and file systems that keep old blocks (snapshots, flash, copy on write), may still hold them.
+    A new file with the same owner and mode replaces the old file, whose bytes are then overwritten. Backups,
+    and file systems that keep old blocks (snapshots, flash, copy on write), may still hold the erased keys.
 
     Raises:
-        KeyRefused: the file holds no key, or the time is after 2199.  OSError: the file cannot be written.
+        KeyMissing: as in `Key.load`.
+        KeyRefused: the time is after 2199.
+        OSError: the file cannot be written.
     """
     key, target = Key.load(path).without(before_ms), path.resolve()
     new = target.with_name(f"{target.name}.new")

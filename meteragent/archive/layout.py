@@ -1,13 +1,13 @@
-"""The two layouts of an archive: wide (a row is a window, a list of numbers) and long (a row is a reading).
+"""The two layouts of an archive: wide (a row is a window's list of numbers) and long (a row is a reading).
 
 Wide: `time` is the window's start. The m numbers stand for m equal parts of the window, in order; usually,
-these are its slots. A slot made of several parts is their exact mean or, for energies (where m = length /
-interval), their sum. A null in the list is a gap; a null list is a window of gaps.
+these parts are the slots. A slot's value is the exact mean of the parts in it or, for energies (where
+m = length / interval), their sum. A null in the list is a gap, and a null list is a window of gaps.
 
 Long: a window is released if the span of a reading begins in it, whether or not the reading has a value. All
-readings whose span may touch the window count in it.
+readings whose span overlaps the window count in it.
 
-The type of the column of values determines the layout.
+The type of the value column determines the layout.
 """
 
 from dataclasses import dataclass
@@ -32,10 +32,9 @@ Layout = Literal["wide", "long"]
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of the input's numbers.
+    """Counts of the input's numbers: `gap` of them are missing or not finite, `clamped` are out of range.
 
-    They stay local and are never published with a release, since they reveal something about readings. Of the
-    `numbers`, `gap` are missing or not finite, and `clamped` are outside the range.
+    These counts stay local and are never published, because they reveal something about readings.
     """
 
     numbers: int = 0
@@ -43,16 +42,16 @@ class Counts:
     clamped: int = 0
 
     def add(self, other: "Counts") -> None:
-        """Add other counts."""
+        """Add the counts of `other` to these counts."""
         self.numbers += other.numbers
         self.gap += other.gap
         self.clamped += other.clamped
 
 
 def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
-    """Return the layout of a table.
+    """Return the layout of a table with this schema.
 
-    Raises ArchiveError, naming the column that has the wrong type.
+    Raises ArchiveError, which names the column, if a column is missing or has the wrong type.
     """
     meter, time, value = (_column(schema, name) for name in policy.columns)
     if not (is_text(meter) or pa.types.is_integer(meter)):
@@ -79,7 +78,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def meters(column: pa.Array, policy: Policy) -> pa.Array:
-    """Convert a column of meters' names to strings.
+    """Convert a column of meters' names, strings or integers, to strings.
 
     Raises ArchiveError if a name is missing, empty or not UTF-8.
     """
@@ -126,7 +125,7 @@ def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Co
 def _numbers(
     column: pa.Array, starts_ms: Integers, lengths: Integers, policy: Policy
 ) -> tuple[Ragged, Counts]:
-    """Compute the slots of windows from their equal parts; return them and counts of the parts."""
+    """Compute the slots of windows from the numbers of their parts; also return counts of the numbers."""
     are_slots = _are_slots(starts_ms, lengths, policy)
     if are_slots and (quanta := whole_quanta(column, policy)) is not None:
         return Ragged(lengths, quanta), Counts(quanta.size)
@@ -143,8 +142,8 @@ def _numbers(
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     """Convert rows of `meter`, `start` and `readings` to WINDOWS, for engines that group readings themselves.
 
-    `readings` is a list of (time, value) in any order, with every reading that may touch the window. A row is
-    omitted if no reading's span begins in its window.
+    `readings` is a list of (time, value) in any order, with every reading whose span may overlap the window.
+    A row is omitted if no reading's span begins in its window.
 
     Raises ArchiveError for a column of the wrong type.
     """
@@ -165,7 +164,7 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
 
 
 def windows_batch(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.RecordBatch:
-    """Return a batch of WINDOWS."""
+    """Return a batch of WINDOWS from the meters' names, the starts and the slots' quanta."""
     offsets = np.zeros(starts_ms.size + 1, np.int32)
     np.cumsum(slots.lengths, out=offsets[1:])
     quanta = pa.ListArray.from_arrays(pa.array(offsets), pa.array(slots.numbers))
@@ -203,16 +202,16 @@ def by_slots(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
 
 
 def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
-    """Return the names of the bands of windows, end to end."""
+    """Return the bands' names of one window after another."""
     terms_index, terms = policy.terms(starts_ms)
     names = [[band.name for band in part.bands] for part in terms]
     return pa.array([name for index in terms_index.tolist() for name in names[index]], pa.string())
 
 
 def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
-    """Return which rows fit, and the count of numbers in each.
+    """Return which rows fit, and the count of numbers in each row.
 
-    A row fits if its start is on the grid and its numbers fit its window.
+    A row fits if its start is on the grid and its list is null or divides the window evenly.
     """
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     is_null = ~column.is_valid().to_numpy(zero_copy_only=False)
@@ -227,7 +226,7 @@ def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, I
 
 
 def _distinct(lengths: Integers) -> list[int]:
-    """Return the distinct lengths, usually only one."""
+    """Return the distinct lengths, of which there is usually only one."""
     uniform = lengths.size and (lengths == lengths[0]).all()
     distinct: list[int] = (lengths[:1] if uniform else np.unique(lengths)).tolist()
     return distinct
@@ -243,7 +242,7 @@ def _divide_evenly(count: int, terms: Terms) -> bool:
 
 
 def _are_slots(starts_ms: Integers, lengths: Integers, policy: Policy) -> bool:
-    """Return whether the equal parts of windows are their slots."""
+    """Return whether each number of these windows is the value of one slot."""
     usual, (terms_index, terms) = policy.usual, policy.terms(starts_ms)
     counts = np.array([part.n for part in terms], np.int64)[terms_index]
     parts_are_slots = usual.kind is Kind.POWER or usual.step_ms == usual.interval_ms

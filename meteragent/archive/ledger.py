@@ -1,14 +1,15 @@
 """The ledger of a key: the intervals of each meter that any run has ever released under the key.
 
-It belongs to the key, not to an output: an interval once released, under any epsilon, length, version or
-path, is never released again. It is a folder of Parquet files,
+The ledger belongs to the key, not to an output: an interval once released, under any epsilon, length, version
+or path, is never released again by another run. The ledger is a folder of Parquet files,
 
     run=<id>/part-*.parquet    meter, start, end, windows, epsilon, unit, d, key
 
-in which each row covers consecutive windows under the same terms and key; `_parts` beside them holds the
-number of files. A run's folder is written under another name and renamed once all of it is on disk. So a run
-is in the ledger in full or not at all, and none of its windows is released before the run is in the ledger.
-The same run may be repeated: it releases the same bytes, so its own rows do not block its windows.
+in which each row covers consecutive windows under the same terms and key. `_parts` in the run's folder holds
+the number of these files, and `_run.json` the run's facts. A run's folder is written under another name and
+renamed once all of it is on disk. So a run is in the ledger in full or not at all, and none of its windows is
+released before the run is in the ledger. The same run may be repeated: it releases the same bytes, so its own
+rows do not block its windows.
 
 The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
 """
@@ -63,7 +64,7 @@ class Intervals:
         width = (max(int(self.end_ms.max()), int(ends_ms.max())) - origin_ms).bit_length()
         intervals, rows = ranked(self.meter, width), ranked(windows.meter, width)
         # The latest end of the intervals that begin before a window's end. The intervals should be disjoint;
-        # if they are not, the last one to begin need not be the last one to end.
+        # if they are not, the interval that begins last need not be the one that ends last.
         index = np.searchsorted(intervals + (self.start_ms - origin_ms), rows + (ends_ms - origin_ms)) - 1
         last_end = np.maximum.accumulate(intervals + (self.end_ms - origin_ms))[index]
         return np.asarray((index >= 0) & (last_end > rows + (windows.start_ms - origin_ms)))
@@ -72,7 +73,7 @@ class Intervals:
         """Return which windows are among the windows that make up one of their meter's intervals.
 
         All windows of an interval have the same length. A window that merely overlaps an interval does not
-        belong to it: after a change in a time zone's rules, its days have different boundaries.
+        belong to it. This happens if a change in a time zone's rules has moved the boundaries of days.
         """
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)
@@ -116,7 +117,7 @@ class Ledger:
 
     @contextmanager
     def lock_shared(self) -> Iterator[None]:
-        """Keep runs out of the ledger while it is read; write nothing, and tolerate a missing ledger.
+        """Lock the ledger against runs while it is read; write nothing, and accept a missing ledger.
 
         Raises:
             ArchiveInUse: a run on this machine holds the lock.
@@ -135,7 +136,7 @@ class Ledger:
             yield
 
     def _lock(self, lock: IO[Any], mode: int) -> None:
-        """Take a lock of this mode, or raise ArchiveInUse."""
+        """Take a lock of this mode. Raises ArchiveInUse if another process holds the lock."""
         try:
             fcntl.flock(lock, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -152,11 +153,14 @@ class Ledger:
         return self.path(run).is_dir()
 
     def intervals_of_others(self, run: str, names: Mapping[str, int]) -> Intervals:
-        """Return the intervals that all other runs have released for these meters."""
+        """Return the intervals that runs other than `run` have released for the meters in `names`."""
         return self._intervals((p for p in self._runs() if p != self.path(run)), names)
 
     def intervals_of(self, run: str, names: Mapping[str, int]) -> Intervals:
-        """Return the intervals that a run has in the ledger for these meters."""
+        """Return the intervals that a run has in the ledger for the meters in `names`.
+
+        `names` maps a meter's name to its number.
+        """
         return self._intervals([self.path(run)], names)
 
     def rows(self, run: str) -> Iterator[pa.RecordBatch]:
@@ -166,9 +170,9 @@ class Ledger:
                 yield from attempt(path, lambda: list(file.iter_batches(_AT_ONCE)))
 
     def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
-        """Add a run to the ledger; all of it is on disk on return.
+        """Add a run to the ledger; all of the run is on disk on return.
 
-        `facts` is called after the last table; its result is stored beside the tables.
+        `facts` is called after the last table, and its result is stored beside the tables.
 
         Raises ArchiveError if the run cannot be written; the ledger is then unchanged.
         """
@@ -207,9 +211,9 @@ class Ledger:
 
 
 def parts_of(run: Path) -> list[Path]:
-    """Return the files of a run: at least one.
+    """Return the files of a run, of which there is at least one.
 
-    Raises ArchiveError if files are missing, because their windows would otherwise be released again.
+    Raises ArchiveError if a file is missing, because its windows would otherwise be released again.
     """
     count_file = run / "_parts"
     count = attempt(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0
@@ -225,12 +229,12 @@ def parts_of(run: Path) -> list[Path]:
 
 
 def _part(index: int) -> str:
-    """Return the name of a run's file."""
+    """Return the name of the run's file with this index."""
     return f"part-{index:05}.parquet"
 
 
 def _read(path: Path, names: Mapping[str, int]) -> Iterator[Integers]:
-    """Yield the rows of a file that belong to these meters, as (meter, start, end)."""
+    """Yield a file's rows of the meters in `names`, as arrays of shape (3, rows): meter, start, end."""
     with parquet(path, "meter") as file:
         columns = ["meter", "start", "end"]
         for batch in attempt(path, lambda: list(file.iter_batches(_AT_ONCE, columns=columns))):

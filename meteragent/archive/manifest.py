@@ -1,11 +1,12 @@
 """A run's id, and the manifest beside its output.
 
-The id is a keyed hash (HMAC-SHA-256 under the run key of its first epoch, 16 hex digits) of the policy and
-the input's content: the same input under the same configuration is the same run. The hash is keyed because
-the id is public: a plain hash would confirm a guess of the readings.
+The id is a keyed hash (HMAC-SHA-256 under the run key of the run's first epoch, 16 hex digits) of the policy
+and the input's content, so the same input under the same configuration and key is the same run. The hash is
+keyed because the id is public, and a plain hash would confirm a guess of the readings.
 
-`_manifest.parquet` in the output is public. It holds the descriptors, so that the output can be read on its
-own. It counts windows, never readings: receivers must not learn how many readings were missing or clamped.
+`_manifest.parquet` in the output is public. It holds the descriptors, so the output can be read without other
+files. It counts windows, never readings, because receivers must not learn how many readings were missing or
+clamped.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 
 VALUES = 1 << 21
-"""The approximate number of values in a row group of the wide layout; a quarter of that in the long one."""
+"""The approximate number of values in a row group of the wide layout; the long layout has a quarter of it."""
 
 PART_BATCHES = 16
 """The number of row groups in a part of the wide layout."""
@@ -38,16 +39,16 @@ ROWS = 1 << 21
 """The approximate number of rows in a job of the long layout."""
 
 WINDOWS = 1 << 19
-"""The approximate number of rows of the wide layout (that is, windows) that are accounted for at once."""
+"""The approximate number of rows (that is, windows) in a job of the wide layout, for the account."""
 
 CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
-"""The values that decide where parts end if one process does the run. A run continues only an output with the
-same values."""
+"""The values that decide where parts end if one process does the run. A run continues an output only if its
+manifest has the same values."""
 _DOMAIN = b"meteragent run 1"
 
 
 def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
-    """Compute a run's id from the policy, the digests of the input's files, and its first epoch's key."""
+    """Compute a run's id from the policy, the digests of the input's files and the key of the first epoch."""
     facts = [dict(policy.facts), key.tenant, list(digests)]
     parts = (_DOMAIN, canonical({"run": facts}), hashlib.sha256(policy.secret).digest())
     message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
@@ -55,7 +56,7 @@ def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
 
 
 def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes:
-    """Return the facts that the ledger stores beside a run's rows; they are as private as the ledger."""
+    """Return the facts that the ledger stores beside a run's rows, which are as private as the ledger."""
     files = [
         {"name": path.name, "bytes": stamp[1], "sha256": digest}
         for (path, stamp), digest in zip(source.stamps, digests, strict=True)
@@ -67,9 +68,9 @@ def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes
 
 
 def account_of(content: bytes, path: Path) -> Account:
-    """Return the account of a run that is in the ledger.
+    """Return the account of a run from `content`, the facts that the ledger stores in the file `path`.
 
-    Raises ArchiveError if it cannot be read.
+    Raises ArchiveError if the facts cannot be read.
     """
     facts = _load(content, path)
     return Account(
@@ -102,7 +103,7 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 def save(out: Path, facts: dict[str, Any]) -> None:
     """Write the manifest of an output. Raises ArchiveError if it cannot be written.
 
-    It has the columns of the parts, and replaces the manifest of an earlier version.
+    The manifest's file has the columns of the parts, and replaces the manifest of an earlier version.
     """
     part = next(iter(sorted(out.glob("part-*.parquet"))), None)
     schema = pa.schema([]) if part is None else attempt(part, lambda: pq.read_schema(part))
@@ -111,9 +112,9 @@ def save(out: Path, facts: dict[str, Any]) -> None:
 
 
 def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
-    """Return the manifest of an output that this run may continue; None if nothing is there yet.
+    """Return the manifest of an output that this run may continue; None if there is no output yet.
 
-    Raises ArchiveError for an output of another run, or for a folder of other files.
+    Raises ArchiveError for an output of another run or with other cuts, or for a folder of other files.
     """
     path = out / MANIFEST
     is_unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())

@@ -2,7 +2,8 @@
 
 Integers and decimals are read exactly. A float becomes floor(x * 10^6 + 1/2), computed in double precision:
 if x is halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity
-are not values. Values are then clamped to the range, so none is too large. No error message contains a value.
+count as missing. Values are then clamped to the range, so none is too large. No error message contains a
+value.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ _DECIMAL_DIGITS = 38
 
 
 class Micro(NamedTuple):
-    """Values in millionths of the unit, clamped; where `valid` is false, the value is missing and set to 0.
+    """Clamped values in millionths of the unit; where `valid` is false, the value is missing and set to 0.
 
     `clamped_count` is the number of values that were outside the range.
     """
@@ -51,10 +52,10 @@ def micro(column: pa.Array, policy: Policy) -> Micro:
 
 
 def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
-    """Convert a column of numbers to quanta, in the simplest case only; return None otherwise.
+    """Convert a column of numbers to quanta in the simplest case; return None in any other case.
 
-    The result equals that of `micro` with rounding. The simplest case: integers, none missing, all in the
-    range, and each a whole number of quanta.
+    In the simplest case the numbers are integers, none is missing, all are in the range, and the scale is a
+    whole number of quanta. The result equals the rounded result of `micro`.
     """
     ratio, usual = policy.scale / policy.usual.quantum_u, policy.usual
     if column.null_count or not pa.types.is_integer(column.type) or ratio.denominator > 1 or not len(column):
@@ -100,7 +101,7 @@ def _valid(column: pa.Array) -> Flags:
 
 
 def _from_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
-    """Convert floats: floor(x * scale + 1/2), then clamp."""
+    """Convert floats to floor(x * scale + 1/2), clamped to the range."""
     low, high = policy.usual.low_u, policy.usual.high_u
     valid = np.isfinite(numbers)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -112,7 +113,7 @@ def _from_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
 
 
 def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
-    """Compute floor(x * scale / 10^digits + 1/2) of integers, first clipped to just beyond the range."""
+    """Compute floor(x * scale / 10^digits + 1/2) for integers x, and clamp it to the range."""
     usual, factor = policy.usual, policy.scale / 10**digits
     top, bottom = factor.numerator, factor.denominator
     if bottom == 1 and integers.size and _all_in_range(integers, *_range(top, usual)):
@@ -131,24 +132,24 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
 
 
 def _range(each_u: int, usual: Terms) -> tuple[int, int]:
-    """Return the smallest and the largest number within the range, in units of `each_u` millionths."""
+    """Return the smallest and the largest integer k for which k * `each_u` millionths lie in the range."""
     return -(-usual.low_u // each_u), usual.high_u // each_u
 
 
 def _all_in_range(integers: Whole, lowest: int, highest: int) -> bool:
-    """Return whether no number has to be clamped."""
+    """Return whether all numbers lie between `lowest` and `highest`."""
     return lowest <= int(integers.min()) and int(integers.max()) <= highest
 
 
 def _zero_missing(values_u: Integers, valid: Flags) -> Integers:
-    """Set missing values to zero."""
+    """Set missing values to zero in place, and return the array."""
     if not valid.all():
         values_u[~valid] = 0
     return values_u
 
 
 def _unscale(column: pa.Array) -> Whole:
-    """Return decimals as integers, in units of their last digit: int64 if all fit, else Python integers."""
+    """Return decimals as integers in units of their last digit: int64 if all fit, else Python integers."""
     wide = column.cast(pa.decimal128(_DECIMAL_DIGITS, column.type.scale))
     words = np.frombuffer(wide.buffers()[1], "<i8", count=2 * (wide.offset + len(wide)))
     low, high = words.reshape(-1, 2)[wide.offset :].T

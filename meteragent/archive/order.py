@@ -1,12 +1,12 @@
-"""The order in which windows of the wide layout are written: it depends only on which windows are released.
+"""The order in which windows of the wide layout are written, which only the set of released windows decides.
 
 Theory of operation
 -------------------
-1. Windows are written in order of start, then of their meter's public name. In that order, a row group begins
-   at the first start after each multiple of a fixed number of windows; if more windows than that begin at the
-   same time, a hash of the name spreads them over row groups.
+1. Windows are written in order of start and then of their meter's public name. Row group k begins at the
+   first start that at least k times a fixed number of windows precede. If more windows than that number begin
+   at the same time, a hash of the name spreads them over row groups.
 2. The set of released windows is public, since the output contains them. The order of the input, the content
-   of its lists and the way its files are cut are private, and have no influence. So `Order` is computed from
+   of its lists and the division into files are private, and have no influence. So `Order` is computed from
    the run's rows in the ledger, which are on disk by then: a resumed run computes the same order.
 3. The input is read once, in its own order. The windows of each batch get their noise, and `store` writes
    them to a file in a folder beside the output, by row group. Once all batches are stored, `row_groups`
@@ -40,8 +40,9 @@ _GROUPS, _BEGINS = b"groups", b"begins"
 class Order:
     """The row group of each window of a run.
 
-    Windows are numbered along the grid by their start. From number `first[j]` to `first[j + 1]` every start
-    has `count[j]` windows, and `before[j]` windows begin earlier; a row group has about `size` windows.
+    The starts on the grid are numbered. Each start from number `first[j]` to before `first[j + 1]` has
+    `count[j]` windows, and `before[j]` windows start before number `first[j]`. A row group has about `size`
+    windows.
     """
 
     grid: Integers | int
@@ -53,7 +54,7 @@ class Order:
 
     @classmethod
     def of(cls, rows: Iterable[pa.RecordBatch], policy: Policy, size: int) -> Self:
-        """Return the order of the windows that a ledger's rows represent."""
+        """Return the order of the windows in these rows of the ledger; `size` is for a row group."""
         parts = [np.empty((2, 0), np.int64)]
         for batch in rows:
             starts, ends = (milliseconds(batch.column(name)) for name in ("start", "end"))
@@ -82,7 +83,7 @@ class Order:
         return groups
 
     def _groups(self, number: Integers) -> tuple[Integers, Integers]:
-        """Return the first row group of the windows with these numbers, and the count of their row groups."""
+        """Return the first row group, and the count of row groups, of the windows at each numbered start."""
         index = np.searchsorted(self.first, number, side="right") - 1
         begin = self.before[index] + (number - self.first[index]) * self.count[index]
         group = begin // self.size
@@ -90,14 +91,14 @@ class Order:
 
 
 def _grid_numbers(grid: Integers | int, starts_ms: Integers) -> Integers:
-    """Return the numbers of windows along a grid."""
+    """Return the number of each start along the grid."""
     if isinstance(grid, int):
         return starts_ms // grid
     return np.searchsorted(grid, starts_ms).astype(np.int64)
 
 
 def _sum_equal(changes: Integers) -> Integers:
-    """Sum the changes (second row) at equal numbers (first row), in order."""
+    """Sum the changes (second row) at equal keys (first row); return the same form, sorted by key."""
     numbers, inverse = np.unique(changes[0], return_inverse=True)
     sums = np.zeros(numbers.size, np.int64)
     np.add.at(sums, inverse, changes[1])
@@ -105,7 +106,7 @@ def _sum_equal(changes: Integers) -> Integers:
 
 
 def store(file: Any, batch: pa.RecordBatch, order: Order) -> None:
-    """Write releases to an Arrow file, by row group."""
+    """Write releases to an Arrow file, sorted by row group."""
     dictionaries = {name: batch.column(name).dictionary_encode() for name in _TEXTS}
     group = order.group(milliseconds(batch.column("start")), dictionaries["meter"])
     rows = np.argsort(group, kind="stable")
@@ -128,7 +129,7 @@ class _Piece(NamedTuple):
 
 
 def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the row groups in a range that have rows, assembled from the files that `store` wrote.
+    """Yield each nonempty row group in the range `groups`, assembled from the files that `store` wrote.
 
     Raises ArchiveError if a file cannot be read.
     """
@@ -145,14 +146,14 @@ def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Itera
 
 
 def _index(path: Path) -> tuple[Integers, Integers]:
-    """Return the row groups of a file, and where their rows begin."""
+    """Return the numbers of a file's row groups, and the index of each one's first row and of the end."""
     with pa.memory_map(str(path)) as file:
         facts = pa.ipc.open_file(file).schema.metadata
         return np.frombuffer(facts[_GROUPS], np.int64), np.frombuffer(facts[_BEGINS], np.int64)
 
 
 def _rows(piece: _Piece, schema: pa.Schema) -> pa.RecordBatch:
-    """Read rows of a file as releases."""
+    """Read a piece of a file as releases with this schema."""
     with pa.memory_map(str(piece.path)) as file:
         batch = pa.ipc.open_file(file).get_batch(0).slice(piece.begin, piece.end - piece.begin)
         columns = [
@@ -163,7 +164,7 @@ def _rows(piece: _Piece, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _sort(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Sort releases by start and name."""
+    """Sort releases by start and then by public name."""
     starts, public_ids = milliseconds(batch.column("start")), batch.column("meter").dictionary_encode()
     names = public_ids.dictionary.to_pylist()
     rank = np.empty(len(names), np.int64)

@@ -1,8 +1,8 @@
 """The policy of an archive, read from the same kind of file as the agent's configuration.
 
-Windows, terms and presets mean the same as in an agent's stream. Settings that concern only messages (topics,
-lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys, never a key, so it may
-be sent to other processes.
+Windows, terms and presets have the same meaning as in an agent's stream. Settings that concern only the live
+agent (topics, lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys, never a
+key, so it may be sent to other processes.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ Integers = NDArray[np.int64]
 
 FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
 LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
-"""The earliest and latest time of an archive; a time outside them indicates a mistake in units."""
+"""The times in an archive are from FIRST_MS to before LAST_MS; others indicate a mistake in units."""
 
 ARITHMETIC = 2
 """The version of the arithmetic that turns numbers into quanta and adds noise. A change would give released
@@ -62,11 +62,11 @@ class Policy:
 
     @classmethod
     def of(cls, settings: Config) -> Self:
-        """Return the policy of a configuration file.
+        """Return the policy that a configuration describes.
 
         Raises:
-            ConfigError: it has no [archive], it does not have exactly one stream, or archives do not support
-                the stream.
+            ConfigError: the configuration has no [archive] or not exactly one stream, columns have the same
+                name, archives do not support the stream, or the key has another ledger already.
         """
         archive, streams = settings.archive, settings.stream
         if archive is None:
@@ -90,12 +90,12 @@ class Policy:
 
     @property
     def usual(self) -> Terms:
-        """The terms of an ordinary window. Readings count in the same way under all terms."""
+        """The terms of an ordinary window. Readings count in the same way under the terms of all windows."""
         return self.schedule.usual
 
     @property
     def shapes(self) -> tuple[Terms, ...]:
-        """The distinct terms of all windows. Archives round half up: they store no accumulators."""
+        """The distinct terms of all windows. Archives round half up, because they store no accumulators."""
         return config.shapes(self.stream, "half-up")
 
     @property
@@ -105,12 +105,12 @@ class Policy:
 
     @property
     def lead_ms(self) -> int:
-        """The time from the beginning of a reading's span to the reading's own time: an energy's interval."""
+        """The ms from the start of a reading's span to the reading's time: an energy's interval, or 0."""
         return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else 0
 
     @property
     def reach_ms(self) -> int:
-        """The longest span of a reading."""
+        """The longest span of a reading, in ms."""
         return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else self.usual.hold_ms
 
     @property
@@ -119,7 +119,7 @@ class Policy:
         return _decimal(self.usual.quantum_u)
 
     def terms(self, starts_ms: Integers) -> tuple[Integers, list[Terms]]:
-        """Return the index of each window's terms, by its start, and the list of terms."""
+        """Return the index of the terms of the window at each start, and the list of terms."""
         if self.schedule.shape is None:
             return np.zeros(starts_ms.size, np.int64), [self.usual]
         starts, inverse = np.unique(starts_ms, return_inverse=True)
@@ -153,7 +153,7 @@ class Policy:
         return edges[np.searchsorted(edges, starts_ms, side="right")]
 
     def edges(self, times_ms: Integers) -> Integers | int:
-        """Return the starts of a calendar's windows around times, or the common length of all windows."""
+        """Return the starts of the calendar's windows around the times, or the fixed length in ms."""
         calendar = self.schedule.grid
         if not isinstance(calendar, Calendar):
             return self.usual.length_ms
@@ -206,7 +206,7 @@ def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
 
 
 def _refuse(stream: Stream) -> None:
-    """Refuse a stream that archives do not support."""
+    """Refuse a stream that archives do not support. Raises ConfigError."""
     source = stream.source
     if source.kind is Kind.REGISTER:
         expected = "'interval_energy': difference the registers on a grid of intervals first"
@@ -235,14 +235,14 @@ def _descriptor(terms: Terms) -> TermsDescriptor:
 
 @lru_cache(maxsize=64)
 def _decimal(quantum_u: int) -> tuple[int, int]:
-    """Return a quantum as (k, digits)."""
+    """Return a quantum as (k, digits), as in `Policy.lattice`."""
     digits = next(d for d in range(7) if quantum_u * 10**d % MICRO == 0)
     return quantum_u * 10**digits // MICRO, digits
 
 
 @lru_cache(maxsize=16)
 def _pseudonym_key(path: Path) -> bytes:
-    """Read the pseudonym key."""
+    """Read the pseudonym key. Raises ConfigError."""
     return config.read_secret("sink.pseudonym_key_file", path)
 
 

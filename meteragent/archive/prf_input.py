@@ -1,24 +1,24 @@
 """The PRF input of a window: everything that identifies the window, including its data.
 
-It consists of these parts, each preceded by its length in 4 bytes (so that different parts never give equal
-inputs):
+It consists of these parts, each preceded by its length in 4 big-endian bytes (so that different parts never
+give equal inputs):
 
     "meteragent window 2", mechanism, tenant, epsilon ("p/q", in 1/unit), quantum ("p/q", in the unit), unit,
-    kind, n, length in ms, its bands (from and to of each stretch, in ms after the start; nothing where slots
-    are n equal parts), the local calendar's time zone or nothing, meter, and last its numbers, in 8 bytes
-    each: start (ms since 1970) and the n slots' quanta
+    kind, n, length in ms, bands (the start and end of each stretch, in ms after the window's start; empty if
+    slots are n equal parts), the local calendar's time zone or an empty string, meter, and last the window's
+    numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
 
-Numbers in bytes are little-endian; all other numbers are decimal text. A tag of 12 bytes stands for the input
-when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC under the epoch's tag key
+The window's numbers are little-endian; all numbers before them are decimal text. A tag of 12 bytes stands for
+the input when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC under the epoch's tag key
 (`privacy.keyed.tags`, AES-256). The PMAC covers the SHA-256 of all parts before the numbers, which is
 computed once per meter, and the numbers themselves. Version 1 also hashed the numbers with SHA-256, one
 window after another, which takes four times as long.
 
-Why all parts are bound: if two releases y and y' used equal bits, y' - y would be the difference between
-their data. A correction would be revealed exactly, and two epsilons would reveal the reading itself. So data,
-terms and slots are bound. The same window with the same data and terms has the same noise, wherever it is
-released. A second release of a window is still not safe: a corrected window has different noise and costs
-epsilon again, so the ledger refuses it.
+All parts are bound for this reason: if two releases y and y' used equal bits, y' - y would be the difference
+between their data. A correction would be revealed exactly, and releases under two epsilons would reveal the
+reading itself. So the bits depend on data, terms and slots. The same window with the same data and terms has
+the same noise, wherever it is released. A second release of a window is still not safe: a corrected window
+has different noise and costs epsilon again, so the ledger refuses it.
 """
 
 import hashlib
@@ -44,9 +44,9 @@ _DIGEST_WORDS = 4
 
 @dataclass(frozen=True)  # no slots: `cached_property` needs the instance's dictionary
 class Shape:
-    """The terms that windows share when their noise is drawn together: n equal slots or n bands.
+    """The terms that windows must share if their noise is drawn together, with n equal slots or n bands.
 
-    A band is given as its stretches (from, to), in ms after the window's start.
+    A band is given as its stretches (start, end), in ms after the window's start.
     """
 
     epsilon: Fraction
@@ -63,7 +63,7 @@ class Shape:
     def of(cls, terms: Terms) -> "Shape":
         """Return the shape of a release's terms.
 
-        Level, gap, clamp and hold are not part of it; the level enters through epsilon only.
+        Level, gap, clamp and hold are not part of the shape; the level enters through epsilon only.
         """
         bands = tuple(band.stretches for band in terms.bands)
         kind, length_ms, zone = str(terms.kind), terms.length_ms, terms.timezone
@@ -77,7 +77,7 @@ class Shape:
         return (*exact, self.unit, self.kind, *size, bands, self.timezone or "")
 
     def prefix(self, tenant: str) -> bytes:
-        """Return the beginning of a PRF input: all parts before the meter."""
+        """Return the beginning of a PRF input, which has all parts before the meter."""
         return b"".join(_part(text) for text in (DOMAIN, self.mechanism, tenant, *self._parts))
 
 
@@ -139,7 +139,7 @@ def keyed_rows(
 
 
 def _head(shape: Shape, prefix: bytes, meter: str) -> bytes:
-    """Return the part of a PRF input with this prefix that precedes the numbers."""
+    """Return `prefix`, the meter, and the length of the numbers: all of a PRF input before its numbers."""
     return prefix + _part(meter) + _size(8 * (shape.n + 1))
 
 
@@ -150,5 +150,5 @@ def _part(text: str) -> bytes:
 
 
 def _size(count: int) -> bytes:
-    """Return a length in 4 bytes."""
+    """Return a length in 4 big-endian bytes."""
     return count.to_bytes(4, "big")

@@ -1,6 +1,6 @@
 """Find the windows that the readings of many meters open, and the readings that count in each window.
 
-Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are in order of
+Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are sorted by
 meter and start, regardless of the order of the readings.
 """
 
@@ -19,7 +19,7 @@ _INT64_BITS = 63
 
 
 class Readings(NamedTuple):
-    """Readings as columns: the meter's number, time in ms, value in millionths, and whether it is present."""
+    """Readings as columns: the meter's number, time in ms, value in millionths, and whether one exists."""
 
     meter: Integers
     time_ms: Integers
@@ -32,7 +32,7 @@ class Readings(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """Windows as columns: the meter's number, the start in ms."""
+    """Windows as columns: the meter's number and the start in ms."""
 
     meter: Integers
     start_ms: Integers
@@ -43,7 +43,7 @@ class Windows(NamedTuple):
 
 
 def opened_windows(meter: Integers, time_ms: Integers, policy: Policy) -> Windows:
-    """Return the windows in which the spans of readings begin, each once, by meter and start."""
+    """Return the distinct windows in which the spans of readings begin, sorted by meter and start."""
     starts = policy.starts(time_ms - policy.lead_ms)
     change = np.ones(meter.size, np.bool_)  # most readings are in the window of the previous one
     change[1:] = (meter[1:] != meter[:-1]) | (starts[1:] != starts[:-1])
@@ -58,7 +58,7 @@ def opened_windows(meter: Integers, time_ms: Integers, policy: Policy) -> Window
 def slots(
     readings: Readings, windows: Windows, policy: Policy, batch_windows: int
 ) -> Iterator[tuple[Windows, Ragged]]:
-    """Yield the slots of windows from the readings of their meters, `batch_windows` windows at a time."""
+    """Yield `batch_windows` windows at a time with their slots, integrated from the meters' readings."""
     readings = _ordered(readings)
     first, last = _ranges(readings, windows, policy)
     for begin in range(0, windows.meter.size, batch_windows):
@@ -73,7 +73,7 @@ def slots(
 
 
 def _ordered(readings: Readings) -> Readings:
-    """Return the readings that have a value, by meter and time; of several at one time, only the smallest."""
+    """Return the readings that have a value, by meter and time; of several at a time, only the smallest."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _in_order(readings.meter, readings.time_ms):
@@ -93,7 +93,7 @@ def _in_order(meter: Integers, time_ms: Integers) -> bool:
 
 
 def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integers, Integers]:
-    """Return for each window the index of its first reading and the index after its last one."""
+    """Return for each window the index of its first reading and the index after its last reading."""
     start_ms, end_ms = windows.start_ms, policy.ends(windows.start_ms)
     usual = policy.usual
     if usual.kind is Kind.INTERVAL_ENERGY:
@@ -112,7 +112,7 @@ def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integ
 
 
 def _position(readings: Readings, meter: Integers, time_ms: Integers) -> Integers:
-    """Return the index of a meter's first reading at or after `time_ms`, or where one would be inserted."""
+    """Return the index of each meter's first reading at or after `time_ms`, or of the end of its readings."""
     origin_ms = (
         min(int(column.min()) for column in (readings.time_ms, time_ms) if column.size) if time_ms.size else 0
     )
@@ -123,7 +123,7 @@ def _position(readings: Readings, meter: Integers, time_ms: Integers) -> Integer
 
 
 def ranked(meter: Integers, width: int) -> Integers:
-    """Shift meters' numbers left by `width` bits; with a time added, they sort by meter and time.
+    """Shift meters' numbers left by `width` bits; the sums with times then sort by meter and time.
 
     Raises ArchiveError if 64 bits cannot hold both.
     """

@@ -1,4 +1,4 @@
-"""A run on one machine: it accounts, then releases, in parts that exist in full or not at all.
+"""A run, which accounts for its windows and then releases them in parts that exist in full or not at all.
 
 Theory of operation
 -------------------
@@ -6,21 +6,21 @@ Theory of operation
 2. Account (`account`): the windows that the run may release go into the ledger, all at once, and are on disk
    before any of them is released. From then on all other runs refuse these windows.
 3. `_manifest.parquet` is written, with `complete` false.
-4. Release: each part of the output is written under another name, synced and renamed. A part is a stretch of
-   windows in the order of `order` (wide) or a job (long). Windows of the wide layout wait beside the output,
-   with their noise, until they are in order.
+4. Release: each part of the output is written under another name, synced and renamed. A part has a stretch
+   of windows in the order of `order` (wide) or the windows of a job (long). Windows of the wide layout wait
+   beside the output, with their noise, until they are in order.
 5. The run's rows of the ledger are written beside the output, then `_manifest.parquet` with `complete` true.
 
 A resumed run has the same id, since input, policy and key are the same. If the ledger has that id, its rows
 say which windows are released, and block none of them; otherwise the run starts from the beginning. Existing
 parts are kept, and missing parts are written. An output with a different id or different cuts is refused.
 
-No window gets a second, different noise, since noise is a function of the key and of the window with its data
-and terms (`prf_input`): a part that is written again has the same bytes. Different data or terms make a
-different run, for which the ledger refuses every window that overlaps a released one.
+No window gets a second, different noise, because noise is a function of the key and of the window with its
+data and terms (`prf_input`), so a part that is written again has the same bytes. Different data or terms make
+a different run, for which the ledger refuses every window that overlaps a released one.
 
-Memory is bounded: it holds a batch of rows (wide), a job (long), and, if a wide input is released in part or
-resumed, a byte for each window. No raw value is written anywhere.
+Memory is bounded: it holds a batch of rows (wide) or a job (long) and, if a wide input is released in part or
+resumed, a byte per window. No raw value is written anywhere.
 """
 
 import shutil
@@ -37,6 +37,7 @@ import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
 from meteragent.archive.account import Account, ProgressCallback, check_rows
+from meteragent.archive.count import require_range
 from meteragent.archive.files import write
 from meteragent.archive.job import Job, jobs, read
 from meteragent.archive.kernel import release, release_schema
@@ -60,7 +61,7 @@ class ProgressReporter(Protocol):
     """A display of the progress of tasks."""
 
     def __call__(self, task: str, total: int, unit: str, /) -> AbstractContextManager[ProgressCallback]:
-        """Show a task while the context lasts; the context yields a callback for units done."""
+        """Show a task of `total` units while the context lasts, which yields a callback for progress."""
         ...
 
 
@@ -70,23 +71,20 @@ class Engine(Protocol):
     @property
     def cut(self) -> list[Any]:
         """The values that decide where the engine's parts end."""
-        ...
 
     def debits(
         self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
     ) -> Iterable[pa.Table]:
         """Yield the rows of run `account.run` for the ledger; `account` is complete after the last table."""
-        ...
 
     def release(
         self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> "Parts":
         """Write the parts of the output that are missing."""
-        ...
 
 
 class Parts(NamedTuple):
-    """The numbers of new and existing parts, and counts of the new parts' input, if any."""
+    """The numbers of new and existing parts, and counts of the new parts' input; None if not counted."""
 
     new: int
     existing: int
@@ -95,7 +93,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run; `counts` cover the input of the parts that this run wrote."""
+    """The result of a run; `counts` cover the input of the parts that this call wrote, or are None."""
 
     policy: Policy
     layout: Layout
@@ -109,24 +107,31 @@ class RunResult:
 
 
 def sanitise_archive(
-    policy: Policy, path: Path, out: Path, show: ProgressReporter, engine: Engine | None = None
+    policy: Policy,
+    path: Path,
+    out: Path,
+    show: ProgressReporter,
+    engine: Engine | None = None,
+    *,
+    clamp: bool = False,
 ) -> RunResult:
-    """Release an archive; resume the run if one was begun with the same input and policy.
+    """Release an archive; resume the run if it was begun earlier with the same input, policy and key.
 
-    `engine` makes the passes; by default, this process does.
+    `engine` makes the passes, by default this process; `clamp` accepts that most numbers are out of range.
 
     Raises:
-        ArchiveError: the input, the output or the ledger cannot be used, or belongs to another run.
+        ArchiveError: the input, output or ledger cannot be used, or most numbers are outside the range.
         KeyRefused: there is no key, or none for some windows; then nothing is written.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     check_paths(path, out, ledger.folder)
     source = Source.open(path, policy)
-    first = key.at(first_window_ms(source))  # all later epochs have a key if this one does
+    first = key.at(first_window_ms(source))  # all later epochs have a key if this epoch does
     with ledger.lock():
         digests, run = identify(source, first, show)
         earlier_facts = manifest.find(out, run, engine.cut)
         if not ledger.has(run):
+            require_range(source, show, clamp=clamp)
             account = Account(run)
             tables = engine.debits(source, ledger, key, account, show)
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
@@ -164,7 +169,7 @@ class Local:
     def debits(
         self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
     ) -> Iterable[pa.Table]:
-        """Yield the ledger's rows, job by job."""
+        """Yield the run's rows for the ledger, one table per job."""
         with show("account", 2 * source.rows, "row") as progress:
             check_rows(source, progress)
             yield from account.tables(source, _jobs(source), ledger, key, progress)
@@ -179,12 +184,12 @@ class Local:
 
 
 def _jobs(source: Source) -> list[Job]:
-    """Cut an input into jobs of this engine's size."""
+    """Cut an input into jobs of the size that this engine uses."""
     return jobs(source, ROWS if source.layout == "long" else WINDOWS)
 
 
 class _Release:
-    """The second pass."""
+    """The second pass of a run, which writes the parts."""
 
     def __init__(self, source: Source, key: Key, ledger: Ledger, account: Account, out: Path) -> None:
         self.source, self.policy, self.key, self.ledger = source, source.policy, key, ledger
@@ -193,7 +198,7 @@ class _Release:
         self._jobs = _jobs(source)
 
     def parts(self, show: ProgressReporter, *, every_row: bool) -> Parts:
-        """Write the missing parts, for every row or for the windows that the ledger has."""
+        """Write the missing parts; unless `every_row`, only with the windows that the ledger has."""
         work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
         paths = [self.out / f"part-{index:05}.parquet" for index in range(len(work))]
         missing = sum(not path.exists() for path in paths)
@@ -210,13 +215,12 @@ class _Release:
         return Parts(missing, len(work) - missing, self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write a part; raise ArchiveError if the input has changed by the time the part is complete."""
+        """Write a part. Raises ArchiveError if the input has changed by the time the part is complete."""
 
         def fill(file: Any) -> None:
             """Write the batches as Parquet, then check that the input is unchanged."""
-            schema = release_schema(self.policy)
-            if self.source.layout == "long":
-                schema = slot_schema(schema, self.policy)
+            windows, is_long = release_schema(self.policy), self.source.layout == "long"
+            schema = slot_schema(windows, self.policy) if is_long else windows
             with pq.ParquetWriter(file, schema, **OPTIONS, **encodings(schema)) as writer:
                 for batch in batches:
                     writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
@@ -235,7 +239,7 @@ class _Release:
         source, flags = self.source, None if every_row else self._allowed()
         chunk_rows = max(1, VALUES // max(source.numbers, self.policy.usual.n))
         _create(self._folder)
-        complete = len(list(self._folder.glob("*.arrow")))  # they are written in order
+        complete = len(list(self._folder.glob("*.arrow")))  # files are written in order
         with show("release", source.rows, "row") as progress:
             first = min(complete * chunk_rows, source.rows)
             progress(first)
@@ -246,14 +250,14 @@ class _Release:
                 progress(sum(batch.num_rows for batch in batches))
 
     def _store(self, releases: pa.RecordBatch, file: Any) -> None:
-        """Write releases to a waiting file, unless the input has changed."""
+        """Write releases to a waiting file. Raises ArchiveError if the input has changed."""
         store(file, releases, self._order)
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
         """Convert rows of the wide layout to windows: all rows, or the allowed ones."""
         parts, row = [], 0
-        for batch in batches:  # one by one: types may differ from file to file
+        for batch in batches:  # separately, because types may differ between files
             rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))
             windows, counts = read_wide(rows, self.policy)
             self.counts.add(counts)
@@ -272,7 +276,7 @@ class _Release:
         ]
 
     def _row_groups(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
-        """Yield row groups of the wide layout."""
+        """Yield the row groups in the range `groups` of the wide layout."""
         paths = sorted(self._folder.glob("*.arrow"))
         for batch in row_groups(paths, groups, release_schema(self.policy)):
             yield batch
@@ -298,7 +302,7 @@ class _Release:
         ]
 
     def _release_long(self, job: Job, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
-        """Yield the releases of a job of the long layout, by their meter's public name and by time."""
+        """Yield the releases of a job of the long layout, by their meter's public name and then by time."""
         names: dict[str, int] = {}
         readings = self._readings(job, names, progress)
         windows, (first, end) = opened_windows(readings.meter, readings.time_ms, self.policy), job.starts_ms
@@ -331,10 +335,10 @@ class _Release:
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the columns' encodings: numbers by differences, the others compressed, strings by a dictionary.
+    """Return the columns' encodings: delta for values, dictionaries for strings, and compression.
 
-    Numbers are mostly noise: bit packing takes 2 to 3% more space than compression, and a quarter less time.
-    They get no statistics, since the extremes of noise are useless.
+    Values are mostly noise: bit packing takes 2 to 3% more space than compression, and a quarter less time.
+    So values are not compressed. They get no statistics, because the extremes of noise are useless.
     """
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"
@@ -368,7 +372,7 @@ def first_window_ms(source: Source) -> int:
 
 
 def check_paths(path: Path, out: Path, ledger: Path) -> None:
-    """Refuse an output or a ledger that lies within the input or contains it."""
+    """Refuse an output or a ledger that lies within the input or contains it. Raises ArchiveError."""
     source = path.resolve()
     for target in (out, sibling(out), ledger):
         real_target = target.resolve()
@@ -377,7 +381,7 @@ def check_paths(path: Path, out: Path, ledger: Path) -> None:
 
 
 def _create(out: Path) -> None:
-    """Create a folder if it does not exist."""
+    """Create a folder if it does not exist. Raises ArchiveError."""
     try:
         out.mkdir(exist_ok=True)
     except OSError as error:

@@ -5,12 +5,13 @@ its time, except for any part that an earlier energy covers. The rest is a gap. 
 floor(x/q + 1/2). Of several readings at the same time the smallest counts, so that their order does not
 matter.
 
-The agent differs in three ways, because it receives readings one after another: of two readings at the same
-time the first counts; readings that arrive later than `lateness` are refused; a meter's first window begins
+The agent receives readings one after another, so it differs in three ways: of two readings with the same time
+the first counts; readings that arrive later than `lateness` are refused; and a meter's first window begins
 after its first reading.
 
-Windows are independent: each gets every reading whose span may touch it, even one that begins before it. All
-arithmetic is in integers: sums of millionths times milliseconds, in two halves where 64 bits might overflow.
+Windows are integrated independently: each gets every reading whose span may overlap it, including a span that
+begins before it. All arithmetic is in integers: sums of millionths times milliseconds, in two halves where 64
+bits might overflow.
 """
 
 from functools import lru_cache
@@ -28,7 +29,7 @@ _INT64_BITS = 62
 
 
 class Spans(NamedTuple):
-    """Values over stretches of time: window, begin and end (in ms after the window's start), and value."""
+    """Values over stretches of time: index of the window, begin and end in ms after its start, and value."""
 
     window: Integers
     begin: Integers
@@ -52,7 +53,7 @@ def integrate(
         starts_ms: the starts of the windows.
         lengths: the number of readings of each window; those of the first window come first, and so on.
         times_ms: the readings' times, in any order within a window.
-        values_u: their values in millionths of the unit, clamped.
+        values_u: the readings' values in millionths of the unit, clamped.
         policy: the terms of the release.
     """
     window = np.repeat(np.arange(starts_ms.size), lengths)
@@ -87,7 +88,7 @@ def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Ter
 
 
 def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
-    """Integrate spans into the slots of windows; time without a span is a gap."""
+    """Integrate spans into the slots of windows, in whole quanta; time without a span is a gap."""
     terms_index, terms = policy.terms(starts_ms)
     lengths_ms = np.array([part.length_ms for part in terms], np.int64)[terms_index][spans.window]
     begin, end = np.maximum(spans.begin, 0), np.minimum(spans.end, lengths_ms)
@@ -109,7 +110,7 @@ def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
 
 
 def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
-    """Return the slots of `count` windows of these terms, an array of count * n."""
+    """Return the slots of `count` windows under these terms, in whole quanta: shape (count * n)."""
     edges, slot_of_segment = _segments(terms)
     first = np.searchsorted(edges, spans.begin, side="right") - 1
     pieces = np.searchsorted(edges, spans.end, side="left") - first
@@ -128,7 +129,7 @@ def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
 
 
 def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
-    """Sum values less the gap value over spans, by slot; in Python's integers if 64 bits might overflow."""
+    """Sum (value - gap) * ms over spans for each slot, as Python integers if 64 bits might overflow."""
     if _fits(terms):
         sums = np.zeros(count * terms.n, np.int64)
         np.add.at(sums, cell, amount * overlap_ms)
@@ -143,7 +144,7 @@ def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms
 
 
 def _fits(terms: Terms) -> bool:
-    """Return whether 64 bits hold the sums, with the gap and before rounding."""
+    """Return whether 64 bits hold the sums, including the gap and the term that rounding adds."""
     largest = 2 * max(abs(terms.low_u), abs(terms.high_u), abs(terms.gap_u))
     longest_ms = max(_durations_ms(terms))
     lattice = max(terms.lattice(slot) for slot in range(terms.n))
@@ -162,13 +163,13 @@ def _round(terms: Terms, sums: Integers) -> Integers:
 
 @lru_cache(maxsize=256)
 def _durations_ms(terms: Terms) -> tuple[int, ...]:
-    """Return the duration of each slot."""
+    """Return the duration of each slot, in ms."""
     return tuple(terms.slot_ms(slot) for slot in range(terms.n))
 
 
 @lru_cache(maxsize=256)
 def _segments(terms: Terms) -> tuple[Integers, Integers]:
-    """Return the edges at which slots begin or end, and the slot between adjacent edges, or -1."""
+    """Return the edges in ms at which slots begin or end, and the slot between adjacent edges, or -1."""
     if not terms.bands:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)
     stretches = sorted((*part, slot) for slot in range(terms.n) for part in terms.stretches(slot))

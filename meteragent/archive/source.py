@@ -30,7 +30,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Group(NamedTuple):
-    """A row group: its file, number and row count, and the first and last time and meter, if known."""
+    """A row group: its file, number and row count, and its first and last time and meter; None if unknown."""
 
     path: Path
     row_group: int
@@ -38,7 +38,7 @@ class Group(NamedTuple):
     times_ms: tuple[int, int] | None
     meters: tuple[str, str] | None
     values: int
-    """The length of the column of values, with lists flattened (a null list counts as one)."""
+    """The length of the value column, with lists flattened (a null list counts as one value)."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Source:
 
     @property
     def numbers(self) -> int:
-        """The approximate number of values in a row, at least one."""
+        """The approximate number of values per row, at least one."""
         return max(1, sum(group.values for group in self.groups) // max(1, self.rows))
 
     def check_unchanged(self) -> None:
@@ -101,7 +101,7 @@ class Source:
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of row groups, in order, at most `batch_rows` rows at a time.
 
-        With `dictionary`, the meters come as a dictionary column.
+        With `dictionary`, the column of meters is dictionary-encoded.
 
         Raises ArchiveError if a file cannot be read.
         """
@@ -139,7 +139,7 @@ class Source:
 
 @lru_cache(maxsize=1)
 def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
-    """Return a file's footer, read only once: it is long for many row groups, and each of them needs it."""
+    """Return a file's footer, read once because it is long for many row groups, each of which needs it."""
     return attempt(path, lambda: pq.read_metadata(path))
 
 
@@ -199,7 +199,7 @@ def _is_int96(file: pq.ParquetFile, name: str) -> bool:
 
 
 def _with_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
-    """Set the zone of times without one to UTC: only 96-bit times lack a zone, since others were refused."""
+    """Set the zone of times without a zone to UTC: only 96-bit times lack one, since others were refused."""
     index = batch.schema.get_field_index(policy.columns.time)
     if index < 0 or batch.column(index).type.tz is not None:
         return batch
@@ -222,12 +222,12 @@ def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]
 
 def _floor_ms(time: datetime) -> int:
     """Return a time in milliseconds, rounded down."""
-    # In integers: a float's rounding error could exclude a row group's last window.
+    # Integers are used because a float's rounding error could exclude a row group's last window.
     return (time - _EPOCH) // _MILLISECOND
 
 
 def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
-    """Return the smallest and the largest value of a column, if its statistics contain them."""
+    """Return a column's smallest and largest value; None if its statistics lack them or have another type."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None
     with suppress(ValueError, OverflowError):  # times beyond Python's range, bytes that are not UTF-8

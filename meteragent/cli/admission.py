@@ -49,7 +49,7 @@ def refused(path: Path, settings: config.Config, out: TextIO) -> bool:
 
 
 def _running(settings: config.Config) -> set[str]:
-    """Return the streams that have run, according to the store; all streams if it cannot be read."""
+    """Return the streams that have run, according to the store; all streams if the store cannot be read."""
     names = {stream.name for stream in settings.stream}
     path = settings.store.path
     try:

@@ -17,19 +17,19 @@ from meteragent.collect import configuration
 from meteragent.domain.errors import LinkError
 
 _EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
-"""The extras of sources."""
+"""The extras that each kind of source needs."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Collect until SIGTERM or SIGINT, or only check or migrate; return the exit code."""
     settings = configuration.load(options.config)
-    if options.check:
-        print(_summary(settings, options.config))
-        return 0
     sink = "collect" if settings.dataset is None else "collect-parquet"
     extras = [sink, *_EXTRAS.get(settings.source.kind, ())]
-    if any(common.lacks(extra, "collect") for extra in extras):
-        return common.EXIT_CRASH
+    if options.check:
+        print(_summary(settings, options.config))
+    missing_count = sum(common.lacks(extra, "collect") for extra in extras)
+    if options.check or missing_count:
+        return common.EXIT_CRASH if missing_count else 0
     service = importlib.import_module("meteragent.collect.service")  # needs the extra
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     if options.migrate:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _migrate(service: Any, settings: configuration.Settings) -> int:
-    """Make or update the tables; return the exit code."""
+    """Create or update the tables; return the exit code."""
     try:
         count = asyncio.run(service.migrate(settings))
     except LinkError as error:
@@ -61,7 +61,7 @@ def _place(settings: configuration.Settings) -> Iterator[str]:
 
 
 def _summary(settings: configuration.Settings, path: Path) -> str:
-    """Return what a configuration would collect."""
+    """Return lines about what a configuration would collect."""
     meters = settings.meters()
     hosts = [f"{server.host}:{server.port}" for server in settings.source.servers()]
     lines = [

@@ -26,7 +26,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return an argument parser whose errors state the text found and the text expected."""
+    """Return an argument parser whose errors state what was found and what is expected."""
 
     def parse_argument(text: str) -> T:
         """Parse an argument. Raises ArgumentTypeError."""

@@ -55,7 +55,7 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A text to show."""
+    """A message to show."""
 
     text: str
 
@@ -75,7 +75,10 @@ Conversation = Generator[Step, Any, Draft]
 
 
 def converse(options: Options) -> Conversation:
-    """Ask for everything that a configuration needs; return the files to write. Raises Refused."""
+    """Ask for everything that a configuration needs, and return the files to write.
+
+    Raises Refused if no configuration can be written with the answers on the command line.
+    """
     default_out = _default_out(options)
     result, access, password = yield from _listen(options)
     reading = yield from _choose_meter(options, result)
@@ -103,7 +106,8 @@ def _ask(
 ) -> Generator[Step, Any, str]:
     """Return a valid answer: from the command line, or else the default with --yes, or else the operator's.
 
-    Raises Refused if an answer on the command line is not valid.
+    `objection` returns the expected form of an invalid answer, or None. Raises Refused if an answer on the
+    command line is invalid, or if --yes is set and a question has neither an answer nor a default.
     """
     values = [value for value, _ in question.choices]
     stated = options.answers.get(question.key)
@@ -159,7 +163,7 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
 
 
 def _endpoint(url: str, username: str | None, password: str | None, files: Mapping[str, str]) -> Endpoint:
-    """Return the broker. Raises Refused for a password without a user, and for TLS files with mqtt://."""
+    """Return the broker. Raises Refused if a password has no user, or if mqtt:// has TLS files."""
     try:
         return Endpoint.parse(
             url,
@@ -174,7 +178,7 @@ def _endpoint(url: str, username: str | None, password: str | None, files: Mappi
 
 
 def _wrong_url(url: str) -> str | None:
-    """Return the expected form of an address; None if the address has it."""
+    """Return the expected form of an address; None if the address is valid."""
     if _url_fault(url) is None:
         return None
     login = "; a login belongs in --username and --password-file" if "@" in url else ""
@@ -182,7 +186,7 @@ def _wrong_url(url: str) -> str | None:
 
 
 def _url_fault(url: str) -> str | None:
-    """Return what is wrong with an address, without repeating the address, which may contain a password."""
+    """Return the fault in an address, but not the address, which may hold a password; None if it is valid."""
     try:
         Endpoint.parse(url)
     except ValueError as error:
@@ -347,14 +351,17 @@ def _folder_fault(path: Path) -> str | None:
 
 
 def _is_free(name: str) -> str | None:
-    """Return the expected answer if this file or one beside it exists, or cannot be created; else None."""
+    """Return the expected answer if the file, its password file or its store exists; else None.
+
+    Return it also if the file cannot be created.
+    """
     if file := _existing(Path(name)):
         return f"another name: {file} exists, and `init` never overwrites files"
     return _folder_fault(Path(name))
 
 
 def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
-    """Return the path of the systemd unit to write, or None."""
+    """Return the path of the systemd unit to write; None if the operator wants no unit."""
     if options.yes and "unit-file" not in options.answers:
         return None
     question = Question(

@@ -35,6 +35,10 @@ def run(options: argparse.Namespace) -> int:
     except (FormatError, RecordError) as error:
         print(f"meteragent: {options.input}: {error}", file=sys.stderr)
         return common.EXIT_CRASH
+    except FileExistsError as error:
+        reason = "file exists: choose another name, or delete it"
+        print(f"meteragent: {error.filename}: {reason}", file=sys.stderr)
+        return common.EXIT_CRASH
     except OSError as error:
         reason = (error.strerror or "failed").lower()
         print(f"meteragent: {error.filename}: {reason}", file=sys.stderr)

@@ -68,7 +68,8 @@ def _ledger(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
         else:
-            print(f"{slot}  {line.result:<12} {line.homes:>9,} homes, finished {at}")
+            homes = f"{line.homes:,}" if line.homes else "-"  # the helper knows of none where it refuses
+            print(f"{slot}  {line.result:<12} {homes:>9} homes, finished {at}")
     return 0
 
 
@@ -85,7 +86,7 @@ def _key(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Any:
-    """Return the configuration without the files that it names, which another user may own."""
+    """Return the configuration without reading the files that it names, which another user may own."""
     configuration = _module("configuration")
     return configuration.parse(configuration.text_of_file(options.config))
 

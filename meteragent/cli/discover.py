@@ -89,7 +89,7 @@ def _access(options: argparse.Namespace) -> Access:
 
 
 async def tell(listener: Listener) -> None:
-    """Write a progress line every few seconds if standard error is a terminal."""
+    """Write a progress line every `_TELL_EVERY_S` seconds if standard error is a terminal."""
     seconds = 0
     while sys.stderr.isatty():
         await asyncio.sleep(_TELL_EVERY_S)
@@ -98,9 +98,9 @@ async def tell(listener: Listener) -> None:
 
 
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:
-    """Listen until the time is up or Ctrl-C is pressed; return the number of seconds.
+    """Listen until the time is up or Ctrl-C is pressed; return how many seconds it listened.
 
-    Raises LinkError.
+    Raises LinkError if the connection fails.
     """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     started_s = loop.time()

@@ -19,7 +19,7 @@ from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
-"""The lower and upper limits of the range in a home with solar panels; the upper limit is the default."""
+"""The magnitude of both limits of the range in a home with solar panels; the upper limit is the default."""
 _CALENDAR = {"day", "bill"}
 PRESETS = {
     "television": "which TV programme is on",
@@ -52,7 +52,7 @@ class Quantity(Protocol):
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The keys of [source], except those of the broker and the meter's name."""
+        """The keys of [source], except the broker's keys and the meter's name."""
 
     def toml(self, access: Access, name: str = "home") -> str:
         """Return a configuration with this source."""
@@ -88,7 +88,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A meter that was found, with its quantities; `names` holds the words by which it can be chosen.
+    """A meter that was found, with its quantities; `names` holds the names by which it can be chosen.
 
     If `missing` is not empty, the operator must be asked for these keys of `source`, and there are no offers
     yet.
@@ -112,7 +112,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The streams to release, the `names` by which they can be chosen, and a text for the question."""
+    """The streams to release, the `names` by which they can be chosen, and the question's text for them."""
 
     names: tuple[str, ...]
     text: str
@@ -132,7 +132,10 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The content and mode of the files to write, by path; the first file is the configuration."""
+    """The content and mode of the files to write, by path; the first file is the configuration.
+
+    `unit` is the path of the systemd unit; None if no unit will be written.
+    """
 
     config: Path
     files: Mapping[Path, tuple[str, int]]
@@ -143,7 +146,7 @@ class Draft:
 
 
 def readings_of(proposal: Proposal) -> list[Reading]:
-    """Return each meter in a proposal separately."""
+    """Return a separate `Reading` for each meter in a proposal."""
     meters = proposal.meters if len(proposal.meters) > 1 else (None,)
     readings = []
     for meter in meters:
@@ -165,7 +168,7 @@ def unstated(result: Findings) -> list[Reading]:
 
 
 def _of_meter(offer: Offer, meter: str | None) -> Offer:
-    """Return an offer reduced to one of its meters."""
+    """Return an offer reduced to one of its meters; the whole offer if `meter` is None."""
     if meter is None:
         return offer
     candidate = offer.candidate
@@ -179,8 +182,8 @@ def _of_meter(offer: Offer, meter: str | None) -> Offer:
 def selections(reading: Reading, has_solar: bool) -> list[Selection]:
     """Return the selections that a meter's readings allow, most likely first.
 
-    In a home with solar panels, numbers that may fall below zero come first, then pairs of a number for
-    consumption and one for feed-in, then single numbers. In other homes, feed-in is left out.
+    In a home with solar panels, quantities that may be negative come first, then pairs of a quantity for
+    consumption and a quantity for feed-in, then single quantities. In other homes, feed-in is omitted.
     """
     offers = _complete_offers(reading.offers)
     import_offers = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
@@ -221,7 +224,7 @@ def _may_fall_below_zero(offer: Quantity) -> bool:
 
 
 def _complete_offers(offers: Sequence[Quantity]) -> Sequence[Quantity]:
-    """Return each name's offers without those of a single phase, unless there are no others."""
+    """Return the first offer of each name; offers of a single phase count only if there are no others."""
     complete_offers = [offer for offer in offers if not str(offer.source.get("value")).startswith("phase")]
     by_name = {offer.name: offer for offer in reversed(complete_offers or offers)}
     return [offer for offer in complete_offers or offers if by_name[offer.name] is offer]
@@ -260,12 +263,12 @@ def password_path(out: Path) -> Path:
 
 
 def presets(base: Base) -> dict[str, str]:
-    """Return the presets that these readings allow, each with a text on what it hides and how exact it is."""
+    """Return the presets that these readings allow, each with a line on what it hides and on its errors."""
     return {name: line for name in PRESETS if (line := _preset_line(base, name))}
 
 
 def _preset_line(base: Base, preset: str) -> str | None:
-    """Return a text about what a preset hides and costs; None if the readings are too coarse for it."""
+    """Return a line on what a preset hides and on its errors; None if the readings are too coarse for it."""
     settings = config.accepted(text(base, preset, "private", "x.db", None))
     if settings is None:
         return None
@@ -284,7 +287,10 @@ _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
 
 
 def _figure(value: float, name: str) -> str:
-    """Return half the width of a 95% interval, to two or three significant figures."""
+    """Return the half-width of a 95% interval, to two significant figures or, from 100, to the unit.
+
+    `value` is the half-width itself if `name` is ci95, and otherwise a standard deviation.
+    """
     half_width = value if name == "ci95" else 1.96 * value
     return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
 
@@ -337,7 +343,7 @@ def _value(value: Any) -> str:
 def draft(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
-    """Return the files to write; only the owner can read those that name or hold a secret."""
+    """Return the files to write; only the owner can read a file that names or holds a secret."""
     secret = None if password is None else password_path(out)
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
     settings = text(base, preset, topic, str(store_path(out)), secret)

@@ -131,7 +131,7 @@ def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, P
 
 
 def _ask(question: Question) -> str:
-    """Ask a question on the terminal. Raises EOFError."""
+    """Ask a question on the terminal, and return the answer. Raises EOFError if the input ends."""
     print(f"\n{question.text}")
     for number, (_, text) in enumerate(question.choices, 1):
         print(f"  {number}. {text}")
@@ -143,7 +143,10 @@ def _ask(question: Question) -> str:
 
 
 def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
-    """Return the findings on a broker, or the error if it refuses the login. Raises LinkError."""
+    """Return the findings on a broker, or the error if the broker refuses the login.
+
+    Raises LinkError if the connection fails for another reason, and Refused if no message arrives.
+    """
     print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:

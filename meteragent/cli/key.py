@@ -13,6 +13,10 @@ _FORGOTTEN = """\
 {path}: the key now begins with {begins}. It can no longer release earlier windows or remove their noise.
 The old file was overwritten, but copies may remain in backups, snapshots and flash, and on other machines."""
 
+_EXISTS = """\
+meteragent: {path}: file exists. Choose another name; `meteragent key show {path}` shows that key.
+Do not delete a key that has released anything: the same intervals could leave again, with other noise."""
+
 _EPOCH = date(1970, 1, 1)
 Now = Callable[[], datetime]
 
@@ -28,7 +32,11 @@ def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> in
 
 def _new(options: argparse.Namespace, now: Now) -> int:
     """Create a key and show it."""
-    keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
+    try:
+        keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
+    except FileExistsError:
+        print(_EXISTS.format(path=options.file), file=sys.stderr)
+        return 1
     return _show(options, now)
 
 
@@ -43,7 +51,7 @@ def _show(options: argparse.Namespace, now: Now) -> int:
 
 
 def _forget(options: argparse.Namespace, now: Now) -> int:
-    """Erase a key's past, unless that would include today."""
+    """Erase the keys of epochs that end by a date; print an error instead if the date is after today."""
     if options.before > now().date():
         print(
             "meteragent: --before is later than today, so today's windows could not be released",

@@ -77,7 +77,7 @@ def _levels_per_kwh(
     """Return, for each meter, the level per kWh of change, summed over all streams that charged the meter.
 
     At most one window of each stream covers any instant, so the levels of the windows that cover an instant
-    never sum to more than this.
+    never sum to more than the returned level.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in charged)
     levels: dict[str, Fraction] = {}

@@ -285,6 +285,11 @@ def sanitise(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("run")
     group.add_argument("--engine", choices=("local", "spark"), default="local", help="default: %(default)s")
     group.add_argument("--dry-run", action="store_true", help="show what a run would do, and write nothing")
+    group.add_argument(
+        "--clamp",
+        action="store_true",
+        help="release even if more than half of the numbers are outside window.range, and clamp them to it",
+    )
 
 
 def key_file(parser: argparse.ArgumentParser) -> None:

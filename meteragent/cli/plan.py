@@ -23,7 +23,7 @@ _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 def run(options: argparse.Namespace) -> int:
     """Print the third quantity, and plot it on request; an unanswerable question is a usage error.
 
-    JSON is in English.
+    JSON is always in English.
     """
     with catalogue.speaking(catalogue.ENGLISH if options.json else options.lang):
         return _run(options)
@@ -117,7 +117,7 @@ def _zone(text: str) -> str:
 
 
 def _plot(text: str) -> Path:
-    """Parse the name of a picture."""
+    """Parse the path of a picture."""
     path = Path(text)
     if path.suffix.lower() not in _FORMATS:
         raise ValueError(f"a name that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}")

@@ -15,7 +15,7 @@ from meteragent.domain.errors import PayloadError
 from meteragent.tools.redact.text import Redactor
 
 LIMIT = 16 * 2**20
-"""The largest recording, in bytes."""
+"""The largest size of a recording, in bytes."""
 _KINDS = {
     "number": "numbers",
     "text": "texts",

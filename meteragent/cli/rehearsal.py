@@ -31,7 +31,7 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would be sent; return the exit code. Raises ConfigError. The store is not opened."""
+    """Show what would be sent, without opening the store; return the exit code. Raises ConfigError."""
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
         return common.EXIT_CRASH
@@ -107,7 +107,7 @@ async def _show(config: settings.Config) -> None:
 
 
 def _write(line: str) -> None:
-    """Write a line to the terminal at once."""
+    """Write a line to the terminal, and flush it."""
     print(line, flush=True)
 
 

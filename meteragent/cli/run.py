@@ -1,4 +1,4 @@
-"""The `run` command: run the agent until SIGTERM."""
+"""The `run` command: run the agent until SIGTERM or SIGINT."""
 
 import argparse
 import asyncio
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def log_to_stderr(level: int) -> None:
-    """Log from `level` up, but other packages from INFO up: their debug messages might hold readings."""
+    """Log from `level` up, but never other packages' debug messages, because these might hold readings."""
     logging.basicConfig(level=max(level, logging.INFO), format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("meteragent").setLevel(level)
 

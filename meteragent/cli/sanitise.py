@@ -54,14 +54,16 @@ def _perform(policy: Policy, options: argparse.Namespace) -> str:
     """Release or preview; return the summary. The modules are imported only here, never by the agent."""
     if options.dry_run:
         preview = importlib.import_module("meteragent.archive.preview")
-        return preview_summary(preview.preview(policy, options.input, options.output, show))
+        return preview_summary(
+            preview.preview(policy, options.input, options.output, show), clamp=options.clamp
+        )
     engine = importlib.import_module(_ENGINES[options.engine])
-    return summary(engine.sanitise_archive(policy, options.input, options.output, show))
+    return summary(engine.sanitise_archive(policy, options.input, options.output, show, clamp=options.clamp))
 
 
 @contextmanager
 def show(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """Show progress if standard error is a terminal."""
+    """Show a task's progress if standard error is a terminal; yield a function that advances it."""
     from tqdm import tqdm  # noqa: PLC0415  the extra may be missing
 
     with tqdm(total=total, desc=task, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
@@ -83,7 +85,7 @@ def summary(result: Any) -> str:
     return "\n".join(lines)
 
 
-def preview_summary(preview: Any) -> str:
+def preview_summary(preview: Any, *, clamp: bool = False) -> str:
     """Return a summary of what a run would do (`archive.preview.Preview`), for the operator."""
     account, counts = preview.account, preview.counts
     lines = [
@@ -91,20 +93,23 @@ def preview_summary(preview: Any) -> str:
         f"  refused        {account.refused_windows:,} windows that overlap what was released before",
         *_counted(counts),
         *_covered(preview, account.released_windows + account.refused_windows),
+        *_clamped(preview),
         *_small(preview),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
-        f"dry run, nothing was written: {_consequence(preview)}",
+        f"dry run, nothing was written: {_consequence(preview, clamp=clamp)}",
     ]
     return "\n".join(lines)
 
 
-def _consequence(preview: Any) -> str:
+def _consequence(preview: Any, *, clamp: bool) -> str:
     """Return a text about what the same command would do without --dry-run."""
     if preview.complete:
         return "this run is already complete"
     if preview.is_debited:
         return "the ledger already has this run: it would be resumed or repeated, with the same values"
+    if _is_mostly_clamped(preview.counts) and not clamp:
+        return "the run would be refused: most numbers are outside window.range (--clamp accepts this)"
     return (
         f"the ledger would get {_windows(preview)}"
         if preview.account.released_windows
@@ -147,7 +152,7 @@ def _numbers(result: Any) -> list[str]:
         ]
     if result.counts is None:
         return []
-    lines = _counted(result.counts)
+    lines = [*_counted(result.counts), *_clamped(result)]
     if result.existing_parts:
         return [
             *lines,
@@ -192,6 +197,21 @@ def _readings(result: Any, windows: int) -> list[str]:
             f"  Check:         readings cover {share:.0%} of the time with {setting}; overlaps are dropped"
         ]
     return []
+
+
+def _is_mostly_clamped(counts: Any) -> bool:
+    """Return whether more than half of the numbers are clamped; `archive.count` refuses them."""
+    return bool(2 * counts.clamped > counts.numbers - counts.gap)
+
+
+def _clamped(result: Any) -> list[str]:
+    """Return a warning if most numbers are outside the range, probably because of another unit."""
+    counts = result.counts
+    if not _is_mostly_clamped(counts):
+        return []
+    percent = 100 * counts.clamped // (counts.numbers - counts.gap)
+    outside = f"{percent}% of the numbers are outside window.range and are clamped to it"
+    return [f"  Check:         {outside}: are they in {result.policy.usual.unit}?"]
 
 
 def _small(preview: Any) -> list[str]:

@@ -28,7 +28,7 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show both sides until Ctrl-C; return the exit code. Raises ConfigError."""
+    """Show each stream's source and sink until Ctrl-C; return the exit code. Raises ConfigError."""
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
         return 1
@@ -44,13 +44,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(text: str) -> None:
-    """Write to the terminal at once."""
+    """Write a text to the terminal, and flush it."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 async def _show(config: settings.Config, meter: str | None) -> None:
-    """Listen to both sides of all streams until a signal. Raises LinkError."""
+    """Listen to each stream's source and sink until a signal. Raises LinkError if a connection fails."""
     streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
     view = View(streams, _write, common.now_ms)
     log_lines = LogLines(view)
@@ -68,7 +68,7 @@ async def _show(config: settings.Config, meter: str | None) -> None:
 
 
 async def _tick(view: View) -> None:
-    """Let the view check its clock, forever."""
+    """Let the view check its clock every TICK_S seconds, forever."""
     while True:
         await asyncio.sleep(TICK_S)
         view.tick()
@@ -87,7 +87,7 @@ class LogLines(logging.Handler):
 
 
 def _key(stream: settings.Stream) -> bytes | None:
-    """Return a stream's pseudonym key; None if it has none."""
+    """Return a stream's pseudonym key; None if the stream has no such key."""
     path = stream.sink.pseudonym_key_file
     return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
 
@@ -128,7 +128,7 @@ def _nothing() -> None:
 
 
 async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
-    """Listen; errors name the broker's configuration key."""
+    """Await a coroutine that listens to a broker. Raises LinkError, which names the broker's `key`."""
     try:
         await watching
     except LinkError as error:
@@ -136,7 +136,7 @@ async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
 
 
 async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all sides until SIGINT or SIGTERM; raises the error of any side that fails."""
+    """Run all coroutines until SIGINT or SIGTERM. Raises the error of any coroutine that fails."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

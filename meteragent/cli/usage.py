@@ -1,7 +1,7 @@
 """The command line: the purpose of each command, its arguments, an example and its exit codes.
 
-Nothing here imports a command, so that `--help` is quick and the agent starts without the libraries that
-other commands need. A command's module, `meteragent.cli.NAME`, defines `run(options)`. The module `options`
+This module imports no command, so `--help` is quick and the agent starts without the libraries that other
+commands need. A command's module, `meteragent.cli.NAME`, defines `run(options)`. The module `options`
 declares the arguments of all commands.
 """
 
@@ -46,7 +46,7 @@ class Command:
 
 
 class Format(argparse.RawDescriptionHelpFormatter):
-    """A help formatter as wide as the terminal, up to a limit, that keeps the epilog's line breaks."""
+    """A help formatter as wide as the terminal, up to WIDTH_MAX, that keeps the epilog's line breaks."""
 
     def __init__(self, prog: str) -> None:
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
@@ -70,7 +70,7 @@ def parser(version: str) -> argparse.ArgumentParser:
 
 
 def _subparser(parsers: Any, name: str, command: Command) -> argparse.ArgumentParser:
-    """Add the parser for a command, or for one of its actions."""
+    """Add the parser for a command, or for one of its actions; return the parser."""
     subparser: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=command.sentence,
@@ -95,7 +95,7 @@ def _declare_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def _declare_crowd(parser: argparse.ArgumentParser) -> None:
-    """Declare the actions of `crowd`, and those of `crowd key`."""
+    """Declare the actions of `crowd`, including the actions of `crowd key`."""
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action", title="actions")
     for name, action in _CROWD_ACTIONS.items():
         action.declare(_subparser(actions, name, action))

@@ -5,8 +5,11 @@ The texts of refusals are those of the agent's configuration (`domain.refusal`).
 """
 
 import difflib
+import importlib
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +20,7 @@ from pydantic_core import ErrorDetails
 from meteragent.collect import broker
 from meteragent.collect.broker import Source
 from meteragent.collect.partition import Length
-from meteragent.collect.topic import StreamTopic
+from meteragent.collect.topic import Role, StreamTopic
 from meteragent.config import read_secret
 from meteragent.config.value import Duration, Span, Template
 from meteragent.domain.errors import ConfigError
@@ -115,11 +118,20 @@ _TABLES: dict[str, type[BaseModel]] = {
     "dataset": Dataset,
     "accept": Accept,
 }
+_STAND_INS: dict[tuple[str, ...], Any] = {
+    ("stream",): [{"topic": "stream/{meter}"}],
+    ("stream", "name"): "stream {}",
+    ("stream", "topic"): "stream/{}/{meter}",
+    ("database", "url"): "postgresql:///x",
+    ("dataset", "folder"): ".",
+}
+"""Values in place of wrong ones that have no default, so that the rest of the file is checked as well."""
+_OPTION = re.compile(r'query parameter: "([^"]*)"')
 _EXPECTED = {
     ("stream",): "a [[stream]] table with a topic",
     ("stream", "topic"): "where records arrive, such as 'private/{meter}/power'",
     ("database", "url"): "a database, such as 'postgresql://collect@127.0.0.1/utility'",
-    ("dataset", "folder"): "a folder, such as '/var/lib/meteragent/records'",
+    ("dataset", "folder"): "a folder, such as '/var/lib/meteragent-collect/records'",
 }
 
 
@@ -145,7 +157,9 @@ def parse(text: str) -> Settings:
     try:
         settings = Settings.model_validate(document)
     except ValidationError as error:
-        errors += [_refusal(detail) for detail in error.errors(include_url=False)]
+        details = _own(error.errors(include_url=False))
+        errors += [_refusal(detail) for detail in details]
+        errors += _further(document, details)
     else:
         errors += _wrong(settings)
     for problem in errors:
@@ -189,6 +203,34 @@ def _renamed(table: dict[str, Any], model: type[BaseModel], path: KeyPath) -> It
             table[meant] = value
 
 
+def _own(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the errors without those that only follow from others: wrong streams leave the list empty."""
+    in_streams = any(detail["loc"][:1] == ("stream",) and len(detail["loc"]) > 1 for detail in details)
+    return [detail for detail in details if not (in_streams and detail["loc"] == ("stream",))]
+
+
+def _further(document: dict[str, Any], details: Sequence[ErrorDetails]) -> list[ConfigError]:
+    """Return the errors of the second stage beside those of the first, whose values are replaced."""
+    refused = {key_text(detail["loc"]) for detail in details}
+    for detail in details:
+        *path, key = detail["loc"]
+        place: Any = document
+        with suppress(KeyError, IndexError, TypeError):
+            for step in path:
+                place = place[step]
+            names = tuple(part for part in detail["loc"] if isinstance(part, str))
+            if names in _STAND_INS:
+                text = _STAND_INS[names]
+                place[key] = text.format(*path[1:], meter="{meter}") if isinstance(text, str) else text
+            elif isinstance(place, dict):
+                place.pop(key, None)
+    try:
+        settings = Settings.model_validate(document)
+    except ValidationError:
+        return []
+    return [error for error in _wrong(settings) if error.key not in refused]
+
+
 def _refusal(detail: ErrorDetails) -> ConfigError:
     """Return the refusal of a value that is wrong or missing."""
     path = detail["loc"]
@@ -196,6 +238,10 @@ def _refusal(detail: ErrorDetails) -> ConfigError:
         names = tuple(part for part in path if isinstance(part, str))
         return _error(path, "nothing", f"{_EXPECTED.get(names, 'a value')}: this key has no default", None)
     expected, meant = expectation(detail)
+    if detail["type"] == "string_too_short":
+        expected = "a text that is not empty"
+    elif detail["type"] == "string_too_long":
+        expected = f"at most {detail['ctx']['max_length']} characters"
     return _error(path, value_text(path[-1], detail["input"]), expected, meant)
 
 
@@ -207,17 +253,41 @@ def _wrong(settings: Settings) -> Iterator[ConfigError]:
     if database is not None and (not database.url.startswith(_POSTGRES) or _has_password(database.url)):
         expected = "postgresql://user@host/name, and the password in database.password_file"
         yield ConfigError("database.url", "an address of another form", expected)
+    elif database is not None:
+        yield from _unknown_option(database.url)
+    yield from _repeated(settings)
+    for read in (settings.password, settings.meters, *([] if wrong else [settings.source.servers])):
+        try:
+            read()
+        except ConfigError as error:
+            yield ConfigError(error.key, error.found, error.expected.replace("the agent", "collect"))
+
+
+def _unknown_option(url: str) -> Iterator[ConfigError]:
+    """Yield a refusal if libpq, where it is installed, does not know an option of an address."""
+    with suppress(ImportError):
+        conninfo: Any = importlib.import_module("psycopg.conninfo")
+        try:
+            conninfo.conninfo_to_dict(url)
+        except conninfo.e.ProgrammingError as error:
+            option = _OPTION.search(str(error))
+            text = f"the option {option[1]!r}" if option else "an address that cannot be read"
+            expected = "an address and options that libpq knows"
+            yield ConfigError("database.url", text, expected)
+
+
+def _repeated(settings: Settings) -> Iterator[ConfigError]:
+    """Yield refusals of streams that share a name or topics with an earlier or another one."""
     for index, stream in enumerate(settings.stream):
         for key in ("name", "topic"):
             value = getattr(stream, key)
             if value in [getattr(other_stream, key) for other_stream in settings.stream[:index]]:
                 expected = f"a {key} that no other stream has"
                 yield _error(("stream", index, key), repr(value), expected, None)
-    for read in (settings.password, settings.meters, *([] if wrong else [settings.source.servers])):
-        try:
-            read()
-        except ConfigError as error:
-            yield error
+        places = [topic.place(stream.topic.replace("{meter}", "m")) for topic in settings.topics]
+        if any(place is not None and place.role is Role.DESCRIPTOR for place in places):
+            expected = "a topic on which no other stream has its descriptors"
+            yield _error(("stream", index, "topic"), repr(stream.topic), expected, None)
 
 
 def _has_password(url: str) -> bool:

@@ -12,7 +12,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +43,8 @@ REASONS: Final = {
 
 PAYLOAD_MAX: Final = 64 * 1024
 NAME_MAX: Final = 128
+ORIGIN_MAX: Final = 256
+"""The number of characters of a topic that are kept with a refusal."""
 WAITING_MAX: Final = 2_000
 """The largest number of records of a stream's meter that wait for a descriptor: 41 days of half hours."""
 _MICRO_MAX = 2**63 - 1
@@ -96,7 +97,7 @@ class Batch:
 
     `descriptors` are the new ones, and `terms` the new pairs of a stream and a descriptor that its rows name.
     `released` are the places of records that no longer wait.
-    `refused` counts by stream (empty if unknown) and reason.
+    `refused` counts by stream (empty if unknown) and reason, and `refusals` has each message that is refused.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -105,6 +106,12 @@ class Batch:
     waiting: list[Waiting] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refusals: "list[Refusal]" = field(default_factory=list)
+
+    def refuse(self, refusal: "Refusal") -> None:
+        """Count a refusal, and keep where it comes from."""
+        self.refused[refusal.key] += 1
+        self.refusals.append(refusal)
 
     def add(self, batch: "Batch") -> None:
         """Add the effects of further messages."""
@@ -114,14 +121,34 @@ class Batch:
         self.waiting += batch.waiting
         self.released += batch.released
         self.refused += batch.refused
+        self.refusals += batch.refusals
 
 
 class Refused(Exception):
-    """A message that is refused; `reason` is one of REASONS."""
+    """A message that is refused; `reason` is one of REASONS, and `detail` may name the field."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.detail = reason, detail
+
+
+class Refusal(NamedTuple):
+    """A refusal: `origin` is the topic or the meter, and `detail` names the field, but never its value."""
+
+    stream: str
+    reason: str
+    origin: str
+    detail: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The stream and the reason, under which it is counted."""
+        return self.stream, self.reason
+
+
+def latest(refusals: Iterable[Refusal]) -> dict[tuple[str, str], Refusal]:
+    """Return the latest refusal of each stream and reason."""
+    return {refusal.key: refusal for refusal in refusals}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +196,8 @@ class Core:
                     raise Refused(reason)  # noqa: TRY301 -- counted below
                 self._judge(message, place, now_ms, batch)
             except Refused as refusal:
-                batch.refused["" if place is None else place.stream, refusal.reason] += 1
+                stream = "" if place is None else place.stream
+                batch.refuse(Refusal(stream, refusal.reason, _origin(message.topic), refusal.detail))
         if batch.descriptors and batch.waiting:
             self._settle(batch, now_ms)
         return batch
@@ -252,8 +280,8 @@ class Core:
             return
         try:
             descriptor = Descriptor.parse(payload)
-        except RecordError:
-            raise Refused("descriptor") from None
+        except RecordError as error:
+            raise Refused("descriptor", str(error)) from None
         if (descriptor.mechanism.quantum * MICRO).denominator != 1 or not _fits_jsonb(descriptor.facts):
             raise Refused("descriptor")
         self._descriptors[descriptor.id] = batch.descriptors[descriptor.id] = descriptor
@@ -276,20 +304,31 @@ def _fits_jsonb(facts: Mapping[str, Any]) -> bool:
         return False
 
 
+def _origin(topic: str) -> str:
+    """Return a topic as it can be stored in either sink."""
+    return topic[:ORIGIN_MAX].replace("\0", "?").encode(errors="replace").decode()
+
+
+def _detail(error: Exception) -> str:
+    """Return what is wrong; the text of an error of encoding would hold the payload."""
+    return str(error) if isinstance(error, RecordError) else "text that is not UTF-8"
+
+
 def _load(payload: bytes) -> Mapping[str, Any]:
-    with suppress(RecordError, UnicodeError):
+    try:
         return load(payload, float)
-    raise Refused("unreadable")
+    except (RecordError, UnicodeError) as error:
+        raise Refused("unreadable", _detail(error)) from None
 
 
 def _record(payload: bytes) -> Record:
     """Parse a record whose names can be stored; raises Refused."""
     try:
         record = Record.parse(payload)
-    except (RecordError, UnicodeError):
-        raise Refused("unreadable") from None
+    except (RecordError, UnicodeError) as error:
+        raise Refused("unreadable", _detail(error)) from None
     if not holds_name(record.meter) or len(record.meter) > NAME_MAX or not _ID.fullmatch(record.descriptor):
-        raise Refused("unreadable")
+        raise Refused("unreadable", "'meter' or 'd' is not a name")
     return record
 
 
@@ -297,8 +336,8 @@ def _row(stream: str, record: Record, terms: Descriptor) -> Row:
     """Return the row of a record; raises Refused if it does not match its descriptor."""
     try:
         require_agreement(record, terms)
-    except RecordError:
-        raise Refused("terms") from None
+    except RecordError as error:
+        raise Refused("terms", str(error)) from None
     # On a calendar, the receiver's time-zone data may differ from the agent's: the table finds overlaps.
     is_on_grid = terms.timezone is not None or not record.time_ms % record.step_ms
     if not is_on_grid:

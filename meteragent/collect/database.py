@@ -14,23 +14,32 @@ The connection sets synchronous_commit: a commit that the server has confirmed i
 create the tables; each is applied once, in one transaction, under a lock that also covers the creation of
 partitions.
 
+A server that stops answering would stop `collect` without a word. The connection is therefore shut down if
+a step takes longer than ANSWER_S, and keepalives detect a network that is gone. The batch is then tried again
+on another connection; its messages are still unacknowledged.
+
 `LinkError` means that the database is unavailable or busy and the batch may be tried again; `DatabaseError`
 means that it refuses the batch. No error repeats a value: errors contain only the first line of the server's
 message and its code.
 """
 
+import asyncio
+import os
+import re
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import resources
 from typing import Any, Final, Self
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from meteragent import __version__
 from meteragent.collect import partition
-from meteragent.collect.core import Batch, Row, Waiting, decoded_facts, shared_facts
+from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
 from meteragent.collect.sink import Content, Outcome, apart, numbers_of
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, LinkError
@@ -41,6 +50,22 @@ _LOCK: Final = 0x6D657465
 """The key of the advisory lock under which tables and partitions are created."""
 _SCHEMA: Final = "meteragent"
 _CONNECT_S: Final = 10
+ANSWER_S: Final = 60.0
+"""The longest wait for a step, such as a batch's transaction, before the connection is dropped."""
+_KEEPALIVES: Final = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""libpq's parameters by which a dead network is noticed; those in the address are kept."""
+_REFUSED_LOGIN: Final = re.compile(r"authentication failed|does not exist|no password supplied|pg_hba")
+_LOGIN_HINT: Final = "check database.url and database.password_file"
+_FORBIDDEN: Final = "42501"
+_OWNER_HINT: Final = (
+    "the role of database.url must own the schema meteragent and its tables, or be allowed to create"
+    " the schema in its database"
+)
 _AWAY = ("08", "25", "40", "53", "55", "57", "58")
 """Classes of SQLSTATE after which the same transaction may succeed later: connection, read-only server,
 serialization, resources, locks, shutdown, system."""
@@ -59,7 +84,7 @@ ORDER BY stream, meter, t, band, place
 ON CONFLICT DO NOTHING
 """
 _DIFFERENT = """
-SELECT a.stream, count(*) FROM arrived a, LATERAL (
+SELECT a.stream, count(*), max(a.meter) FROM arrived a, LATERAL (
     SELECT r.until, r.quanta, r.d, r.draws FROM record r
     WHERE r.stream = a.stream AND r.meter = a.meter AND r.t = a.t AND r.band = a.band OFFSET 0
 ) r
@@ -93,8 +118,9 @@ _WAIT = """
 INSERT INTO waiting (d, stream, meter, topic, payload) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 _REFUSE = """
-INSERT INTO refused AS r (stream, reason, count) VALUES (%s, %s, %s)
-ON CONFLICT (stream, reason) DO UPDATE SET count = r.count + excluded.count, latest = now()
+INSERT INTO refused AS r (stream, reason, count, origin, detail) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (stream, reason) DO UPDATE SET count = r.count + excluded.count, latest = now(),
+    origin = excluded.origin, detail = excluded.detail
 """
 _BEGIN = """
 INSERT INTO collector (name, version) VALUES (%s, %s)
@@ -125,14 +151,16 @@ class Database:
         """Connect, check the server, and disconnect at the end; raises LinkError or DatabaseError."""
         with _faults():
             application = f"meteragent collect {name}"
-            options: dict[str, Any] = {} if password is None else {"password": password}
+            chosen = conninfo_to_dict(url)
+            options: dict[str, Any] = {key: n for key, n in _KEEPALIVES.items() if key not in chosen}
+            if password is not None:
+                options["password"] = password
             connection = await psycopg.AsyncConnection.connect(
                 url, autocommit=True, connect_timeout=_CONNECT_S, application_name=application, **options
             )
         try:
             database = cls(connection, name, length)
-            with _faults():
-                await database._check_server()
+            await database._check_server()
             yield database
         finally:
             await connection.close()
@@ -152,7 +180,7 @@ class Database:
             DatabaseError: the role lacks a permission, the tables are those of a later version, or they were
                 created with a different partition length.
         """
-        with _faults():
+        with self._answered():
             async with self._connection.transaction():
                 await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
                 if not await self._value("SELECT to_regclass('meteragent.migration') IS NOT NULL"):
@@ -185,7 +213,7 @@ class Database:
 
     async def begin(self, *, is_first: bool) -> Content:
         """Prepare the connection; return the tables' content. If `is_first`, begin the collector's counts."""
-        with _faults():
+        with self._answered():
             await self._execute(_SESSION)
             if is_first:
                 await self._execute(_BEGIN, self._name, __version__)
@@ -201,7 +229,7 @@ class Database:
     async def waiting(self, ids: Iterable[str]) -> list[Waiting]:
         """Return the records that wait for descriptors, in order of arrival."""
         query = "SELECT d, stream, meter, topic, payload, place FROM waiting WHERE d = ANY(%s) ORDER BY place"
-        with _faults():
+        with self._answered():
             return [Waiting(*row) for row in await self._rows(query, list(ids))]
 
     async def write(
@@ -213,16 +241,33 @@ class Database:
             LinkError: the database is unavailable; the whole batch was committed, or nothing.
             DatabaseError: the database refuses the batch.
         """
-        with _faults():
+        with self._answered():
             await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
             async with self._connection.transaction():
                 await self._write_facts(batch)
-                written_count, repeated_count, refused = await self._write_rows(batch.rows, overlapping)
-                refused += batch.refused
-                counts = [(stream, reason, count) for (stream, reason), count in sorted(refused.items())]
+                outcome = await self._write_rows(batch.rows, overlapping)
+                refusals = [*outcome.refusals, *batch.refusals]
+                outcome = outcome._replace(refused=outcome.refused + batch.refused, refusals=refusals)
+                origins = latest(refusals)
+                counts = [(*key, count, *origins[key][2:]) for key, count in sorted(outcome.refused.items())]
                 await self._execute_many(_REFUSE, counts)
-                await self._execute(_COUNT, messages, written_count, repeated_count, self._name)
-        return Outcome(written_count, repeated_count, refused)
+                await self._execute(_COUNT, messages, outcome.written, outcome.repeated, self._name)
+        return outcome
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Translate the driver's errors, and drop the connection if the server does not answer in time."""
+        timer = asyncio.get_running_loop().call_later(ANSWER_S, _shut_down, self._connection.fileno())
+        try:
+            with _faults():
+                yield
+        except LinkError:
+            if timer.when() > asyncio.get_running_loop().time():
+                raise
+            text = f"the database: no answer for {ANSWER_S:g} s, so the connection is dropped"
+            raise LinkError(text) from None
+        finally:
+            timer.cancel()
 
     async def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
@@ -238,30 +283,31 @@ class Database:
         if not rows:
             return Outcome(0, 0, refused)
         await self._copy(rows)
+        refusals: list[Refusal] = []
         if overlapping:
-            refused.update(
-                (stream, "overlap") for stream in await self._remove_overlapping(rows, overlapping)
-            )
+            refusals += await self._remove_overlapping(rows, overlapping)
+            refused.update(refusal.key for refusal in refusals)
         arrived_count = len(rows) - refused.total()
         written_count = (await self._execute(_INSERT)).rowcount
         different_count = 0
         if written_count < arrived_count:
-            for stream, count in await self._rows(_DIFFERENT):
+            for stream, count, meter in await self._rows(_DIFFERENT):
+                refusals.append(Refusal(stream, "twice", meter))
                 refused[stream, "twice"] += count
                 different_count += count
-        return Outcome(written_count, arrived_count - written_count - different_count, refused)
+        return Outcome(written_count, arrived_count - written_count - different_count, refused, refusals)
 
-    async def _remove_overlapping(self, rows: Sequence[Row], streams: Sequence[str]) -> list[str]:
+    async def _remove_overlapping(self, rows: Sequence[Row], streams: Sequence[str]) -> list[Refusal]:
         """Remove rows that overlap a slot in the table, then those that overlap an earlier remaining row.
 
-        Returns the streams of the rows removed.
+        Returns the refusals of the rows removed.
         """
         over = {place for (place,) in await self._rows(_OVERLAPPING, list(streams))}
         left = [(place, row) for place, row in enumerate(rows) if place not in over]
         left_places = {place for place, _ in left}
         over_each_other = left_places - {place for place, _ in apart(left, set(streams))}
         await self._execute(_DELETE, list(over_each_other))
-        return [rows[place].stream for place in over | over_each_other]
+        return [Refusal(rows[at].stream, "overlap", rows[at].meter) for at in sorted(over | over_each_other)]
 
     async def _copy(self, rows: Sequence[Row]) -> None:
         """Copy rows into the temporary table."""
@@ -324,8 +370,16 @@ def _faults() -> Iterator[None]:
         text, state = _text(error), error.sqlstate
         is_away = state is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         if is_away or (state or "").startswith(_AWAY):
-            raise LinkError(f"the database: {text}") from None
-        raise DatabaseError(f"the database refuses: {text} ({state or type(error).__name__})") from None
+            hint = f": {_LOGIN_HINT}" if is_away and _REFUSED_LOGIN.search(text) else ""
+            raise LinkError(f"the database: {text}{hint}") from None
+        hint = f": {_OWNER_HINT}" if state == _FORBIDDEN else ""
+        raise DatabaseError(f"the database refuses: {text} ({state or type(error).__name__}){hint}") from None
+
+
+def _shut_down(number: int) -> None:
+    """Shut a connection down, so that whoever waits for the server gets an error; its file stays open."""
+    with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _text(error: psycopg.Error) -> str:

@@ -12,6 +12,9 @@ writes a new file, flushes it to disk, renames it into place, and only then dele
 keeps the first value of a key, so if the process is killed in between, the next flush finds the rows in the
 file and changes nothing.
 
+A flush takes at most SLICE rows at a time, in the order of their arrival, so that its memory does not grow
+with an outage. It equals as many flushes, one after the other.
+
 Rows are compared when they are moved, in the order of their arrival: with the files, and with each other. A
 refusal for `twice` or `overlap` is therefore counted after `delay` at the latest.
 
@@ -26,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +37,7 @@ import pyarrow.parquet as pq
 
 from meteragent import __version__
 from meteragent.collect import record_file
-from meteragent.collect.core import Batch, Row, Waiting, decoded_facts, shared_facts
+from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
 from meteragent.collect.record_file import Length, Part, Terms
 from meteragent.collect.sink import Content, Outcome, apart, numbers_of
 from meteragent.consume.message import Descriptor
@@ -42,7 +45,11 @@ from meteragent.domain.errors import DatabaseError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.units import HOUR_MS
 
-_VERSION = 1
+SLICE: Final = 50_000
+"""The largest number of staged rows that are moved at once."""
+_REFUSALS_MAX: Final = 1_000
+"""The largest number of refusals of flushes that are kept with their meter for the log."""
+_VERSION = 2
 _TABLES = """
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE descriptor (d TEXT PRIMARY KEY, facts TEXT NOT NULL) STRICT;
@@ -67,9 +74,14 @@ CREATE TABLE collector (
     written INTEGER NOT NULL DEFAULT 0, repeated INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 """
+_ORIGIN = """
+ALTER TABLE refused ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+ALTER TABLE refused ADD COLUMN detail TEXT NOT NULL DEFAULT '';
+"""
 _REFUSE = """
-INSERT INTO refused (stream, reason, count, latest) VALUES (?, ?, ?, ?)
-ON CONFLICT (stream, reason) DO UPDATE SET count = count + excluded.count, latest = excluded.latest
+INSERT INTO refused (stream, reason, count, latest, origin, detail) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (stream, reason) DO UPDATE SET count = count + excluded.count, latest = excluded.latest,
+    origin = excluded.origin, detail = excluded.detail
 """
 _COUNT = """
 UPDATE collector SET latest = ?, messages = messages + ?, written = written + ?, repeated = repeated + ?
@@ -81,10 +93,14 @@ ON CONFLICT DO UPDATE SET deliveries = deliveries + 1
 """
 _STAGED = """
 SELECT stream, meter, t, band, until, quanta, d, draws, deliveries FROM staged
-WHERE stream = ? AND t >= ? AND t < ? ORDER BY place
+WHERE stream = ? AND t >= ? AND t < ? AND place <= ? ORDER BY place
 """
+_DELETE = "DELETE FROM staged WHERE stream = ? AND t >= ? AND t < ? AND place <= ?"
+_LAST = "SELECT max(place) FROM (SELECT place FROM staged ORDER BY place LIMIT ?)"
+_HOURS = "SELECT DISTINCT stream, t - t % ? FROM staged WHERE place <= ?"
 _OF_STREAM = """
-SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? ORDER BY place
+SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? AND place <= ?
+ORDER BY place
 """
 _DESCRIPTOR_SCHEMA = pa.schema(
     [
@@ -140,9 +156,10 @@ class Staging:
             raise DatabaseError(f"{self._folder}: written by a later version: install that version")
         if version < _VERSION:
             with self._transaction():
-                for statement in filter(str.strip, _TABLES.split(";\n")):
+                for statement in filter(str.strip, "".join((_TABLES, _ORIGIN)[version:]).split(";\n")):
                     self._database.execute(statement)
-                self._database.execute("INSERT INTO setting VALUES ('partition', ?)", (self._length,))
+                query = "INSERT OR IGNORE INTO setting VALUES ('partition', ?)"
+                self._database.execute(query, (self._length,))
                 self._database.execute(f"PRAGMA user_version = {_VERSION}")
             record_file.sync(self._folder)
             record_file.sync(self._folder.parent)
@@ -183,30 +200,33 @@ class Staging:
                 self._database.execute("INSERT OR IGNORE INTO mixed VALUES (?)", (stream,))
             self._write_facts(batch)
             self._stage(batch.rows)
-            self._count(Outcome(0, 0, batch.refused), messages)
+            self._count(Outcome(0, 0, batch.refused, batch.refusals), messages)
         self.staged += len(batch.rows)
         flushed, self._outcome = self._outcome, _nothing()
-        return flushed._replace(refused=flushed.refused + batch.refused)
+        refusals = [*flushed.refusals, *batch.refusals]
+        return flushed._replace(refused=flushed.refused + batch.refused, refusals=refusals)
 
     def flush(self) -> None:
-        """Move all staged rows into files."""
-        parts = self._staged_parts()
-        if not parts:
-            return
+        """Move all staged rows into files, slice by slice."""
         descriptors = self._descriptors()
-        self._write_descriptors(descriptors)
         terms = {
             d: Terms(descriptor.unit, numbers_of(descriptor).quantum_u, float(descriptor.variance))
             for d, descriptor in descriptors.items()
         }
-        over = self._overlapping(parts, terms)
-        for part in parts:
-            self._move(part, terms, over)
+        while (last := self._rows(_LAST, SLICE)[0][0]) is not None:
+            self._write_descriptors(descriptors)
+            parts = self._staged_parts(last)
+            over = self._overlapping(parts, terms, last)
+            for part in parts:
+                self._move(part, terms, over, last)
         self.staged = 0
 
-    def _move(self, part: Part, terms: dict[str, Terms], over: set[Row]) -> None:
-        """Merge the staged rows of a part with its file, and then delete them; `over` are refused."""
-        place = part.stream, part.start_ms, part.end_ms
+    def _move(self, part: Part, terms: dict[str, Terms], over: set[Row], last: int) -> None:
+        """Merge the staged rows of a part, up to the place `last`, with its file, and then delete them.
+
+        Those in `over` are refused.
+        """
+        place = part.stream, part.start_ms, part.end_ms, last
         staged = [(Row(*values), count) for *values, count in self._rows(_STAGED, *place)]
         rows = [(row, count) for row, count in staged if row not in over]
         path = self._folder / "record" / part.path
@@ -217,29 +237,33 @@ class Staging:
             record_file.write(path, self._folder, merged.table)
         refused = Counter({(part.stream, "twice"): merged.different})
         refused[part.stream, "overlap"] = sum(count for row, count in staged if row in over)
-        outcome = Outcome(merged.new, merged.repeated, +refused)
+        refusals = [Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in over]
+        if merged.different:
+            refusals.append(Refusal(part.stream, "twice", merged.meter))
+        outcome = Outcome(merged.new, merged.repeated, +refused, refusals)
         with self._transaction():
-            self._database.execute("DELETE FROM staged WHERE stream = ? AND t >= ? AND t < ?", place)
+            self._database.execute(_DELETE, place)
             self._count(outcome, 0)
         earlier = self._outcome
         self._outcome = Outcome(
             earlier.written + outcome.written,
             earlier.repeated + outcome.repeated,
             earlier.refused + outcome.refused,
+            [*earlier.refusals, *refusals][-_REFUSALS_MAX:],
         )
 
-    def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms]) -> set[Row]:
-        """Return the staged rows that overlap a slot in files, or an earlier staged row that is kept."""
+    def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[Row]:
+        """Return the staged rows, up to a place, that overlap a slot in files, or an earlier kept row."""
         mixed = {stream for (stream,) in self._rows("SELECT stream FROM mixed")}
         over: set[Row] = set()
         for part in parts:
             if part.stream in mixed:
-                place = part.stream, part.start_ms, part.end_ms
+                place = part.stream, part.start_ms, part.end_ms, last
                 rows = [Row(*values) for *values, _ in self._rows(_STAGED, *place)]
                 is_over = record_file.overlapping(self._around(part, rows), record_file.table_of(rows, terms))
                 over.update(row for row, is_refused in zip(rows, is_over.tolist(), strict=True) if is_refused)
         for stream in mixed & {part.stream for part in parts}:
-            rows = [Row(*values) for values in self._rows(_OF_STREAM, stream)]
+            rows = [Row(*values) for values in self._rows(_OF_STREAM, stream, last)]
             rows = [row for row in rows if row not in over]
             over |= set(rows) - {row for _, row in apart(enumerate(rows), mixed)}
         return over
@@ -252,12 +276,10 @@ class Staging:
         parts = record_file.parts_between(part.stream, start_ms, end_ms, self._length)
         return pa.concat_tables(record_file.read(self._folder / "record" / near.path) for near in parts)
 
-    def _staged_parts(self) -> list[Part]:
-        """Return the parts of the staged rows, in order."""
-        query = f"SELECT DISTINCT stream, t - t % {HOUR_MS} FROM staged"  # noqa: S608 -- a constant
-        return sorted(
-            {record_file.part_of(stream, hour_ms, self._length) for stream, hour_ms in self._rows(query)}
-        )
+    def _staged_parts(self, last: int) -> list[Part]:
+        """Return the parts of the staged rows up to a place, in order."""
+        hours = self._rows(_HOURS, HOUR_MS, last)
+        return sorted({record_file.part_of(stream, hour_ms, self._length) for stream, hour_ms in hours})
 
     def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
@@ -280,7 +302,8 @@ class Staging:
         self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest.items()])
 
     def _count(self, outcome: Outcome, messages: int) -> None:
-        counts = [(*key, count, self._latest) for key, count in sorted(outcome.refused.items())]
+        origins, refused = latest(outcome.refusals), sorted(outcome.refused.items())
+        counts = [(*key, count, self._latest, *origins[key][2:]) for key, count in refused]
         self._database.executemany(_REFUSE, counts)
         self._database.execute(
             _COUNT, (self._latest or None, messages, outcome.written, outcome.repeated, self._name)

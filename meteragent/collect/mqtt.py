@@ -6,6 +6,7 @@ acknowledges nothing. When about QUEUE_MAX messages wait, reading pauses, and th
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -20,7 +21,12 @@ SESSION_EXPIRY_S: Final = 30 * 86_400
 """How long the broker keeps messages while `collect` is not connected."""
 LINGER_S: Final = 0.02
 """How long a batch waits for more messages, so that a burst is not committed one by one."""
+RIVAL_S: Final = 300.0
+"""The time within which RIVAL_COUNT connections suggest that another collector has the client id."""
+RIVAL_COUNT: Final = 3
 _LOGIN_HINT: Final = "check source.username and source.password_file, and the broker's users"
+
+_log = logging.getLogger("meteragent.collect.mqtt")
 
 
 class MqttSource:
@@ -35,6 +41,7 @@ class MqttSource:
         self._arrival = asyncio.Event()
         self._session: Session | None = None
         self._has_subscribed = False
+        self._starts_s: deque[float] = deque(maxlen=RIVAL_COUNT)
 
     async def run(self) -> NoReturn:
         """Stay connected until cancelled."""
@@ -73,11 +80,22 @@ class MqttSource:
         because the filters may have changed since.
         """
         self._session = session
+        self._note_start(asyncio.get_running_loop().time())
         self._queue = deque(message for message in self._queue if message.token is None)
         if not (self._has_subscribed and session.session_present):
             for topic_filter in self._filters:
                 await session.subscribe(topic_filter)
             self._has_subscribed = True
+
+    def _note_start(self, now_s: float) -> None:
+        """Warn if connections follow each other closely: not every broker says why it has ended one."""
+        self._starts_s.append(now_s)
+        if len(self._starts_s) == RIVAL_COUNT and now_s - self._starts_s[0] < RIVAL_S:
+            self._starts_s.clear()
+            text = (
+                "source: %d connections in a short time: does another collector have source.client_id = %r?"
+            )
+            _log.warning(text, RIVAL_COUNT, self._client_id)
 
     def _count(self, event: str) -> None:
         """Report a message that was too large to read; the session has acknowledged it."""

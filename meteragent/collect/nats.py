@@ -40,6 +40,8 @@ EXPIRES_S: Final = 30
 """How long a request stays open if no message arrives."""
 LINGER_S: Final = 0.02
 """How long a batch waits for more messages, so that a burst is not committed one by one."""
+CLOSE_S: Final = 2
+"""The longest wait for the end of a connection: after a failed TLS handshake, the library waits for ever."""
 _TIMEOUT_S: Final = 10
 _OVER: Final = {"404", "408"}
 """The statuses of a request that has ended because there were no more messages."""
@@ -69,6 +71,8 @@ class NatsSource:
         self._arrival, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
         self._client: Client | None = None
+        self._complaint = ""
+        """The latest error that the library reported on this connection."""
 
     async def run(self) -> NoReturn:
         """Stay connected until cancelled."""
@@ -103,7 +107,7 @@ class NatsSource:
 
     async def _one_connection(self, log: ConnectionLog) -> LinkError:
         """Connect and pull until the connection ends; return the reason."""
-        client, end = Client(), asyncio.Event()
+        client, end, self._complaint = Client(), asyncio.Event(), ""
         reason = LinkError("the connection has ended")
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -123,8 +127,9 @@ class NatsSource:
             reason = _first(group)
         finally:
             self._client = None
-            with suppress(errors.Error, OSError, TimeoutError):
-                await client.close()
+            await _close(client)
+        if self._complaint and self._complaint not in str(reason):
+            reason = type(reason)(f"{reason} ({self._complaint})")
         return reason
 
     async def _connect(self, client: Client, end: asyncio.Event) -> None:
@@ -133,8 +138,9 @@ class NatsSource:
             end.set()
 
         async def on_error(error: Exception) -> None:
-            """Log what the server reports; the library itself would print it."""
+            """Keep what is reported for the reason of the end; the library itself would print it."""
             _log.debug("%s", error)
+            self._complaint = _text(error)
 
         server = self._servers[0]
         await client.connect(
@@ -144,6 +150,8 @@ class NatsSource:
             password=server.password,
             tls=server.tls_context(),
             allow_reconnect=False,
+            max_reconnect_attempts=1,  # two tries of each server: the default is 60
+            reconnect_time_wait=0,
             connect_timeout=_TIMEOUT_S,
             ping_interval=EXPIRES_S,
             closed_cb=on_closed,
@@ -209,6 +217,21 @@ class NatsSource:
             self._room.clear()
 
 
+async def _close(client: Client) -> None:
+    """Close a connection, or drop it if that takes too long."""
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await client.close()
+    except TimeoutError:
+        _log.debug("the connection did not close within %d s: dropped", CLOSE_S)
+    except (errors.Error, OSError) as error:
+        _log.debug("%s", error)
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
 def _host(server: Endpoint) -> str:
     host = f"[{server.host}]" if ":" in server.host else server.host
     return f"{host}:{server.port}"
@@ -238,6 +261,6 @@ def _faults() -> Iterator[None]:
     except TimeoutError:
         raise LinkError("no answer: is the user allowed to query JetStream?") from None
     except (errors.Error, OSError) as error:
-        text = str(error) or type(error).__name__
+        text = _text(error)
         is_login = "authorization" in text.lower()  # the library has no class for it here
         raise (LoginRefused if is_login else LinkError)(text) from None

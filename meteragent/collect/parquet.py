@@ -28,8 +28,8 @@ T = TypeVar("T")
 class ParquetSink:
     """A dataset, opened by `connect`. One thread does all the work on files, one step after the other."""
 
-    def __init__(self, staging: Staging, executor: ThreadPoolExecutor, delay_s: float) -> None:
-        self._staging, self._executor, self._delay_s = staging, executor, delay_s
+    def __init__(self, staging: Staging, executor: ThreadPoolExecutor, delay_s: float, folder: Path) -> None:
+        self._staging, self._executor, self._delay_s, self._folder = staging, executor, delay_s, folder
         self._fault: LinkError | DatabaseError | None = None
 
     @classmethod
@@ -41,10 +41,10 @@ class ParquetSink:
             LinkError: the disk is full or fails; another attempt may succeed.
             DatabaseError: the folder cannot be used, or another process has it.
         """
-        with _faults():
+        with _faults(folder):
             staging = Staging(folder, name, length)
         executor = ThreadPoolExecutor(1, "dataset")
-        sink = cls(staging, executor, delay_s)
+        sink = cls(staging, executor, delay_s, folder)
         flusher = asyncio.create_task(sink._keep_flushing())
         try:
             yield sink
@@ -93,7 +93,7 @@ class ParquetSink:
     def _close(self) -> None:
         """Flush a last time, and close; a failure is only logged, because what is staged stays durable."""
         try:
-            with _faults():
+            with _faults(self._folder):
                 if self._fault is None:
                     self._staging.flush()
         except (LinkError, DatabaseError) as error:
@@ -104,21 +104,21 @@ class ParquetSink:
     async def _step(self, step: Callable[[], T]) -> T:
         def attempt() -> T:
             """Run the step; raise its error as this package's."""
-            with _faults():
+            with _faults(self._folder):
                 return step()
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, attempt)
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
+def _faults(folder: Path) -> Iterator[None]:
     """Translate errors of SQLite and of the system into this package's; no text holds a value."""
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise LinkError(f"the dataset: {error}") from None
+        raise LinkError(f"the dataset: {folder}: {error}") from None
     except sqlite3.Error as error:
-        raise DatabaseError(f"the dataset: {error}") from None
+        raise DatabaseError(f"the dataset: {folder}: {error}") from None
     except OSError as error:
-        text = f"the dataset: {error.filename or ''}: {(error.strerror or 'failed').lower()}"
+        text = f"the dataset: {error.filename or folder}: {(error.strerror or 'failed').lower()}"
         raise (LinkError if error.errno in _AWAY else DatabaseError)(text) from None

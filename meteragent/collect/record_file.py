@@ -114,12 +114,16 @@ def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Merged:
-    """The content of a file after a merge, and how many deliveries were new, equal or different."""
+    """The content of a file after a merge, and how many deliveries were new, equal or different.
+
+    `meter` is a meter of a row that was different.
+    """
 
     table: pa.Table
     new: int
     repeated: int
     different: int
+    meter: str = ""
 
 
 def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
@@ -142,7 +146,9 @@ def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
     new = int((is_first & (row >= content.num_rows)).sum())
     repeated = int(count[is_equal].sum()) - new
     table = union if is_first.all() else union.filter(pa.array(is_first))
-    return Merged(table, new, repeated, int(count[~is_equal].sum()))
+    places = np.flatnonzero(~is_equal)
+    meter = str(union["meter"][int(places[-1])]) if places.size else ""
+    return Merged(table, new, repeated, int(count[~is_equal].sum()), meter)
 
 
 def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:

@@ -58,7 +58,7 @@ class Service:
                     if is_first:
                         await tables.migrate()
                     core = await self._begin(tables, is_first=is_first)
-                    _log.info("database: connected")
+                    _log.info("%s: connected", "database" if self._settings.dataset is None else "dataset")
                     if is_first:
                         tasks.create_task(self._source.run())
                         self._notify.send("READY=1")
@@ -130,6 +130,9 @@ class _Report:
         """Count the results of a transaction."""
         self._written += outcome.written
         self._repeated += outcome.repeated
+        for refusal in outcome.refusals:
+            detail = f": {refusal.detail}" if refusal.detail else ""
+            _log.debug("refused (%s): %s%s", refusal.reason, refusal.origin, detail)
         for (stream, reason), count in outcome.refused.items():
             if not self._refused[stream, reason]:
                 place = f"stream {stream}: " if stream else ""

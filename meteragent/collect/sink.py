@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
 from meteragent.collect.configuration import Settings
-from meteragent.collect.core import Batch, Row, Waiting
+from meteragent.collect.core import Batch, Refusal, Row, Waiting
 from meteragent.consume.message import Descriptor
 from meteragent.domain.shape import Space
 from meteragent.domain.units import MICRO, UNIT_FACTOR
@@ -26,11 +26,15 @@ class Content(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a commit: rows written, rows that already existed, refusals by stream and reason."""
+    """The result of a commit: rows written, rows that already existed, refusals by stream and reason.
+
+    `refusals` are refused messages with their origin; the sink need not name each one that it refuses itself.
+    """
 
     written: int
     repeated: int
     refused: Counter[tuple[str, str]]
+    refusals: Sequence[Refusal] = ()
 
 
 class Numbers(NamedTuple):

@@ -22,7 +22,7 @@ level.
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return the refusals of streams, except `running` ones, whose readings follow the load too coarsely."""
+    """Return the refusals of streams not in `running` whose readings follow the load too coarsely."""
     return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
 
 
@@ -78,7 +78,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 
 def _cost(rules: Terms) -> str:
-    """Return the reason, the energy that a change by the hidden energy can count as, and its level."""
+    """Return the reason, and what a change by the hidden energy can count as: an energy and its level."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
     if rules.kind is Kind.POWER:
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"

@@ -18,7 +18,10 @@ def joined(config: Config) -> Config:
 
 
 def counted(stream: Stream) -> Stream:
-    """Return a stream with the terms of its group, if it names one. Raises ConfigError as `group_of` does."""
+    """Return a stream with the terms of its group, or the stream itself if it has no group.
+
+    Raises ConfigError as `group_of` does.
+    """
     if stream.sink.crowd is None:
         return stream
     group = group_of(stream.sink.crowd)

@@ -33,7 +33,7 @@ def read_secret(key: str, path: Path) -> bytes:
 
 
 def _path_text(path: Path) -> str:
-    """Return a path for an error text, or a vague text if the path might be the secret itself."""
+    """Return a path for an error text, or a vague description if the path might be the secret itself."""
     is_place = path.is_absolute() or (len(path.parts) > 1 and path.parent.is_dir())
     return str(path) if is_place else "a file in the working directory"
 

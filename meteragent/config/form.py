@@ -98,7 +98,7 @@ _JUMPS = (
     " power crosses it, so no noise hides a small change"
 )
 _WHILE = re.compile(r"while|when")
-"""Words in keys and spaces that ask for the energy used while the power is above a threshold."""
+"""Words in unknown keys and in values of `privacy.space` that ask for energy while power is high."""
 
 _KEY_OF_TABLE = "[key]"
 """The last element of pydantic's location if the key is wrong rather than its value."""
@@ -167,7 +167,7 @@ class Form:
             self._replace(path)
 
     def _unknown(self, path: Path) -> Path | None:
-        """Refuse an unknown key; if it is misspelt, rename it and return its new path."""
+        """Refuse an unknown key. Return its new path if it is misspelt and can be renamed; else None."""
         *parent, name = path
         table = self._table(tuple(parent))
         value = table.pop(name)
@@ -191,7 +191,7 @@ class Form:
         return new_path
 
     def _key_names(self, path: Path) -> list[str]:
-        """Return the keys that are allowed in the table around a path."""
+        """Return the keys that are allowed in the table that contains the key at `path`."""
         *table, _ = path
         if self.flat and table == ["stream", 0]:
             return [*Stream.model_fields, *SHARED]
@@ -235,7 +235,7 @@ class Form:
         return table
 
     def _field(self, place: Path) -> Path:
-        """Return the key's path for a location; an element belongs to its list."""
+        """Return the path of the key at one of pydantic's locations; an element belongs to its list's key."""
         value: Any = self.document
         for depth, part in enumerate(place, start=1):
             is_stream = place[: depth - 1] == ("stream",)
@@ -261,7 +261,7 @@ class Form:
 
 
 def _without_topics(streams: Any) -> None:
-    """Set the topic of each sink with a crowd, whose group determines it."""
+    """Set a stand-in for the topic of each sink with a crowd, whose group determines the topic."""
     for stream in streams if isinstance(streams, list) else ():
         sink = stream.get("sink") if isinstance(stream, dict) else None
         if isinstance(sink, dict) and "crowd" in sink:
@@ -295,7 +295,7 @@ def _in_stream(path: Path) -> Path:
 
 
 def _elsewhere(name: str) -> str | None:
-    """Return the key in another table that has exactly this name; None unless there is exactly one."""
+    """Return the path of the key with this name in another table; None unless exactly one table has it."""
     places = [f"{table}.{name}" for table, model in _SECTIONS.items() if name in model.model_fields]
     if name in Stream.model_fields and name != "name":
         return f"stream.{name}"

@@ -336,7 +336,7 @@ class Stream(Section):
 
     @property
     def group(self) -> Group | None:
-        """The group to whose total the stream counts; None for any other stream."""
+        """The group in whose total the stream counts; None if the stream has no group."""
         return self._group
 
     @property
@@ -354,7 +354,7 @@ class Stream(Section):
         self._group = group
 
     def shared_by(self, receivers: Sequence[Receiver]) -> Self:
-        """Return the same stream, shared by these receivers."""
+        """Return a copy of this stream that `receivers` share."""
         stream = self.model_copy()
         stream._receivers = tuple(receivers)  # noqa: SLF001 -- same class
         return stream
@@ -379,13 +379,13 @@ class Config(Section):
     _tables: tuple[int, ...] = PrivateAttr(())
 
     def with_streams(self, streams: Sequence[Stream], tables: Sequence[int]) -> Self:
-        """Return this configuration with other streams; `tables` holds the number of each stream's table."""
+        """Return a copy with other streams; `tables` holds the number of each stream's table in the file."""
         config = self.model_copy(update={"stream": tuple(streams)})
         config._tables = tuple(tables)  # noqa: SLF001 -- same class
         return config
 
     def nested_with(self, stream: Stream) -> tuple[Stream, ...]:
-        """Return the streams of a stream's table, from fine to coarse; without shares, only the stream."""
+        """Return the streams of the table of `stream`, from fine to coarse: one for each share, if any."""
         if stream.receivers:
             return (stream,)
         tables = self._tables or tuple(range(len(self.stream)))

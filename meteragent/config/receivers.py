@@ -1,7 +1,7 @@
 """Receivers: one stream for each preset, shared by all receivers of that preset.
 
-A receiver's records differ from those of others only by topic and broker. So receivers of one preset share
-one stream: its noise is drawn and charged once, and together they learn no more than one of them alone.
+The records of receivers of the same preset differ only in topic and broker. So these receivers share one
+stream: its noise is drawn and charged once, and together they learn no more than one of them alone.
 Streams of other presets add to the charges of the meter. A stream is named after its preset and not after its
 receivers, because the name is a key of the ledger.
 """
@@ -24,7 +24,7 @@ _NO_BANDS = {"band": (), "rest": None, "holidays": ()}
 def shared_streams(config: Config) -> list[Stream]:
     """Return the streams of a file with receivers: one for each preset, in the order of the file.
 
-    The sink of a stream is that of its first receiver that is not paused, for tools that use only one sink.
+    For tools that use only one sink, a stream's sink is its `first_receiver`.
     """
     by_preset: dict[str, list[Receiver]] = {}
     for receiver in config.receiver:

@@ -1,7 +1,8 @@
 """The configuration's JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Every configuration that the models accept is valid. Some that they refuse are valid, too: a schema cannot
-state, for example, that a radius is a multiple of the quantum. `meteragent check` finds such errors.
+Every configuration that the models accept is valid against this schema. Some configurations that they refuse
+are also valid, because a schema cannot state, for example, that a radius is a multiple of the quantum.
+`meteragent check` finds such errors.
 """
 
 from fractions import Fraction
@@ -26,7 +27,7 @@ class _Generate(GenerateJsonSchema):
     """A schema generator that converts defaults to JSON; `_key` formats them as people write them."""
 
     def encode_default(self, dft: Any) -> Any:
-        """Encode a default value as JSON; a fraction becomes an integer or text."""
+        """Encode a default value as JSON; a fraction becomes an integer or a string."""
         if isinstance(dft, BaseModel):
             return {}
         if isinstance(dft, Fraction):

@@ -46,7 +46,7 @@ def profile(source: Source) -> Profile | None:
 
 
 def quantity(source: Source) -> Quantity | None:
-    """Return the quantity to read from a device; None if the device sends nothing of the source's kind."""
+    """Return the quantity to read from a device; None if there is no profile that has such a quantity."""
     device = profile(source)
     return None if device is None else device.quantity(source.kind, source.value)
 
@@ -113,7 +113,10 @@ def period_ms(source: Source) -> int | None:
 
 
 def lateness_ms(source: Source, configured_ms: int | None) -> int:
-    """Return a slot's lateness, as configured or else the time until a device sends the next energy."""
+    """Return a slot's lateness, as configured or else the time until a device sends the next energy.
+
+    The default is 0 for power, and for a source without a device's profile.
+    """
     if configured_ms is not None:
         return configured_ms
     return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
@@ -143,8 +146,8 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
 def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    If phases are summed, the dead bands of their powers add up, but the step is that of one counter
-    (`counters`).
+    If phases are summed, the dead bands of their powers add up, but the step remains that of a single counter
+    (see `counters`).
     """
     if source.dead_band is not None:
         return source.dead_band

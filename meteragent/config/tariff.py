@@ -59,7 +59,7 @@ def month(stream: Stream) -> Month:
 
 
 def _of_weekday(rules: BandRules, weekday: int) -> Iterator[str]:
-    """Yield the bands that have hours on a day of the week, and the band of unknown hours."""
+    """Yield the bands that have hours on a day of the week, and the band for energy of unknown time."""
     uncovered_min = _DAY_MIN
     for rule in rules.rules:
         if weekday in rule.weekdays:

@@ -46,7 +46,7 @@ def space(stream: Stream) -> Space:
 
 
 def metric(stream: Stream) -> Metric:
-    """Return the metric of the promise: as configured, or else that of the space."""
+    """Return the metric of the promise: as configured, or else the space's default."""
     in_all = space(stream) in {Space.BANDS, Space.WEIGHTED}
     return stream.privacy.metric or (Metric.L1 if in_all else Metric.LINF)
 
@@ -180,7 +180,10 @@ def _bound(stream: Stream) -> Fraction:
 
 
 def weights(stream: Stream, bands: tuple[Band, ...] = ()) -> Weights | None:
-    """Return a window's weights; `bands` are its price hours, each named after its row in the price table."""
+    """Return a window's weights; None if the stream releases no amounts.
+
+    `bands` holds the window's price hours, each named after its row in the price table.
+    """
     table = stream.window.weights
     if table is None or space(stream) is not Space.WEIGHTED:
         return None
@@ -342,7 +345,7 @@ def _preset_name(stream: Stream) -> str | None:
 
 @lru_cache(maxsize=64)
 def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, ...]:
-    """Return the distinct terms of all windows; for calendar windows, those of the ten years from 2025."""
+    """Return the distinct terms of all windows; for calendar windows, the terms of ten years from 2025."""
     if unit(stream) is None:
         return (terms(stream, rounding=rounding),)
     windows = schedule(stream, rounding=rounding)
@@ -355,7 +358,7 @@ def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, .
 
 
 def budget(stream: Stream) -> Fraction | None:
-    """Return the budget as epsilon in 1/W per period; None without one.
+    """Return the budget as epsilon in 1/W per period; None if the stream has no budget.
 
     The configuration states it as a level. If epsilon differs between windows, the largest epsilon counts, so
     a level of k pays for at least k windows of level 1.

@@ -100,7 +100,7 @@ def _days(value: Any) -> frozenset[int]:
 
 
 def _date(value: Any) -> date:
-    """Parse a day of the calendar, given as a TOML date or as text."""
+    """Parse a day of the calendar, given as a TOML date or as a string."""
     if type(value) is date:
         return value
     if isinstance(value, str) and _DATE.fullmatch(value):
@@ -110,7 +110,7 @@ def _date(value: Any) -> date:
 
 
 def _moment(value: Any) -> int:
-    """Parse a time with a zone, given as a TOML date-time or as text; return it in Unix ms."""
+    """Parse a time with a zone, given as a TOML date-time or as a string; return it in Unix ms."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.isoformat()
     if isinstance(value, str):

@@ -5,10 +5,10 @@
     home.time_ms, home.values, home.gaps    # negative values are normal: clipping them biases sums
     home.value(t_ms)                        # one slot: Estimate(value, sd, low, high, coverage, unit)
     home.energy(start_ms, end_ms)           # any whole number of slots, in kWh
-    home.energy(.., cut="even")             # any times: a slot that they cut counts in proportion
+    home.energy(.., cut="even")             # any times: a slot that they cut counts pro rata
     total(home)                             # a private register: the running sum with its intervals
     curve(home, window_ms).at(times_ms)     # the load at any time of a window, with a simultaneous band
-    mean_day(home, window_ms)               # the bands of a month's mean day
+    mean_day(home, window_ms)               # the mean of each band of a month's mean day
     band_energies(home, window_ms)          # kWh of each band of a tariff
     weighted_total(home, window_ms)         # the amount of a month, energy times price
     tariff_cost(home, tariff, window_ms)    # its cost under a tariff, in EUR
@@ -16,25 +16,25 @@
     energy_above(home, window_ms)           # the energy above a threshold
     highest_mean(home, window_ms)           # the largest quarter-hour mean of a month
     days, months = nested(days, months)     # nested streams (`privacy.shares`): smaller errors
-    nonnegative(home).values                # a view that keeps every day's energy
-    mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
+    nonnegative(home).values                # a view that preserves every day's energy
+    mean_value(meters.values(), t_ms)       # the mean over homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
-    guess_under_prior(home, t_ms, prior)    # under the receiver's prior; no interval, never to be summed
+    guess_under_prior(home, t_ms, prior)    # under the receiver's prior; no interval, not for sums
     peak(meters.values(), start_ms, end_ms) # the largest mean of a slot, without selection bias
     by_feeder(Slots.of(meters.values()), feeder_of, Rules(at_least=15))     # thousands of homes, slot by slot
     home.to_pandas()                        # or .to_arrow(), or polars.DataFrame(home.columns())
     crowd_totals(payloads)                  # totals of groups with the noise of two operators
     read_archive(Path("out.parquet"))       # the output of `sanitise`, as `collect` returns it
-    read_table(connection, stream, start_ms, end_ms)        # what `meteragent collect` has kept, likewise
+    read_table(connection, stream, start_ms, end_ms)        # the same from the tables of `collect`
 
-An interval contains the agent's value (after fill and clamp) with the stated probability, by the exact
-distribution of the noise that the descriptor names. A record states the mean or the energy of its slot, but
-nothing about how the load varied within the slot.
+An interval contains the agent's value (after fill and clamp) with the stated probability, computed from the
+exact distribution of the noise that the descriptor names. A record states the mean or the energy of its slot,
+but nothing about how the load varied within the slot.
 
 Records are JSON objects, SenML packs or a mixture; descriptors are JSON; archives are Parquet (`archive`,
 which needs pyarrow).
 
-`message` parses descriptors and records (`senml`: records in packs), and `series` collects them and makes
+`message` parses descriptors and records, `senml` records in packs; `series` collects them and makes
 estimates. `register`, `shape`, `tariff`, `nesting`, `feeder`, `view`, `guess` and `many` build on `series`.
 """
 

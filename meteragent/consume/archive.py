@@ -1,10 +1,10 @@
 """The releases of an archive in the output of `sanitise`: a folder of Parquet files with a manifest.
 
-The manifest, `_manifest.parquet`, has no rows, but the same columns as the other files, so that every reader
-of Parquet sees the folder as one table. Its facts are JSON in the metadata of the file. Outputs of earlier
-versions, and folders that `meteragent.spark` writes from a stream, have them in `_manifest.json`.
+The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so every reader of
+Parquet sees the folder as one table. The manifest's facts are JSON in the metadata of that file. Outputs of
+earlier versions, and folders that `meteragent.spark` writes from a stream, have them in `_manifest.json`.
 
-Needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
+This module needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
 """
 
 import json
@@ -25,7 +25,7 @@ _FACTS = b"meteragent.manifest"
 
 
 def manifest_text(path: Path) -> bytes | None:
-    """Return the facts of an output as JSON; None if it has no manifest that can be read."""
+    """Return the facts of an output as JSON; None if the output has no readable manifest."""
     import pyarrow as pa  # noqa: PLC0415  only archives need it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -38,7 +38,7 @@ def manifest_text(path: Path) -> bytes | None:
 
 
 def write_manifest(file: Any, text: bytes, schema: Any) -> None:
-    """Write a manifest's facts, as JSON, to a file without rows that has the columns of a schema."""
+    """Write a manifest's facts, as JSON, to a Parquet file with the columns of `schema` and no rows."""
     import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 
     with pq.ParquetWriter(file, schema.with_metadata(None)) as writer:
@@ -65,12 +65,12 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
 
 
 def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]:
-    """Read the series of each of these meters, or of all meters, into memory, with an object for each slot.
+    """Read the series of each of `meters`, or of all meters if None, into memory, with an object per slot.
 
-    For larger archives see `Slots.released`, which takes a table.
+    For larger archives use `Slots.read`, which keeps columns.
 
     Raises:
-        RecordError: as in `descriptors`, or a release does not agree with its descriptor.
+        RecordError: as in `descriptors`, or a release contradicts its descriptor.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 
@@ -86,7 +86,7 @@ def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]
 
 
 def _records(row: dict[str, Any], terms: Descriptor) -> Iterator[Record]:
-    """Yield the records of a row, which is a window or a slot."""
+    """Yield the records of a row, which holds a window or a slot."""
     start_ms, end_ms = (_ms(row[name]) for name in ("start", "end"))
     if "value" in row:
         yield _record(row, terms, start_ms, end_ms - start_ms, row["value"], row.get("band"))

@@ -1,10 +1,10 @@
-"""Totals of groups (docs/crowd.md): from records and descriptors to means with their errors.
+"""Totals of groups (docs/crowd.md): energies and means, with their errors, from messages.
 
     for total in crowd_totals(payloads)["elm-street"]:      # in any order, repeated or not
         total.energy(), total.mean(), total.homes
 
-`homes` counts the gateways that reported in the slot: not people, and not meters whose existence anyone has
-proven. A mean is over these gateways.
+`homes` counts the gateways that reported in the slot. It does not count people, and nobody has verified that
+each gateway has a real meter. A mean is taken over these gateways.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from meteragent.wire.descriptor import MECHANISM, facts_id
 
 @dataclass(frozen=True)
 class CrowdDescriptor:
-    """The terms of a group's totals; `noise` is the law of each of the two draws."""
+    """The terms of a group's totals; `noise` is the distribution of each of the two draws."""
 
     id: str
     group: str
@@ -40,7 +40,7 @@ class CrowdDescriptor:
 
     @classmethod
     def parse(cls, message: Message) -> Self:
-        """Parse a descriptor; it must be consistent, and have the id of its facts.
+        """Parse a descriptor, which must be consistent and have the id of its facts.
 
         Raises:
             RecordError: a field is missing or inconsistent; the error names it.
@@ -94,7 +94,7 @@ class CrowdTotal:
         return self._estimate(1.0, coverage, "Wh")
 
     def mean(self, coverage: float = COVERAGE) -> Estimate:
-        """Estimate the mean power of a gateway over the slot, in W.
+        """Estimate the mean power per gateway over the slot, in W.
 
         Raises:
             ValueError: the coverage is not between 0 and 1.
@@ -110,11 +110,11 @@ class CrowdTotal:
 
 
 def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
-    """Collect the totals of each group, in time order, by the name of the group.
+    """Collect the totals of each group, in time order, under the name of the group.
 
     Raises:
-        RecordError: a message is neither a total nor a descriptor of totals; a total names a descriptor that
-            is missing or of another group; or two different totals have the same group and slot.
+        RecordError: a message is neither a total nor a descriptor of totals; a total names a missing
+            descriptor or contradicts its descriptor; or two different totals have the same group and slot.
     """
     descriptors: dict[str, CrowdDescriptor] = {}
     records: list[Fields] = []
@@ -138,7 +138,7 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
 
 
 def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdTotal:
-    """Make a total of a record. Raises RecordError."""
+    """Make a total from the fields of a record. Raises RecordError if they contradict the descriptor."""
     descriptor = descriptors.get(fields.text("d"))
     if descriptor is None:
         raise RecordError("a total whose descriptor is missing")

@@ -2,17 +2,17 @@
 
 Theory of operation
 -------------------
-The mean over homes in slot t is m_t. The records give y_t = m_t + z_t, where z_t has a known symmetric law
-that is narrower for more homes (`privacy.totals`). The peak is M = m_s, the largest mean, in an unknown
-slot s. The largest y_t is too high on average, because its slot is also selected for its noise.
+The mean over homes in slot t is m_t. The records give y_t = m_t + z_t, where z_t has a known symmetric
+distribution that is narrower for more homes (`privacy.totals`). The peak is M = m_s, the largest mean, in an
+unknown slot s. The largest y_t is too high on average, because its slot is also selected for its noise.
 
 Interval. Let P(z_t > h_t) = (1-c)/2. Then y_s + h_s >= M except with probability (1-c)/2, and so the largest
 y_t + h_t is at least M, too: the upper end needs no correction for the number of slots. Let g_t be such that
 P(z_t <= g_t) = (1 - (1-c)/2)^(1/T) for each of the T slots. Given all noise bounds, the z_t are independent,
 and the conditional probability of z_t <= g_t decreases in every noise bound. Decreasing functions of
-independent variables are associated (Esary, Proschan and Walkup 1967), so with a probability of at least the
-product of the probabilities, 1 - (1-c)/2, all z_t <= g_t; then the largest y_t - g_t is at most M. Together,
-M lies between the two ends with a probability of at least c.
+independent variables are associated (Esary, Proschan and Walkup 1967), so all z_t <= g_t with a
+probability of at least the product of the probabilities, which is 1 - (1-c)/2. In that case the largest
+y_t - g_t is at most M. Together, M lies between the two ends with a probability of at least c.
 
 Value. If the m_t were known, the bias would be B(m) = E max(m_t + z_t) - max m_t. It is large if many slots
 are about equally high, and close to zero if one stands out. B is evaluated at the y_t after shrinking them
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meteragent.consume.series import Floats, Series
+from meteragent.consume.series import Floats, Series, require_series
 from meteragent.privacy.totals import Law, Part, half_width_of_total, law_of_total
 
 _POINTS = 2048
@@ -39,8 +39,8 @@ _POINTS = 2048
 class Peak:
     """The largest mean over homes of any slot in a stretch of time, in `unit`.
 
-    `value` is corrected for the bias of `highest`, the largest of the private means, in the slot at
-    `time_ms`. `low` .. `high` contains the largest measured mean with a probability of at least
+    `highest` is the largest of the private means, in the slot that starts at `time_ms`. `value` is `highest`
+    less its selection bias. `low` .. `high` contains the largest measured mean with a probability of at least
     `coverage`.
     """
 
@@ -60,7 +60,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
         ValueError: there is no meter; a meter's records do not fill that time with whole slots; meters
             differ in unit or slots; slots are bands; or coverage is not between 0 and 1.
     """
-    homes = [series.between(start_ms, end_ms) for series in meters]
+    homes = [series.between(start_ms, end_ms) for series in require_series(meters)]
     if len({_grid(series) for series in homes}) != 1:
         raise ValueError("a peak needs at least one meter, and the same unit and slots for all meters")
     means = np.mean([series.values for series in homes], axis=0)
@@ -81,7 +81,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
 
 
 def _grid(series: Series) -> tuple[object, ...]:
-    """Return the unit and the slots, which must be the same for all meters of a feeder."""
+    """Return a series' unit and slots, which must be the same for all meters. Raises ValueError for bands."""
     if any(record.band is not None for record in series.records):
         raise ValueError("the bands of mean days have no peak: they do not belong to one time")
     return series.unit, series.time_ms.tobytes(), series.end_ms.tobytes()
@@ -105,7 +105,7 @@ def _parts(homes: Sequence[Series]) -> list[tuple[Part, ...]]:
 
 
 def _for_each_slot(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[Part, ...]], float]) -> Floats:
-    """Compute a number for each slot; slots with equal parts share one computation."""
+    """Apply `compute` to the parts of each slot; slots with equal parts share one computation."""
     results = {slot: compute(slot) for slot in set(parts)}
     return np.array([results[slot] for slot in parts])
 
@@ -125,10 +125,10 @@ def _bias(means: Floats, laws: Sequence[Law]) -> float:
 
 
 def _variance(law: Law) -> float:
-    """Compute the variance of an error: the integral of 2 h P(|error| > h)."""
+    """Compute the variance of an error: the integral over h of 2 h P(|error| > h)."""
     return _integral(2 * law.h * (1 - law.within), law.h)
 
 
 def _integral(y: Floats, x: Floats) -> float:
-    """Integrate by the trapezoidal rule."""
+    """Integrate y over x by the trapezoidal rule."""
     return float(np.sum((y[1:] + y[:-1]) * np.diff(x)) / 2)

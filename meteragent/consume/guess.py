@@ -3,19 +3,19 @@
 A guess is not an estimate of the measured value. It moves each value towards the receiver's expectation, so
 it is closer on average over that prior, and biased for every single home. In sums and means of guesses these
 biases add up, while sums and means of private values stay unbiased (`mean_energy`, `mean_value`). A guess has
-no interval, because an interval of the posterior would be right only if the prior is right. The interval of a
-slot is that of `Series.value`.
+no interval, because an interval of the posterior would be right only if the prior is right. For the interval
+of a slot see `Series.value`.
 
 The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
-gives the likelihood of a record y = q (z + m) under each of them: z has the law of one slot
-(`privacy.mechanism.slot_law`), and m is
+gives the likelihood of a record y = q (z + m) under each of these values x: z has the
+distribution of one slot's noise (`privacy.mechanism.slot_law`), and m is
 
     floor(x/q + 1/2), half-up;        floor(x/q) or, with probability {x/q}, one more, dithered.
 
 The posterior is proportional to the weight times this likelihood. Its mean has the least expected squared
-loss, its median the least expected absolute loss (the optimal remap of Chatzikokolakis 2013, section 4.2).
-The guess uses one record alone, not what the window's other slots reveal about their common noise bound.
-Guesses are post-processing: they cost no privacy.
+loss, and its median has the least expected absolute loss (the optimal remap of Chatzikokolakis 2013, section
+4.2). The guess uses one record alone, not what the window's other slots reveal about their common noise
+bound. Guesses are post-processing: they cost no privacy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.slot_law import log_mass_of_slot
 
 Loss = Literal["absolute", "squared"]
-"""The loss of a wrong guess: its distance from the value, or the square of that."""
+"""The loss of a wrong guess: its distance from the value, or the square of this distance."""
 
 Value = TypeVar("Value", bound=float | Fraction | Decimal)
 
@@ -64,7 +64,7 @@ def guess_under_prior(
 ) -> PriorGuess:
     """Guess the value of the slot that starts at `time_ms`, with the least expected loss under `prior`.
 
-    Under absolute loss the guess is a value of the table, the smaller of two equally good ones.
+    Under absolute loss the guess is a value of the prior, the smaller of two equally good values.
 
     Args:
         series: the records of one meter.
@@ -72,11 +72,11 @@ def guess_under_prior(
         prior: slot values in the series' unit, with weights that need not sum to 1, such as a histogram of a
             year that the receiver knows from elsewhere.
         loss: the loss of a wrong guess.
-        band: the band of a mean day, if slots are bands.
-        within: the agent's range, if the receiver knows it; values of the prior are clamped to it.
+        band: the name of the band, if slots are bands.
+        within: the agent's range (low, high), if the receiver knows it; the prior's values are clamped to it.
 
     Raises:
-        ValueError: there is no such slot; the table has no value with a positive weight, a weight that is
+        ValueError: there is no such slot; the prior has no value with a positive weight, a weight that is
             negative or not finite, or a value that is not finite; the range is empty; or the loss is unknown.
     """
     if loss not in ("absolute", "squared"):
@@ -94,7 +94,7 @@ def guess_under_prior(
 
 
 def log_likelihood(terms: Descriptor, released_value: Fraction, values: list[Fraction]) -> Floats:
-    """Compute ln P(released | x) for each slot value x of `values`; all in the unit of the terms."""
+    """Compute ln P(released_value | x) for each slot value x of `values`; all are in the unit of `terms`."""
     quantum = terms.mechanism.quantum
     y = released_value / quantum
     if terms.rounding == "half-up":
@@ -108,7 +108,7 @@ def log_likelihood(terms: Descriptor, released_value: Fraction, values: list[Fra
 
 
 def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> dict[Fraction, float]:
-    """Return the values of positive weight in order, clamped to a range, with their weights."""
+    """Return the prior's values, clamped to the range and sorted, with their positive weights."""
     low, high = (_exact(end) for end in within) if within else (None, None)
     if low is not None and high is not None and low > high:
         raise ValueError("the low end of the range is above its high end")
@@ -132,5 +132,5 @@ def _exact(value: float | Fraction | Decimal) -> Fraction:
 
 
 def _shift(logarithms: Floats) -> Floats:
-    """Shift logarithms so that the largest is 0."""
+    """Return the logarithms less the largest of them."""
     return np.asarray(logarithms - logarithms.max())

@@ -1,14 +1,15 @@
-"""Totals and means over many meters, slot by slot and feeder by feeder, with intervals, at scale.
+"""Totals and means over thousands of meters, with intervals, for each feeder and slot.
 
 Theory of operation
 -------------------
-A cell is a slot of a feeder: all its meters that have a record from `start_ms` to `end_ms`. Noise has mean
-zero and meters are independent, so the sum over a cell is unbiased, and its error has the law of
-`privacy.totals` with one window of its mechanism for each meter. Cells with equal numbers of meters under
-each mechanism share one law, which is computed once. Sums are exact, because values are whole millionths.
+A cell is a slot of a feeder: all the feeder's meters that have a record from `start_ms` to `end_ms`. Noise
+has mean zero and is independent between meters, so the sum over a cell is unbiased. Its error has the
+distribution of `privacy.totals` with, for each meter, one window of the meter's mechanism. Cells with equal
+numbers of meters under each mechanism share one distribution, which is computed once. Sums are exact, because
+values are whole millionths.
 
-The mean is taken over the `homes` meters that have a record of that slot. Which records exist is
-public (law 4 of the agent). No total contains the energy of homes without a record.
+The mean is taken over the `homes` meters that have a record of that slot. The existence of a record is public
+(law 4 of the agent). No total contains the energy of homes without a record.
 
 `consume.rules` decides which cells are shown. Spark computes the same results (`meteragent.spark.feeder`).
 """
@@ -40,10 +41,11 @@ _LARGEST = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Cells(Columns):
-    """Cells by feeder and time, as columns of one length; the numbers of cells that are not `shown` are NaN.
+    """Cells by feeder and time, as columns of equal length.
 
-    `total` and `mean` are in `unit`; `sd` is that of the mean's noise, and `low` .. `high` contains the mean
-    of the measured values with probability `coverage`; multiplied by `homes`, it contains the total.
+    `total` and `mean` are in `unit`. `sd` is the standard deviation of the mean's noise. `low` .. `high`
+    contains the mean of the measured values with probability `coverage`; multiplied by `homes`, it contains
+    their total. In cells that are not `shown`, these five numbers are NaN.
     """
 
     feeder: NDArray[np.str_]
@@ -65,7 +67,7 @@ class Cells(Columns):
         return self.shown
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return columns for `to_pandas()` and `to_arrow()`; times are UTC, datetime64[ms]."""
+        """Return columns for `to_pandas()` and `to_arrow()`; times are UTC (there with the zone)."""
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
         columns = {name: getattr(self, name) for name in numbers}
@@ -78,16 +80,18 @@ def by_feeder(
     rules: Rules = EVERYTHING,
     coverage: float = 0.95,
 ) -> Cells:
-    """Compute totals and means of each feeder and slot, in order of feeder and time.
+    """Compute the total and the mean of each feeder and slot, in order of feeder and time.
 
-    `feeder_of` maps a meter's name to that of its feeder: a mapping or a function. Without it, all meters are
-    one feeder.
+    `feeder_of` is a mapping or a function from a meter's name to the name of its feeder. If it is None, all
+    meters belong to one feeder, whose name is empty.
 
     Raises:
-        TypeError: `feeder_of` is neither a mapping nor a function.
+        TypeError: `slots` is not of type `Slots`, or `feeder_of` is neither a mapping nor a function.
         ValueError: a meter has no feeder, or no capacity if the rules need it; totals exceed 64 bits; or
             coverage is not between 0 and 1.
     """
+    if not isinstance(slots, Slots):
+        raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")
     names, feeder = _feeders(slots.meters, _as_mapping(slots.meters, feeder_of))
     order = np.lexsort((slots.end_ms, slots.start_ms, feeder[slots.meter]))
     keys = (feeder[slots.meter][order], slots.start_ms[order], slots.end_ms[order])
@@ -120,7 +124,10 @@ class Figures(NamedTuple):
 
 
 def figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -> Figures:
-    """Compute the numbers of cells from exact sums and their `errors`, shape (cells, 2); NaN if not shown."""
+    """Compute the numbers of cells from exact sums; NaN if not shown.
+
+    `errors`, shape (cells, 2), holds the standard deviation and the half-width of each cell's mean.
+    """
     mean = sum_u / (MICRO * homes)
     columns = sum_u / MICRO, mean, errors[:, 0], mean - errors[:, 1], mean + errors[:, 1]
     return Figures(*(np.where(is_shown, column, np.nan) for column in columns))
@@ -128,7 +135,7 @@ def figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -
 
 @lru_cache(maxsize=1 << 14)
 def error_of(noise: Noise, coverage: float) -> tuple[float, float]:
-    """Compute the standard deviation and the half width of the mean over the meters of a cell.
+    """Compute the standard deviation and the half-width of the interval of the mean over a cell's meters.
 
     Raises:
         ValueError: coverage is not between 0 and 1.
@@ -139,12 +146,12 @@ def error_of(noise: Noise, coverage: float) -> tuple[float, float]:
 
 
 def noise_of(terms: Descriptor) -> tuple[LInfLaplace, Rounding]:
-    """Return the mechanism and the rounding of terms, which determine the error of a record."""
+    """Return the mechanism and the rounding of `terms`, which determine the error of a record."""
     return terms.mechanism, terms.rounding
 
 
 def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float) -> Floats:
-    """Compute `error_of` for each cell; `counts` has each cell's numbers of meters under each descriptor."""
+    """Compute `error_of` for each cell; `counts`, shape (cells, descriptors), holds numbers of meters."""
     distinct_counts, cell = np.unique(counts, axis=0, return_inverse=True)
     errors = [
         error_of(
@@ -159,7 +166,7 @@ def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float
 def _as_mapping(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | Callable[[str], str] | None
 ) -> Mapping[str, str] | None:
-    """Return the feeder of each meter as a mapping."""
+    """Return `feeder_of` as a mapping; None remains None. Raises TypeError."""
     if feeder_of is None or isinstance(feeder_of, Mapping):
         return feeder_of
     if not callable(feeder_of):
@@ -173,7 +180,7 @@ def _as_mapping(
 def _feeders(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | None
 ) -> tuple[tuple[str, ...], Integers]:
-    """Return the feeders' names in order, and the index of each meter's feeder."""
+    """Return the sorted names of the feeders, and the index of each meter's feeder. Raises ValueError."""
     if feeder_of is None:
         return ("",), np.zeros(len(meters), np.int64)
     missing_count = sum(meter not in feeder_of for meter in meters)

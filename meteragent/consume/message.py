@@ -1,4 +1,4 @@
-"""Received descriptors and records: each is complete, exact and consistent, or is refused.
+"""Descriptors and records as parsed from messages: complete, exact and consistent, or else refused.
 
 Unknown fields are not an error, because later versions add some. Records are JSON objects or SenML packs
 (`consume.senml`); a pack has the fields of the equivalent JSON record.
@@ -33,7 +33,7 @@ Message = bytes | str | Mapping[str, Any] | list[Any]
 """A message as it arrived, or already parsed by a JSON library; a list is a SenML pack."""
 
 _OF_ONE_METER = {"id", "meter", "valid_from", "store"}
-"""The fields of a descriptor on which its id does not depend."""
+"""The descriptor fields on which the descriptor's id does not depend."""
 
 _IN_ALL = {Space.BANDS, Space.PROFILE, Space.WEIGHTED}
 """Spaces whose windows may have the metric l1."""
@@ -47,17 +47,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Descriptor:
-    """The terms under which records were released: the mechanism, its promise, its grid.
+    """The terms under which records were released: the mechanism, the promise and the grid.
 
     `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` has all fields as received.
-    Meters under the same terms have equal descriptors with the same id.
+    The descriptors of meters under the same terms compare equal and have the same id.
 
-    Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. A peak's slot is
-    its window, its value is the largest mean of a part, and `step_ms` is the length of a part. `metric` is
-    the distance that the promise refers to; in l1 each slot's noise is independent and follows a mechanism
-    with n = 1. Windows are aligned to the Unix epoch or follow the local calendar of `timezone`. `rounding`
-    turns slot values into whole quanta; a descriptor without it is half-up. `price_bound` is the largest
-    price of a kWh if the values are amounts, whose unit is a currency.
+    Slots are `step_ms` long, unless they are bands: then `bands` gives the duration of each band in its
+    window, in ms, by name. A peak's slot is its window, its value is the largest mean of a part, and
+    `step_ms` is the length of a part. `metric` is the distance to which the promise refers. In l1 the noise
+    of each slot is independent, by a mechanism with n = 1. Windows are aligned to the Unix epoch or follow
+    the local calendar of `timezone`. `rounding` names the way in which slot values become whole quanta; it is
+    half-up if the field is absent. If values are amounts, `unit` is a currency and `price_bound` is the
+    largest price per kWh; otherwise `price_bound` is None.
     """
 
     id: str
@@ -81,7 +82,7 @@ class Descriptor:
 
     @classmethod
     def parse(cls, message: Message) -> Self:
-        """Parse a descriptor; it must be complete and consistent, and have the id of its facts.
+        """Parse a descriptor, which must be complete and consistent and have the id of its facts.
 
         Raises:
             RecordError: a field is missing, invalid or inconsistent; the error names it.
@@ -115,7 +116,7 @@ class Descriptor:
         return descriptor
 
     def _agreements(self, fields: Fields) -> Iterator[tuple[str, bool]]:
-        """Yield the consistency conditions by field; each may rely on the conditions before it."""
+        """Yield each consistency condition with its field; it may rely on the conditions before it."""
         noise = self.mechanism
         yield "metric", (self.metric is Metric.L1) <= (self.space in _IN_ALL)
         yield "in_all", (self.metric is Metric.L1) == (self.facts.get("in_all") is True)
@@ -156,21 +157,21 @@ class Descriptor:
             yield "ci95", math.isclose(fields.number("ci95"), half, rel_tol=1e-3)
 
     def _has_unit(self) -> bool:
-        """Return whether the unit suits the kind of the values."""
+        """Return whether the unit is valid for the kind of the values."""
         if self.price_bound is not None:
             return self.facts["weights"].get("unit") == self.unit and self.unit not in UNIT_FACTOR
         return self.unit in UNITS[Kind.INTERVAL_ENERGY if self.is_energy else Kind.POWER]
 
     @property
     def is_energy(self) -> bool:
-        """Whether the values are energies; otherwise they are means of the power."""
+        """Whether values that are not amounts are energies; otherwise they are means of the power."""
         if self.space in {Space.BANDS, Space.ABOVE}:
             return True
         return self.kind is not Kind.POWER and self.space is not Space.PEAK
 
     @property
     def threshold_w(self) -> Fraction:
-        """The threshold in W of an energy above a threshold; 0 if it is unreadable."""
+        """The threshold in W above which energy is counted; 0 if it is missing or unreadable."""
         text = self.facts.get("threshold_w")
         with suppress(ValueError, ZeroDivisionError):
             return Fraction(text) if isinstance(text, str) and len(text) < 100 else Fraction(0)
@@ -180,16 +181,16 @@ class Descriptor:
     def variance(self) -> Fraction:
         """The variance of the noise of a value, in unit², as the nearest decimal of at most 17 digits.
 
-        Slots are uncorrelated, so the variance of a sum of values is the sum of their variances.
+        Noise is uncorrelated between slots, so the variance of a sum of values is the sum of the variances.
         """
         return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
     def slot_ms(self, band: str | None = None) -> int:
-        """Return the duration of a slot, or of a band if slots are bands."""
+        """Return the duration in ms of a slot, or of the given band if slots are bands."""
         return self.step_ms if band is None else self.bands[band]
 
     def kwh_per_unit(self, band: str | None = None) -> Fraction:
-        """Return the energy in kWh per unit of a slot's value, or of a band's if slots are bands.
+        """Return the energy in kWh per unit of a slot's value, or of the value of the given band.
 
         Raises:
             ValueError: values are amounts, from which no energy follows.
@@ -206,17 +207,17 @@ class Descriptor:
         return self.calendar(self.timezone).start_ms(time_ms)
 
     def calendar(self, timezone: str) -> Calendar:
-        """Return the windows' calendar: days for windows of up to 1.5 days, else weeks or months."""
+        """Return the calendar of days, weeks or months that has windows of this length."""
         days = self.length_ms / DAY_MS
         return Calendar(timezone, "1d" if days < 1.5 else "1w" if days < 8 else "1mo")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms.
+    """The private value of one slot: exact, in `unit`; `descriptor` is the id of the slot's terms.
 
-    A `band` has the time and the duration of its whole window, as does a peak. `draws` is the number of times
-    that the agent drew noise for a peak; otherwise it is 1.
+    The record of a band or a peak has the start and the duration of the whole window. `draws` is the number
+    of times that the agent drew noise for a peak, and 1 for other values.
     """
 
     meter: str
@@ -260,18 +261,18 @@ class Fields:
             raise self.error("v", "is not 1: a later version wrote it")
 
     def error(self, name: str, reason: str) -> RecordError:
-        """Return the error for a field; it states the kind of message, the field's name and the reason."""
+        """Return an error that states the kind of message, the name of the field and the reason."""
         return RecordError(f"a {self._subject} whose {name!r} {reason}")
 
     def text(self, name: str) -> str:
-        """Return a field that must be a string."""
+        """Return a field that must be a string. Raises RecordError."""
         value = self.facts.get(name)
         if isinstance(value, str):
             return value
         raise self.error(name, "is missing or not a string")
 
     def number(self, name: str) -> Fraction:
-        """Return a field that must be a finite number, exactly as it is written."""
+        """Return the exact value of a field that must be a finite number. Raises RecordError."""
         value = self.facts.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return Fraction(value)
@@ -280,14 +281,14 @@ class Fields:
         raise self.error(name, "is missing or not a number")
 
     def integer(self, name: str) -> int:
-        """Return a field that must be a whole number."""
+        """Return a field that must be a whole number. Raises RecordError."""
         number = self.number(name)
         if number.denominator == 1:
             return number.numerator
         raise self.error(name, "is not a whole number")
 
     def parse_with(self, name: str, parse: Callable[[str], T]) -> T:
-        """Return the result of `parse` for a string field."""
+        """Return the result of `parse` for a field that must be a string. Raises RecordError."""
         text = self.text(name)
         with suppress(ValueError, ZeroDivisionError):
             return parse(text)
@@ -295,10 +296,10 @@ class Fields:
 
 
 def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
-    """Decode the fields of a message.
+    """Return the fields of a message.
 
     Raises:
-        RecordError: the message is neither a JSON object nor a SenML pack of one record.
+        RecordError: the message is neither a JSON object nor a valid SenML pack of one record.
     """
     facts: Any = message
     if isinstance(message, bytes | str):
@@ -326,7 +327,7 @@ def _mechanism(fields: Fields) -> LInfLaplace:
 
 
 def _bands(fields: Fields) -> Mapping[str, int]:
-    """Return the duration of each band in its window, in ms; empty if slots are not bands."""
+    """Return the ms of each band in its window; empty if slots are not bands. Raises RecordError."""
     durations = fields.facts.get("bands", {})
     with suppress(ValueError, TypeError, AttributeError):
         return {
@@ -337,7 +338,7 @@ def _bands(fields: Fields) -> Mapping[str, int]:
 
 
 def _price_bound(fields: Fields) -> Fraction | None:
-    """Return the highest price per kWh; None if values are not amounts."""
+    """Return the highest price per kWh; None if values are not amounts. Raises RecordError."""
     if "weights" not in fields.facts:
         return None
     with suppress(ValueError, TypeError, KeyError, ZeroDivisionError):
@@ -358,15 +359,15 @@ def _is_zone(name: str) -> bool:
 
 
 def exact(text: str) -> Fraction:
-    """Parse an exact number. Raises ValueError."""
+    """Parse an integer, a decimal or a ratio of integers exactly. Raises ValueError for any other string."""
     if _EXACT.fullmatch(text) is None:
         raise ValueError("an integer, a decimal or a ratio of integers")
     return Fraction(text)
 
 
-@lru_cache(maxsize=64)  # each record has a duration, usually the same
+@lru_cache(maxsize=64)  # all records of a stream usually have the same duration
 def duration_ms(text: str) -> int:
-    """Parse a duration in hours, minutes and seconds. Raises ValueError."""
+    """Return the ms of an ISO 8601 duration in hours, minutes and seconds. Raises ValueError."""
     match = _ISO_DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)
     if not (total_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):

@@ -1,8 +1,8 @@
-"""Combine fine and coarse streams of one meter: errors get smaller, without bias (THEORY 3.8).
+"""Combine fine and coarse streams of one meter into unbiased values with smaller errors (THEORY 3.8).
 
-The half hours of a day, released by one stream, add up to the day that another released with noise of its
-own. Least squares weighs both and makes the half hours add up to the day: `privacy.nested` has the formulas
-and the errors.
+Before noise, the half hours of a day, released by one stream, add up to the day that another stream releases
+with independent noise. Least squares weights both, and makes the half hours add up to the day again.
+`privacy.nested` has the formulas and the errors.
 
 A coarse number is combined only with a *complete* set of finer ones, which fill its window exactly. If a
 record is missing, or a slot straddles an end of the window, the coarse number and the finer ones below it
@@ -11,8 +11,8 @@ stay as they were released. Where a stream in the middle lacks a record (a day o
 
 The result is unbiased only if, before noise, the fine slots of a window add up to the coarse one. They do if
 one source feeds both streams with the same lateness, gap, range and calendar, which `privacy.shares` ensures.
-Descriptors do not state all of that: the facts that they do state are compared here, and streams that differ
-are refused.
+Descriptors do not state all of that. The facts that they do state are compared here, and streams that differ
+in them are refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Nested(Columns):
 
     Each value is unbiased, `sd` is the standard deviation of its error, and `low` .. `high` contains the
     measured value with probability `coverage`, for each number separately. Errors of different numbers are
-    dependent: never add up squares of `sd`. A number that is not `combined` is unchanged.
+    dependent, so never add up squares of `sd`. A number that is not `combined` is unchanged.
     """
 
     meter: str
@@ -55,7 +55,7 @@ class Nested(Columns):
     unit: str
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return columns of one length, for `to_pandas()` and `to_arrow()`; times are UTC."""
+        """Return columns of equal length, for `to_pandas()` and `to_arrow()`; times are in UTC."""
         return {
             "time": self.time_ms.astype("datetime64[ms]"),
             "duration_s": (self.end_ms - self.time_ms) / 1000,
@@ -87,7 +87,7 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
 
 
 def _check(streams: Sequence[Series], coverage: float) -> None:
-    """Refuse series that cannot be those of nested streams. Raises ValueError."""
+    """Refuse series that cannot belong to nested streams. Raises ValueError."""
     if len(streams) < 2:
         raise ValueError("there must be at least two nested streams: a fine one and coarser ones")
     if not 0 < coverage < 1:
@@ -107,15 +107,15 @@ def _check(streams: Sequence[Series], coverage: float) -> None:
 
 
 def _source_facts(terms: Descriptor) -> tuple[Any, ...]:
-    """Return the facts of a descriptor about how a source is read."""
+    """Return a descriptor's facts about what its source measures and how the source is read."""
     return terms.kind, terms.unit, terms.facts.get("readings"), terms.facts.get("schedule")
 
 
 def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
-    """Put the records of a stream above the finer pieces that fill them.
+    """Put each record of `streams[place]` above the finer pieces that fill its slot.
 
     Returns the pieces for the next stream, in time order and without overlaps, and the roots of finished
-    trees, which are the pieces below a record that they do not fill.
+    trees, which are pieces that overlap a record's slot without filling it.
     """
     series = streams[place]
     slots = [_slot(streams, piece) for piece in pieces]
@@ -138,7 +138,7 @@ def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tu
 
 
 def _fill(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -> bool:
-    """Return whether slots fill the time from `start_ms` to `end_ms` exactly and without a gap."""
+    """Return whether slots in time order fill the time from `start_ms` to `end_ms` exactly, without a gap."""
     if not starts_ms.size or (starts_ms[0], ends_ms[-1]) != (start_ms, end_ms):
         return False
     return bool((ends_ms[:-1] == starts_ms[1:]).all())
@@ -151,14 +151,14 @@ def _slot(streams: Sequence[Series], piece: Tree) -> tuple[int, int]:
 
 
 def _tree(series: Series, index: int, children: Sequence[Tree], place: tuple[int, int]) -> Tree:
-    """Return the tree of a record, in kWh."""
+    """Return the tree, in kWh, whose root is the record with this index."""
     terms, weight = series.terms(series.records[index]), float(series.kwh_per_unit[index])
     kind = Kind(terms.mechanism, terms.rounding, weight)
     return Tree.of(float(series.values[index]) * weight, kind, children, place)
 
 
 def _results(streams: Sequence[Series], roots: Sequence[Tree], coverage: float) -> tuple[Nested, ...]:
-    """Return the estimates of all trees by stream, in the unit of the records."""
+    """Return the estimates of all trees for each stream, in the unit of its records."""
     columns = [np.zeros((4, len(series.records))) for series in streams]
     errors: dict[Path, tuple[float, float]] = {}
     for root in roots:
@@ -172,14 +172,18 @@ def _results(streams: Sequence[Series], roots: Sequence[Tree], coverage: float) 
 
 
 def _result(series: Series, column: Floats, coverage: float) -> Nested:
-    """Return the result of one stream from its values, deviations and half widths in kWh."""
+    """Return the result of one stream.
+
+    `column`, shape (4, records), holds values, standard deviations and half-widths in kWh, and the flag
+    `combined` as 0 or 1.
+    """
     values, sd, half = column[:3] / series.kwh_per_unit
     is_combined = column[3] == 1
     return Nested(
         meter=series.meter,
         time_ms=series.time_ms,
         end_ms=series.end_ms,
-        values=frozen(np.where(is_combined, values, series.values)),  # others exactly as released
+        values=frozen(np.where(is_combined, values, series.values)),  # other values exactly as released
         sd=frozen(sd),
         low=frozen(values - half),
         high=frozen(values + half),

@@ -10,15 +10,15 @@ from meteragent.consume.series import Floats, Integers, Series, frozen, parts_of
 from meteragent.privacy.totals import half_width_of_total
 
 _STEP = 1.02
-"""The factor by which the deviation grows until the next interval is computed."""
+"""The factor by which the standard deviation may grow before another interval is computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Register:
-    """The private energy from `start_ms` to each of `time_ms`, in kWh, with its error.
+    """The private energy `kwh` from `start_ms` to each of `time_ms`, with its error.
 
-    The sum may fall, because the noise of a slot can exceed its energy. `low` .. `high` contains the energy
-    measured up to a time with probability `coverage`, for each time separately.
+    The sum may decrease, because a slot's noise may be negative and larger than the slot's energy. `low` ..
+    `high` contains the measured energy with probability `coverage`, for each time separately.
     """
 
     start_ms: int
@@ -35,16 +35,17 @@ def total(
 ) -> Register:
     """Compute the running sum at the end of every slot or, for the bands of a mean day, of every window.
 
-    The sum runs from the first record to the last, or from `start_ms` to `end_ms`.
+    The sum runs from `start_ms`, or from the first record if None, to `end_ms`, or to the last record if
+    None.
 
-    A sum's interval never shrinks as slots are added: given the noise bounds, errors are symmetric and
-    unimodal (Anderson 1955). So the interval of one time is valid for all earlier times, and a new one is
-    computed only each time the deviation has grown by 2%. Intervals are never too narrow, and at most about
-    2% too wide; the last one is exact, that of `Series.energy`.
+    A sum's interval never shrinks as slots are added, because errors are symmetric and unimodal given the
+    noise bounds (Anderson 1955). So the half-width at one time is valid for all earlier times, and it is
+    computed again only where the standard deviation has changed by 2%. Intervals are never too narrow, and at
+    most about 2% too wide. The last interval is exact and equals that of `Series.energy`.
 
     Raises:
         ValueError: whole slots do not fill the time, because of a gap or a slot across one of its ends; or
-        coverage is not between 0 and 1.
+            coverage is not between 0 and 1.
     """
     start_ms = int(series.time_ms[0]) if start_ms is None else start_ms
     series_part = series.between(start_ms, int(series.end_ms[-1]) if end_ms is None else end_ms)

@@ -1,37 +1,37 @@
-"""Rules for showing totals: thresholds and dominance, by public facts or by tests on private values.
+"""Rules for showing totals: a threshold, and dominance by public capacities or by a test on private values.
 
 What the rules can add
 ----------------------
 A record is private before it arrives here, and everything that is computed from records, or withheld because
 of them, is as private as the records. So these rules are not part of the promise to a home. They serve
 receivers who must also follow a rule for aggregates. The rules do not bound what several aggregates reveal
-together: totals of two groups that differ in one home differ by that home's private value, and then only its
-noise protects it.
+together: the totals of two groups that differ in one home differ by that home's private value, whose noise is
+then the home's only protection.
 
 Statistics offices withhold a cell with fewer than k contributors (threshold), one in which the n largest have
 more than k % (dominance), or one where the total less the two largest is below p % of the largest (p % rule);
 the "15/15" rule of energy regulators requires 15 customers, none of whom has more than 15% (Hundepool et
-al., Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All but the threshold concern true
-contributions, which a receiver of private records does not have.
+al., Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All but the threshold rule concern
+true contributions, which a receiver of private records does not have.
 
-Threshold. Which meters have records is public, so `at_least` is applied directly.
+Threshold. The set of meters that have records is public, so `at_least` is applied directly.
 
-Dominance by public facts. With `capacity` (what each home's connection allows, or its yearly band) a cell is
-withheld if a home has more than `share` of the sum of the capacities in it. This is exact, but it concerns
-capacity instead of energy.
+Dominance by public facts. With `capacity` (such as the power of each home's connection, or its band of yearly
+use) a cell is withheld if a home has more than `share` of the sum of the capacities in it. This test is
+exact, but it concerns capacity instead of energy.
 
 Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
 D_i = E_i - s E, which is positive exactly if i has more than the share s. D_i is a weighted sum of records,
-so its error has a known law (`privacy.totals`); let h_i be the bound that it exceeds with probability
-`error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does dominate, the feeder is shown
-only if the error puts that home's D_i too low by more than h_i. The probability of that is at most `error`,
-regardless of the number of homes (each home has to pass, so the probabilities do not add up). In doubt, a
-feeder is withheld: noise makes this rule withhold more, never less, and feeders of few homes or over short
-times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some home
-has more than s of any positive total.
+so its error has a known distribution (`privacy.totals`); let h_i be the bound that it exceeds with
+probability `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does dominate, the
+feeder is shown only if the error puts that home's D_i too low by more than h_i. The probability of that is at
+most `error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up).
+In doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders of few homes or over
+short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some
+home has more than s of any positive total.
 
-The rule concerns the energy over the whole requested time. If a home has most of a single slot (a car that
-charges at night), the noise of one slot hides it here, as it hides it from everybody else: that is the
+The rule concerns the energy over the whole requested time. If a home dominates a single slot (with a car that
+charges at night), the slot's noise hides this from the rule, as it does from every receiver: that is the
 promise.
 """
 
@@ -53,7 +53,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total
 
 Flags = NDArray[np.bool_]
 Composition = tuple[tuple[int, int, int], ...]
-"""The composition of a sum: triples (terms, slots, windows) that count the windows with that many slots."""
+"""The composition of a sum: triples (terms, slots, windows), where `windows` have `slots` slots each."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Rules:
     error: float = 0.05
 
     def __post_init__(self) -> None:
-        """Check the parameters. Raises ValueError."""
+        """Check the parameters. Raises ValueError if one is out of range or `share` is missing."""
         if self.at_least < 1 or not 0 < self.error < 0.5:
             raise ValueError("at_least must be 1 or more, and error between 0 and 0.5")
         if self.share is not None and not 0 < self.share < 1:
@@ -94,7 +94,7 @@ EVERYTHING = Rules()
 def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> Flags:
     """Return, for each cell, whether a home has more than `share` of the cell's capacity.
 
-    `first_rows` are the rows at which the cells begin.
+    `capacity_u` has one row per home of each cell; `first_rows` are the rows at which the cells begin.
     """
     largest_u, total_u = np.maximum.reduceat(capacity_u, first_rows), np.add.reduceat(capacity_u, first_rows)
     return np.asarray(largest_u > share * total_u)
@@ -118,7 +118,7 @@ def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules)
 def cannot_rule_out(
     energies: Floats, compositions: list[Composition], descriptors: tuple[Descriptor, ...], rules: Rules
 ) -> bool:
-    """Return whether the test cannot rule out that a home of a feeder has more than `share` of the sum."""
+    """Return whether the test cannot rule out that a home has more than `share` of the feeder's energy."""
     share = rules.share or 0.0
     if energies.size * share < 1:
         return True
@@ -135,7 +135,7 @@ def cannot_rule_out(
 def _half_width(
     home: Composition, feeder: Composition, descriptors: tuple[Descriptor, ...], share: float, error: float
 ) -> float:
-    """Compute the bound that the error of D_i exceeds with probability `error`, in kWh."""
+    """Compute the bound in kWh that the error of a home's D_i exceeds with probability `error`."""
     neighbours = Counter({(terms, slots): windows for terms, slots, windows in feeder})
     neighbours.subtract({(terms, slots): windows for terms, slots, windows in home})
     parts = [
@@ -155,7 +155,7 @@ def _half_width(
 
 
 def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
-    """Compute each meter's energy from the exact sums of its values by terms, shape (meters, terms)."""
+    """Compute each meter's energy in kWh from the exact sums of its values, shape (meters, terms)."""
     energies = np.zeros(len(sums_u))
     for column, terms in zip(sums_u.T, descriptors, strict=True):
         energies += column / MICRO * float(terms.kwh_per_unit())
@@ -163,7 +163,7 @@ def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
 
 
 def _sums_u(slots: Slots) -> Integers:
-    """Add up each meter's values by terms."""
+    """Sum each meter's values under each terms, in millionths of the unit: shape (meters, terms)."""
     sums = np.zeros((len(slots.meters), len(slots.descriptors)), np.int64)
     np.add.at(sums, (slots.meter, slots.terms), slots.value_u)
     return sums

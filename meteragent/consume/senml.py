@@ -1,8 +1,8 @@
 """Records in SenML packs (RFC 8428), converted to the fields of a JSON record.
 
-A pack holds one record: the value as ``<meter>/power`` or ``<meter>/energy``, and the other fields of a
-record under the same name with ``_for``, ``_sd``, ``_terms``, ``_band`` and ``_draws`` (`meteragent.wire`).
-Base fields may be as sent, or already resolved by a program that forwarded the pack.
+A pack holds one record: the value as ``<meter>/power`` or ``<meter>/energy``, and the other fields of the
+record under the same name with the suffixes ``_for``, ``_sd``, ``_terms``, ``_band`` and ``_draws``
+(`meteragent.wire`). Base fields may be as sent, or already resolved by a program that forwarded the pack.
 """
 
 import re
@@ -24,11 +24,11 @@ _TIME_MAX_S = 10**11
 _NUMERAL = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 
 PackFields = dict[str, tuple[Fraction, Mapping[str, Any]]]
-"""The content of a pack by resolved name: the time, and the other fields."""
+"""The content of a pack by resolved name: the time in s, and the other fields."""
 
 
 def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
-    """Return the fields of the equivalent JSON record; numbers are those of the pack.
+    """Return the fields of the equivalent JSON record, with the numbers as they are in the pack.
 
     Raises:
         RecordError: the pack does not hold exactly one valid record; the error says why.
@@ -59,7 +59,10 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def _resolve(pack: Sequence[Any]) -> PackFields:
-    """Resolve the records of a pack by name; refuse base values, and fields that must be understood."""
+    """Resolve the names and times of a pack's SenML records.
+
+    Raises RecordError for base values, for fields that must be understood, and for invalid records.
+    """
     fields_by_name: PackFields = {}
     base: dict[str, Any] = {"bn": "", "bt": 0}
     for fields in pack:
@@ -93,14 +96,14 @@ def _number(value: Any) -> Fraction | None:
 
 
 def _ms(seconds: Fraction | None, subject: str, bound_s: int) -> int:
-    """Convert seconds to whole ms. Raises RecordError if they are not whole, or not above the bound."""
+    """Convert seconds to whole ms. Raises RecordError if they are not whole, or not above `bound_s`."""
     if seconds is None or not bound_s < seconds < _TIME_MAX_S or (seconds * 1000).denominator != 1:
         raise RecordError(f"a SenML pack whose {subject} cannot be read")
     return int(seconds * 1000)
 
 
 def _meter(name: str) -> str:
-    """Decode a meter's own name from its SenML name."""
+    """Decode a meter's name from its SenML name. Raises RecordError."""
     if not name.startswith(UTF8):
         return name
     with suppress(ValueError):

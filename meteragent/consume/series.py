@@ -1,8 +1,9 @@
 """The records of meters over time, and estimates from them: a slot's value, an energy, a mean over homes.
 
 The estimated quantities are the slot values of the meter's agent, after fill and clamp. An interval contains
-the quantity with the stated probability, by the law of the noise that the descriptor names
-(`privacy.totals`). Noise is independent between windows and between meters, but dependent within a window.
+the quantity with the stated probability, computed from the distribution of the noise that the descriptor
+names (`privacy.totals`). Noise is independent between windows and between meters, but dependent within a
+window of several slots, unless its metric is l1.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Cut = Literal["even"] | None
-"""The treatment of a slot that lies partly in the requested time: refuse it, or assume an even load."""
+"""The treatment of a slot partly in the requested time: None refuses it, "even" assumes an even load."""
 T = TypeVar("T", bound=NDArray[Any])
 
 
@@ -52,8 +53,8 @@ class Estimate:
 class Series(Columns):
     """The records of one meter in time order, one per slot, and the descriptors that they name.
 
-    The records have one kind and one unit; slots do not overlap; `gaps` lists the missing time. The bands of
-    a mean day are in the order of their names, each with the time of its whole window.
+    All records have the same unit, and slots do not overlap; `gaps` lists the missing time. The bands of a
+    mean day are in the order of their names, each with the start and the duration of the whole window.
     """
 
     meter: str
@@ -62,7 +63,7 @@ class Series(Columns):
 
     @classmethod
     def of(cls, records: Iterable[Record], descriptors: Mapping[str, Descriptor]) -> Self:
-        """Make the series of one meter from its records, in any order; repeated records are ignored.
+        """Return the series of one meter from its records, in any order; repeated records are ignored.
 
         Raises:
             RecordError: there is no record; two records contradict each other about a slot, overlap, or are
@@ -109,7 +110,7 @@ class Series(Columns):
 
     @cached_property
     def kwh_per_unit(self) -> Floats:
-        """The energy of each slot, in kWh, per unit of its value; raises as `require_energy` does."""
+        """The energy in kWh per unit of each slot's value. Raises ValueError as `require_energy` does."""
         self.require_energy()
         return frozen(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
 
@@ -119,7 +120,7 @@ class Series(Columns):
         return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism, terms.rounding)))
 
     def _by_slot(self, compute: Callable[[Descriptor, str | None], float]) -> Floats:
-        """Compute a number for each slot from its descriptor and band; equal ones share one computation."""
+        """Compute a number per slot from its descriptor and band; equal pairs share one computation."""
         results: dict[tuple[str, str | None], float] = {}
         for record in self.records:
             key = record.descriptor, record.band
@@ -129,12 +130,12 @@ class Series(Columns):
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
-        """The stretches without a record between the first and the last: (start, end) in ms."""
+        """The stretches without a record between the first and the last record: (start, end) in ms."""
         holes = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
         return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
 
     def require_energy(self) -> None:
-        """Raise ValueError if records are peaks or parts of energies, not means or energies."""
+        """Raise ValueError if values are peaks or energies above a threshold, not means or energies."""
         spaces = {terms.space for terms in self.descriptors.values()}
         if Space.PEAK in spaces:
             raise ValueError("peaks have no energy, sum or mean: use highest_mean")
@@ -142,9 +143,10 @@ class Series(Columns):
             raise ValueError("energies above a threshold are not total energies: use energy_above")
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the records as columns of one length, for `to_pandas()` and `to_arrow()`.
+        """Return the records as columns of equal length, for `to_pandas()` and `to_arrow()`.
 
-        `time` (UTC) is datetime64[ms], `duration_s` is in seconds; `band` is empty if slots are not bands.
+        `time` (UTC) is datetime64[ms], in tables with the zone; `duration_s` is in seconds; `band` is empty
+        if slots are not bands.
         """
         return {
             "time": self.time_ms.astype("datetime64[ms]"),
@@ -156,22 +158,22 @@ class Series(Columns):
         }
 
     def value(self, time_ms: int, coverage: float = 0.95, band: str | None = None) -> Estimate:
-        """Estimate the value of the slot that starts at `time_ms`, in `unit`; raises as `mean_value` does."""
+        """Estimate the value of the slot that starts at `time_ms`, in `unit`. Raises as `mean_value` does."""
         return mean_value([self], time_ms, coverage, band)
 
     def energy(self, start_ms: int, end_ms: int, coverage: float = 0.95, cut: Cut = None) -> Estimate:
-        """Estimate the energy from `start_ms` to `end_ms`, in kWh; raises as `mean_energy` does."""
+        """Estimate the energy from `start_ms` to `end_ms`, in kWh. Raises as `mean_energy` does."""
         return mean_energy([self], start_ms, end_ms, coverage, cut)
 
     def terms(self, record: Record) -> Descriptor:
-        """Return the descriptor that a record names."""
+        """Return the descriptor that `record` names."""
         return self.descriptors[record.descriptor]
 
     def between(self, start_ms: int, end_ms: int) -> Self:
         """Select the records of the slots that fill the time from `start_ms` to `end_ms`.
 
         Raises:
-            ValueError: there are none, one is missing, or a slot straddles an end.
+            ValueError: there are no such records, one is missing, or a slot straddles an end of that time.
         """
         start, stop = np.searchsorted(self.time_ms, (start_ms, end_ms))
         series = replace(self, records=self.records[start:stop])
@@ -181,10 +183,10 @@ class Series(Columns):
         return series
 
     def around(self, start_ms: int, end_ms: int) -> Self:
-        """Select the records of the slots that cover the time from `start_ms` to `end_ms`, and possibly more.
+        """Select the records of all slots that overlap the time from `start_ms` to `end_ms`.
 
         Raises:
-            ValueError: there are none, or one is missing.
+            ValueError: there are no such records, or one is missing.
         """
         start = np.searchsorted(self.end_ms, start_ms, side="right")
         stop = np.searchsorted(self.time_ms, end_ms)
@@ -196,7 +198,7 @@ class Series(Columns):
         """Select the records of the window that starts at `start_ms`.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there are no such records.
         """
         start, stop = np.searchsorted(self.window_ms, (start_ms, start_ms + 1))
         if start == stop:
@@ -204,10 +206,12 @@ class Series(Columns):
         return replace(self, records=self.records[start:stop])
 
     def slot(self, time_ms: int, band: str | None = None) -> Self:
-        """Select the record of the slot that starts at `time_ms`, or of its band if slots are bands.
+        """Select the record of the slot that starts at `time_ms`.
+
+        If slots are bands, `time_ms` is the start of the window, and `band` is required.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no such record.
         """
         start, stop = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
         records = tuple(record for record in self.records[start:stop] if record.band == band)
@@ -240,15 +244,15 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
 def mean_value(
     meters: Iterable[Series], time_ms: int, coverage: float = 0.95, band: str | None = None
 ) -> Estimate:
-    """Estimate the mean over meters of the slot that starts at `time_ms`, in their unit; unbiased.
+    """Estimate the mean over meters of the value of the slot that starts at `time_ms`, in their unit.
 
-    In a mean day the slot is a `band`, and `time_ms` is the start of its window.
+    The estimate is unbiased. In a mean day the slot is a `band`, and `time_ms` is the start of its window.
 
     Raises:
         ValueError: there is no meter, one has no record of that slot, or they differ in kind, unit or
             duration; or coverage is not between 0 and 1.
     """
-    slots = [series.slot(time_ms, band) for series in meters]
+    slots = [series.slot(time_ms, band) for series in require_series(meters)]
     terms = [descriptor.terms(descriptor.records[0]) for descriptor in slots]
     if len({(descriptor.kind, descriptor.unit, descriptor.slot_ms(band)) for descriptor in terms}) != 1:
         raise ValueError("a mean value needs at least one meter, and one kind, unit and duration")
@@ -261,17 +265,17 @@ def mean_energy(
 ) -> Estimate:
     """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh; unbiased.
 
-    Records do not say how the load varied within a slot, so a stretch of time that cuts a slot has no total.
-    With `cut="even"` such a slot counts in proportion to its part inside, as if its load were even. Then the
-    interval contains that proportion of the slot's measured energy; it does not include the error of that
-    assumption.
+    Records do not show how the load varied within a slot, so a stretch of time that cuts a slot has no total.
+    With `cut="even"` such a slot counts in proportion to its part within that time, as if its load were even.
+    Then the interval is for that proportion of the slot's measured energy, and does not include the error of
+    this assumption.
 
     Raises:
         ValueError: there is no meter, or the records of one do not fill that time (with whole slots, unless
             `cut` allows parts); bands of a mean day are cut; or coverage is not between 0 and 1.
     """
     find = Series.between if cut is None else Series.around
-    stretches = [find(series, start_ms, end_ms) for series in meters]
+    stretches = [find(series, start_ms, end_ms) for series in require_series(meters)]
     if not stretches:
         raise ValueError("a mean energy needs at least one meter")
     shares = [_shares(series, start_ms, end_ms) for series in stretches]
@@ -281,8 +285,15 @@ def mean_energy(
     return _weighted_sum(stretches, weights, "kWh", coverage)
 
 
+def require_series(meters: Iterable[Series]) -> Iterable[Series]:
+    """Return `meters`; raises TypeError for a mapping from names, whose items are names and not series."""
+    if isinstance(meters, Mapping):
+        raise TypeError("expected series, not a mapping from names to them: pass homes.values()")
+    return meters
+
+
 def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
-    """Compute the part of each slot that lies within a stretch of time."""
+    """Compute the fraction of each slot that lies between `start_ms` and `end_ms`. Raises ValueError."""
     inside_ms = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
     shares = np.asarray(inside_ms / (series.end_ms - series.time_ms))
     if any(record.band and share < 1 for record, share in zip(series.records, shares, strict=True)):
@@ -293,7 +304,7 @@ def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
 def _weighted_sum(
     meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float
 ) -> Estimate:
-    """Estimate the sum over meters of the weighted sums of their values."""
+    """Estimate the sum over meters of the weighted sums of their values. Raises ValueError."""
     for series in meters:
         series.require_energy()
     pairs = list(zip(meters, weights, strict=True))
@@ -304,9 +315,9 @@ def _weighted_sum(
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """Split a weighted sum of a series' first records into windows; equal windows become one part.
+    """Split the weighted sum of the first `weights.size` records into windows; equal windows become one part.
 
-    The slots of an l1 window are independent, so each is a part of its own.
+    The noises of the slots of an l1 window are independent, so each slot is a part of its own.
     """
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
@@ -322,7 +333,7 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
 
 
 def _has_complete_bands(series: Series) -> bool:
-    """Return whether the bands of each window are complete and fill it."""
+    """Return whether the bands of each window are complete and fill the window."""
     duration_ms: defaultdict[int, int] = defaultdict(int)
     bands = Counter(record.time_ms for record in series.records if record.band is not None)
     for record in series.records:
@@ -352,7 +363,7 @@ def require_agreement(record: Record, terms: Descriptor) -> None:
     """Check a record against the descriptor that it names.
 
     Raises:
-        RecordError: its unit, duration, band, number of draws, value or sd does not match the descriptor.
+        RecordError: the record's unit, duration, band, number of draws, value or sd does not match `terms`.
     """
     is_peak = terms.space is Space.PEAK
     duration_ms = terms.length_ms if is_peak or record.band is not None else terms.step_ms

@@ -1,9 +1,10 @@
 """A window as a curve, which has a value at any time, as a mean day, as energies of bands, or as an amount.
 
-A band is simultaneous: with the stated probability, all values of a window are within the half width. A curve
-made from them with non-negative functions that sum to 1 (steps, hats) is then as close, everywhere, to the
-curve made in the same way from the measured means (THEORY 4.3). The band does not include the distance
-between a load and its means within a block, because that was not sent (`privacy.curve.error_bound`).
+An error band is simultaneous: with the stated probability, all values of a window are within the half-width
+of the measured values. A curve made from the values with non-negative functions that sum to 1 (steps, hats)
+is then everywhere within the half-width of the curve made in the same way from the measured means (THEORY
+4.3). The error band does not include the distance between a load and its means within a block, because the
+records do not contain it (`privacy.curve.error_bound`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Curve:
     def at(
         self, times_ms: ArrayLike, kind: Literal["steps", "hats"] = "steps"
     ) -> tuple[Floats, Floats, Floats]:
-        """Evaluate the curve at any times of the window: (values, low, high), in the shape of the times.
+        """Evaluate the curve at any times of the window; return (values, low, high) in the times' shape.
 
         "steps" is the reconstruction that the descriptor names; "hats" interpolates linearly between the
         middles of blocks. Both are post-processing. The band contains the same curve of the measured means,
@@ -52,7 +53,7 @@ class Curve:
 class MeanDay:
     """The mean day of a window that starts at `time_ms`: a value for each band, in `unit`.
 
-    `duration_ms` is the duration of each band in the window. The `half_width` is simultaneous.
+    `duration_ms` is the duration of each band in the window. The `half_width` holds for all bands at once.
     """
 
     time_ms: int
@@ -65,11 +66,11 @@ class MeanDay:
 
 
 def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
-    """Make a curve of the window that starts at `time_ms`.
+    """Return the curve of the window that starts at `time_ms`.
 
     Raises:
-        ValueError: there is no such window, or one of its blocks is missing; its slots are bands; it is a
-            peak; or coverage is not between 0 and 1.
+        ValueError: there is no such window, or one of its blocks is missing; its slots are bands; its value
+            is a peak, an amount or an energy above a threshold; or coverage is not between 0 and 1.
     """
     window = _window(series, time_ms)
     if window.records[0].band is not None:
@@ -84,11 +85,11 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
 
 
 def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
-    """Make the mean day of the window that starts at `time_ms`.
+    """Return the mean day of the window that starts at `time_ms`.
 
     Raises:
-        ValueError: there is no such window, or one of its bands is missing; its slots are not bands; or
-            coverage is not between 0 and 1.
+        ValueError: there is no such window, or one of its bands is missing; its slots are not means of
+            bands; or coverage is not between 0 and 1.
     """
     window = _window(series, time_ms)
     terms = window.terms(window.records[0])
@@ -105,8 +106,8 @@ def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
 def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[str, Estimate]:
     """Estimate the energy of each band of the window that starts at `time_ms`, in kWh; unbiased.
 
-    Each interval holds by itself with the stated coverage. A band `unknown` has the energy that was used
-    while the register was not read.
+    Each interval holds separately with the stated coverage. The band `unknown`, if any, has the energy whose
+    band is unknown, because it was used while the register was not read.
 
     Raises:
         ValueError: there is no such window, or one of its bands is missing; its slots are not energies of
@@ -130,7 +131,7 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
 
 
 def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the amount of the window that starts at `time_ms`, energy times price, in `unit`; unbiased.
+    """Estimate the amount (energy times price) of the window that starts at `time_ms`, in `unit`; unbiased.
 
     Raises:
         ValueError: there is no such window; its value is not an amount; or coverage is not between 0 and 1.
@@ -146,7 +147,9 @@ def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Esti
 
 
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the energy above the descriptor's `threshold_w` in the window at `time_ms`, in kWh; unbiased.
+    """Estimate the energy above the descriptor's `threshold_w` in a window, in kWh; unbiased.
+
+    The window is the one that starts at `time_ms`.
 
     Raises:
         ValueError: there is no such window; its value is not such an energy; or coverage is not between 0 and
@@ -165,10 +168,10 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
     """Estimate the largest mean of a part of the window that starts at `time_ms`, in `unit`.
 
-    The interval holds for any number of draws k: the error is at most that of the k noises, so its deviation
-    is at most sqrt(k) times that of one, and each of them stays within the interval that covers it with
-    probability 1 - (1 - coverage) / k (theory A.13). With one draw the estimate is unbiased; with more draws
-    it may be too high.
+    The interval holds for any number of draws k. The absolute error is at most that of the largest of the k
+    noises, so its standard deviation is at most sqrt(k) times that of one noise. The half-width is the one
+    that covers each noise with probability 1 - (1 - coverage) / k, and thus all k with probability `coverage`
+    (theory A.13). With one draw the estimate is unbiased; with more draws it may be too high.
 
     Raises:
         ValueError: there is no such window; it is not a peak; or coverage is not between 0 and 1.
@@ -184,14 +187,14 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 
 
 def _half_width(terms: Descriptor, coverage: float) -> float:
-    """Return the half width of the band that holds all values of a window with this probability."""
-    if terms.metric is Metric.L1:  # the noise of its slots is independent
+    """Return the half-width within which all errors of a window lie with probability `coverage`."""
+    if terms.metric is Metric.L1:  # noise is independent between its slots
         return half_width(terms.mechanism, coverage ** (1 / terms.n), terms.rounding)
     return half_width_of_window(terms.mechanism, coverage, terms.rounding)
 
 
 def _window(series: Series, time_ms: int) -> Series:
-    """Select the records of the window that starts at a time, which must be complete."""
+    """Select the records of the window that starts at `time_ms`. Raises ValueError if one is missing."""
     window = series.of_window(time_ms)
     if len(window.records) != window.terms(window.records[0]).n:
         raise ValueError(f"a record of the window that starts at {time_ms} ms is missing")

@@ -1,7 +1,7 @@
 """The released slots of many meters as columns, from messages or Parquet, for statistics at scale.
 
-A row is a slot of a meter. Values are whole millionths of the unit, as every released value is, so sums are
-exact and do not depend on the order or the engine of the computation.
+A row is a slot of a meter. Values are stored as whole millionths of the unit, which every released value is,
+so sums are exact and do not depend on the order or the engine of the computation.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Integers, Series
 from meteragent.domain.shape import Space
 from meteragent.domain.units import MICRO
+from meteragent.extras import hint, missing
 
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Released slots: columns of one length, in any order.
+    """Released slots as columns of equal length, whose rows may be in any order.
 
     `meter` and `terms` are indices into `meters` and `descriptors`. `window_ms` is the start of the slot's
-    window; slots of one window share their noise bound.
+    window; slots of one window share a noise bound. `value_u` is in millionths of the unit.
     """
 
     meters: tuple[str, ...]
@@ -62,10 +63,11 @@ class Slots:
 
     @classmethod
     def of(cls, meters: Iterable[Series]) -> Self:
-        """Make columns from the records of series.
+        """Return the slots of these series.
 
         Raises:
-            ValueError: there are no records, they differ in kind or unit, or slots are bands.
+            ValueError: there are no records, or they differ in kind or unit; slots are bands, peaks or
+                energies above a threshold; or two slots of a meter overlap.
         """
         homes = list(meters)
         descriptors = {id_: descriptor for series in homes for id_, descriptor in series.descriptors.items()}
@@ -87,12 +89,16 @@ class Slots:
     def read(cls, folder: Path, filters: Any = None) -> Self:
         """Read the slots of an archive's output (`meteragent sanitise`) into memory.
 
-        `filters` select slots, as in `pyarrow.parquet.read_table`, by meter, start, end and d.
+        `filters` select rows, as in `pyarrow.parquet.read_table`, by the columns meter, start, end, d and
+        key.
 
         Raises:
-            RecordError: the folder is not an output, or it is incomplete.
+            RecordError: the folder is not an output, it is incomplete, or a descriptor is refused.
             ValueError: as in `released`.
+            ModuleNotFoundError: pyarrow is missing; the text has the command that installs it.
         """
+        if missing("archive") == "pyarrow":
+            raise ModuleNotFoundError(f"Slots.read needs pyarrow: {hint('archive')}", name="pyarrow")
         import pyarrow.parquet as pq  # noqa: PLC0415 -- only archives need it
 
         descriptors = archive.descriptors(folder)
@@ -100,9 +106,10 @@ class Slots:
 
     @classmethod
     def released(cls, table: Any, descriptors: Iterable[Descriptor]) -> Self:
-        """Make columns from an archive's releases, an Arrow table: meter, start, end, d, and values or value.
+        """Return the slots of an archive's releases.
 
-        A row is a window, or a slot.
+        `table` is an Arrow table with the columns meter, start, end and d, and either values (a row is a
+        window) or value (a row is a slot).
 
         Raises:
             ValueError: a row names a descriptor that is not among `descriptors`, or has no values; or as in
@@ -138,7 +145,7 @@ class Slots:
 
 
 def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return the row, the start and the end of each slot of the windows in a table."""
+    """Return the row, the start and the end of each slot of a table whose rows are windows."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- as in `Slots.read`
 
     lengths = pc.list_value_length(values).fill_null(0).to_numpy().astype(np.int64)
@@ -151,20 +158,20 @@ def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, I
 
 
 def _windows(descriptors: tuple[Descriptor, ...], terms: Integers, start_ms: Integers) -> Integers:
-    """Return the start of each slot's window."""
+    """Return the start of the window of each slot, which starts at `start_ms`."""
     distinct_rows, inverse = np.unique(np.column_stack([terms, start_ms]), axis=0, return_inverse=True)
     starts = [descriptors[index].window_ms(time_ms) for index, time_ms in distinct_rows.tolist()]
     return np.array(starts, np.int64)[inverse.reshape(-1)]
 
 
 def _places(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
-    """Return the distinct texts of a column, and for each row the index of its text."""
+    """Return the distinct strings of a column, and for each row the index of its string."""
     dictionary = column.cast(pa.string()).combine_chunks().dictionary_encode()
     return tuple(dictionary.dictionary.to_pylist()), dictionary.indices.to_numpy().astype(np.int64)
 
 
 def _micro(values: Any, pa: Any) -> Integers:
-    """Convert exact numbers, whole or decimal, to whole millionths. Raises ValueError beyond 64 bits."""
+    """Convert integers or decimals to whole millionths. Raises ValueError for null or beyond 64 bits."""
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     exact = column.cast(pa.decimal128(38, 6))
     words = np.frombuffer(exact.buffers()[1], "<i8").reshape(-1, 2)[exact.offset : exact.offset + len(exact)]

@@ -1,8 +1,8 @@
-"""The records that `meteragent collect` has kept, as `collect` and `Slots` return them from messages.
+"""Read the records that `meteragent collect` has stored, as the `Series` or `Slots` that messages would give.
 
-Intervals in SQL are a normal approximation, and those of `consume` are exact. These functions read the rows
-from which both are computed. They take a psycopg 3 connection to the database, or the folder of a dataset,
-which needs pyarrow.
+Intervals in SQL are normal approximations, whereas the intervals of `consume` are exact. These functions read
+the rows from which both are computed. They take a psycopg 3 connection to the database, or the folder of a
+dataset, which needs pyarrow.
 """
 
 import json
@@ -37,12 +37,13 @@ ORDER BY meter, t, band
 def read_table(
     source: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
 ) -> dict[str, Series]:
-    """Read the series of each of these meters, or of all: the slots that start from `start_ms` to `end_ms`.
+    """Read each meter's series of the slots that start at or after `start_ms` and before `end_ms`.
 
-    There is an object for each slot; for thousands of meters see `read_slots`.
+    Only the given `meters` are read, or all meters if None. There is an object for each slot; for thousands
+    of meters use `read_slots`.
 
     Raises:
-        RecordError: a row does not agree with its descriptor, or rows overlap.
+        RecordError: a row contradicts its descriptor, or rows overlap.
     """
     descriptors = _descriptors(source, stream)
     records: dict[str, list[Record]] = {}
@@ -60,10 +61,12 @@ def read_table(
 def read_slots(
     source: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
 ) -> Slots:
-    """Read the slots of these meters, or of all, that start from `start_ms` to `end_ms`, for `by_feeder`.
+    """Read the slots that start at or after `start_ms` and before `end_ms`, for `by_feeder`.
+
+    Only the slots of the given `meters` are read, or the slots of all meters if None.
 
     Raises:
-        ValueError: there are none, or as in `Slots`.
+        ValueError: there are no such slots, or as in `Slots`.
     """
     descriptors = _descriptors(source, stream)
     rows = _rows(source, stream, start_ms, end_ms, meters, descriptors)
@@ -102,7 +105,7 @@ def _rows(
     meters: Collection[str] | None,
     descriptors: dict[str, Descriptor],
 ) -> list[tuple[str, int, int, str, Fraction, str, int]]:
-    """Return meter, start, end, band, exact value, descriptor and draws of each row, in order."""
+    """Return meter, start, end, band, exact value, descriptor id and draws by meter, start and band."""
     if isinstance(source, Path):
         return _dataset_rows(source, stream, start_ms, end_ms, meters)
     names = None if meters is None else list(meters)
@@ -128,7 +131,7 @@ def _dataset_rows(
 
 
 def _of_dataset(path: Path, filters: list[Any], columns: list[str]) -> list[tuple[Any, ...]]:
-    """Return rows of Parquet files; a path that does not exist has none."""
+    """Return the rows of Parquet files; none if the path does not exist."""
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only datasets need it
 
     if not path.exists():

@@ -6,23 +6,23 @@
     choice = compare_tariffs(home, [flat, night], month_ms)
     choice.cheapest, choice.sureness                      # 'night', 0.97
 
-A cost is a sum of independent slot values with known weights, the prices; its interval is exact in the sense
-of `privacy.totals`. The cost of several windows needs the energies of all their bands; no window may be
-incomplete.
+A cost is a sum of slot values with independent noise and known weights, the prices. Its interval is exact in
+the sense of `privacy.totals`. The cost of several windows needs the energies of all their bands; no window
+may be incomplete.
 
 Energy whose band is unknown (the band "unknown" of a register) has a known price only if the tariff gives it
-one. Otherwise its price lies between the lowest and the highest of the tariff's prices. Then the interval is
-the union of the intervals for all prices in that range. It contains the cost with the stated probability
-whatever that price is, and the value is its middle.
+one. Otherwise its price lies between the lowest and the highest of the tariff's prices. Then the interval
+covers the intervals for all prices in that range. It contains the cost with at least the stated probability
+whatever that price is, and the value is the middle of the interval.
 
 How reliable the comparison is
 ------------------------------
 The p-value of each other tariff is the largest chance, over all loads under which that tariff costs no more
 than the one called cheapest, that noise makes the released difference at least as large as it is (THEORY
 3.9). `sureness` is 1 minus the sum of these p-values, or 0 if that is negative. So for two tariffs, the wrong
-one is called the cheapest with a sureness of 1 - p or more in at most a fraction p of windows; for k tariffs,
-in at most a fraction (k - 1) p. If two tariffs cost the same at every load, they cannot be told apart, and
-the sureness is 0.
+tariff is called the cheapest with a sureness of 1 - p or more in at most a fraction p of windows; for k
+tariffs, in at most a fraction (k - 1) p. If two tariffs cost the same at every load, they cannot be told
+apart, and the sureness is 0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from meteragent.privacy.totals import half_width_of_total, sd_of_total
 class TariffChoice:
     """The cost under each tariff, by the tariff's name; the cheapest tariff; and the sureness.
 
-    `p_values` are those of the other tariffs. `sureness` is 1 minus their sum, or 0 if that is negative.
+    `p_values` has the p-value of each other tariff. `sureness` is 1 minus the sum of them, or 0 if negative.
     """
 
     costs: Mapping[str, Estimate]
@@ -52,17 +52,17 @@ class TariffChoice:
 
     @property
     def sureness(self) -> float:
-        """One minus the sum of the p-values, or 0 if that is negative (see the module)."""
+        """One minus the sum of the p-values, or 0 if the difference is negative (see the module)."""
         return max(0.0, 1 - sum(self.p_values.values()))
 
 
 def tariff_cost(
     series: Series, tariff: Tariff, start_ms: int, end_ms: int | None = None, coverage: float = 0.95
 ) -> Estimate:
-    """Estimate the cost of the energy of one window, or of all windows from `start_ms` to `end_ms`.
+    """Estimate the cost of the energy of all windows from `start_ms` to `end_ms`.
 
-    A window of one local month is charged one fee. The fee of any other window is in proportion to its
-    length: 30.4375 days cost one fee.
+    If `end_ms` is None, only the window that starts at `start_ms` counts. A window of one local month is
+    charged one fee. Any other window is charged in proportion to its length, with one fee per 30.4375 days.
 
     Raises:
         ValueError: there is no such window, or a record is missing; the slots are not energies of bands; a
@@ -78,7 +78,7 @@ def compare_tariffs(
     end_ms: int | None = None,
     coverage: float = 0.95,
 ) -> TariffChoice:
-    """Compare the costs of the same energy under several tariffs; return the cheapest and its sureness.
+    """Compare the costs of the same energy under several tariffs; return the costs and the cheapest tariff.
 
     Raises:
         ValueError: there are fewer than two tariffs, or two have the same name or different currencies; or as
@@ -99,7 +99,10 @@ def compare_tariffs(
 
 
 def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
-    """Select complete windows of bands: the one that starts at `start_ms`, or all of them up to `end_ms`."""
+    """Select complete windows of bands: the one at `start_ms`, or all from there to `end_ms` if given.
+
+    Raises ValueError.
+    """
     if end_ms is None:
         end_ms = int(series.of_window(start_ms).end_ms[-1])
     windows = series.between(start_ms, end_ms)
@@ -109,7 +112,7 @@ def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
 
 
 def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
-    """Estimate a cost; energy whose band is unknown may have any price in the tariff's range."""
+    """Estimate a cost, where energy of an unknown band may have any price in the tariff's range."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
     prices = np.array([tariff.price_range(record.band or "") for record in windows.records])
@@ -133,10 +136,11 @@ def _fees(windows: Series, tariff: Tariff) -> float:
 
 
 def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
-    """Return the records whose price may differ from 0, and the largest absolute weight of each.
+    """Return the records whose price may differ from 0, and the largest absolute weight of each record.
 
-    The larger the weight of symmetric noise whose density falls away from 0, the more it spreads a sum. So an
-    interval for the largest weight is wide enough for each price in the range.
+    `prices`, shape (records, 2), holds the ends of each record's price range. Noise is symmetric, with a
+    density that decreases away from 0, so a larger weight spreads the sum more. An interval for the largest
+    weight is thus wide enough for each price in the range.
     """
     weights = np.abs(prices).max(axis=1) * windows.kwh_per_unit
     records = tuple(
@@ -146,10 +150,10 @@ def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
 
 
 def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
-    """Return the chance that noise alone makes a tariff look this much dearer than the cheapest.
+    """Return the p-value of `tariff` against the tariff called cheapest (see the module).
 
-    If the prices of unknown bands leave a range of differences, the smallest difference and the largest noise
-    in that range are used.
+    If the unknown price of a band leaves a range of differences, the smallest difference and the largest
+    noise in that range are used.
     """
     prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
     released_difference = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()

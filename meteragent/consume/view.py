@@ -1,11 +1,11 @@
-"""A view without negative values that keeps the totals, for applications that cannot handle negative values.
+"""A non-negative view of a series that preserves its totals, for programs that cannot handle negative values.
 
 Negative values are correct: they keep sums and means unbiased, and clipping them makes every total too high.
-Here all values of a day are lowered by one amount, and those that would fall below zero become zero. The
-amount is chosen so that the day's energy stays the same: of all non-negative values with that energy, these
+Here all values of a day are lowered by the same amount, and values that would become negative are set to
+zero. The amount is chosen to preserve the day's energy. Of all non-negative values with that energy, these
 are the nearest to the records, by least squares weighted by duration. This is post-processing and costs no
-privacy. Single slots are biased, small ones upwards and large ones downwards, and intervals do not hold for
-them.
+privacy. Individual slot values are biased, small ones upwards and large ones downwards, and the records'
+confidence intervals do not apply to them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from meteragent.domain.units import DAY_MS
 class View:
     """Non-negative values, in the series' unit and order.
 
-    The energy of each UTC day is that of the series, or of each window if windows are days of the local
-    calendar or longer than a day. `raised_ms` lists the days and windows for which this is impossible because
-    their energy is negative; all their values are zero.
+    The view has the same energy as the series on each UTC day. If windows are days of the local calendar, or
+    longer than a day, it has the same energy in each window instead. `raised_ms` lists the starts of the days
+    or windows whose energy is negative, so that it cannot be preserved; all their values are zero.
     """
 
     values: Floats
@@ -33,7 +33,11 @@ class View:
 
 
 def nonnegative(series: Series) -> View:
-    """Make the view of a series; a day with missing records is computed from the existing ones."""
+    """Return the non-negative view of a series.
+
+    A day with missing records is computed from its existing records. Raises ValueError as
+    `Series.require_energy` does.
+    """
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
     for day_ms in np.unique(days_ms):
@@ -46,7 +50,7 @@ def nonnegative(series: Series) -> View:
 
 
 def _day_ms(series: Series, index: int) -> int:
-    """Return the start of the day or window whose total includes a slot."""
+    """Return the start of the day or window whose total includes the slot with this index."""
     record = series.records[index]
     terms = series.terms(record)
     if terms.timezone is None and terms.length_ms <= DAY_MS:
@@ -55,7 +59,7 @@ def _day_ms(series: Series, index: int) -> int:
 
 
 def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
-    """Compute max(x - c, 0) with the c >= 0 that keeps the weighted sum; zeros if that sum is negative.
+    """Compute max(x - c, 0) with the c >= 0 that preserves the weighted sum; zeros if that sum is negative.
 
     This is the projection onto {y >= 0: w y = w x} in the norm of sum w y^2 (Held, Wolfe and Crowder 1974,
     for equal weights). No value increases, except to zero.
@@ -77,7 +81,7 @@ def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
         return np.zeros_like(x)
     order = np.argsort(-x)
     # If the k largest values stay positive, c is the excess of their weighted sum over the total, divided by
-    # their weight.
+    # the sum of their weights.
     c = (np.cumsum((w * x)[order]) - total) / np.cumsum(w[order])
     smallest = int(np.flatnonzero(x[order] > c)[-1])
-    return np.asarray(np.maximum(x - max(c[smallest], 0.0), 0))  # c may be a rounding error below zero
+    return np.asarray(np.maximum(x - max(c[smallest], 0.0), 0))  # rounding may make c negative

@@ -30,7 +30,7 @@ def _number(value: Any) -> Decimal:
 
 
 def _sortable(values: Iterable[Any]) -> list[Any]:
-    """Return the values as a sortable list. Raises TypeError unless all are texts or all are numbers."""
+    """Return the values as a sortable list. Raises TypeError unless all are strings or all are numbers."""
     items = list(values)
     return items if all(isinstance(item, str) for item in items) else [_number(item) for item in items]
 

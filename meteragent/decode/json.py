@@ -11,7 +11,7 @@ A payload becomes a reading in this order:
    parser then replaces that number with 0 or 10**100, which later steps clamp or refuse.
 3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
 4. Types: the value must be a finite number (`number_of`), and the time Unix seconds, Unix milliseconds or RFC
-   3339 (`time_of`). Nothing is guessed: for example, a number in a text is refused.
+   3339 (`time_of`). Nothing is guessed: for example, a number in a string is refused.
 5. Unit: the value times a constant factor, rounded to whole millionths (`scaled`).
 
 Each step raises PayloadError with the name of a counter. The error's context holds no parser exception,
@@ -93,14 +93,14 @@ def number_of(value: Any) -> Decimal:
 
 
 def number_or_text(value: Any) -> Decimal:
-    """Return a selected value, or its text, as a finite number. Raises PayloadError for other values."""
+    """Return a selected number, or the number that a string spells. Raises PayloadError for other values."""
     return number_in(value) if isinstance(value, str) else number_of(value)
 
 
 def time_of(value: Any) -> int:
     """Convert a selected time to ms since the Unix epoch. Raises PayloadError if the value is not a time.
 
-    The value is a Unix time in seconds or milliseconds, or an RFC 3339 text with a zone.
+    The value is a Unix time in seconds or milliseconds, or an RFC 3339 string with a zone.
     """
     if value is None:
         raise PayloadError("refused_missing")
@@ -142,8 +142,8 @@ def finder(expression: str) -> Callable[[Any], Any]:
 def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
     """Make a reader of a payload's number and time, selected by the expressions `value` and `time`.
 
-    Without `time`, readings have their time of arrival. The reader raises PayloadError. This function raises
-    ValueError if a JMESPath expression is invalid.
+    If `time` is None, readings have their time of arrival. The reader raises PayloadError. This function
+    raises ValueError if a JMESPath expression is invalid.
     """
     find_value = finder(value)
     find_time = finder(time) if time is not None else None

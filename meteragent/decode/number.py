@@ -63,8 +63,8 @@ def micro(value: Decimal) -> int:
 def scaled(factor: Fraction) -> Callable[[Decimal], int]:
     """Make a function that scales a value and rounds it, exactly: floor(value * factor * 10**6 + 1/2).
 
-    Values beyond ±10**12 are clamped first (`window.range` clamps them anyway), and values of 10**-20 or less
-    become 0, so that no payload can produce an integer of a million digits.
+    Values beyond ±10**12 are clamped first (`window.range` clamps them anyway), and absolute values below
+    10**-19 become 0, so that no payload can produce an integer of a million digits.
     """
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
@@ -100,7 +100,7 @@ def read(payload: bytes) -> Decimal:
 
 
 def number_in(text: str) -> Decimal:
-    """Parse a text as a number. Raises PayloadError if it is not a number or not finite."""
+    """Parse a string as a number. Raises PayloadError if it is not a number or not finite."""
     if _NOT_FINITE.fullmatch(text):
         raise PayloadError("refused_not_finite")
     if not _NUMBER.fullmatch(text):

@@ -106,7 +106,7 @@ def _place(place: Path) -> Path:
 
 
 def _keys(path: Path) -> list[str]:
-    """Return the keys that are allowed in the table around a path."""
+    """Return the keys that are allowed in the table that contains the key at `path`."""
     table: dict[str, type[BaseModel]] = {"quantity": QuantityTable, "source": SourceTable}
     model = table.get(str(path[0]), ProfileTable) if len(path) > 1 else ProfileTable
     return list(model.model_fields)

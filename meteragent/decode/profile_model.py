@@ -298,7 +298,7 @@ class ProfileTable(_Table):
         )
 
     def _words(self) -> Iterator[str]:
-        """Yield the names that the profile depends on, and the texts that identify a kind of message."""
+        """Yield the names that the profile depends on, and the strings that identify a kind of message."""
         paths = [path for path in (self.time, self.id, self.others) if path is not None]
         matches = (
             self.match,
@@ -316,7 +316,7 @@ class ProfileTable(_Table):
 
 
 def _named(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
-    """Return the quantity for any field below a prefix; None if `path` is not a JMESPath expression."""
+    """Return the quantity at `path` below a prefix; None if `path` is not a JMESPath expression."""
     try:
         compile_expression(path)
         value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))

@@ -31,8 +31,8 @@ from meteragent.domain.errors import PayloadError
 
 Read = Callable[[bytes], Sequence[PayloadNumber]]
 Condition = bool | str | Decimal | int
-"""A condition on a value: true if it must be present, false if absent, or else the value that it must
-equal."""
+"""A condition on a value: true if it must be present, false if it must be absent, or else the value that it
+must equal."""
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
 """Conditions on a message: for every path, at least one alternative must hold."""
 
@@ -170,7 +170,7 @@ def _check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
 
 
 def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
-    """Make a function that returns the sum of the first alternative, or None if there is none."""
+    """Make a function that returns the sum of the first alternative with a value; None if none has one."""
     number: Callable[[Any], Decimal] = number_or_text if place.text else number_of
     if place.channel is not None:
         number = _channel(number, place.channel)
@@ -192,7 +192,7 @@ def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
 def _first_finder(
     finders: Sequence[Find], number: Callable[[Any], Decimal]
 ) -> Callable[[Any], Decimal | None]:
-    """Make a function that returns the first value that is present, or None."""
+    """Make a function that returns the first value that is present; None if no value is present."""
 
     def find_first(document: Any) -> Decimal | None:
         """Return the number. Raises PayloadError if the value is not a number."""

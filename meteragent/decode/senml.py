@@ -107,7 +107,7 @@ def reader(
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of the selected records at all times in a pack, in W or J (`J_IN_WH`).
 
-    Without a name, the reader selects records whose unit has the right kind. `of_sum` selects the sum of a
+    If `name` is None, the reader selects records whose unit has the right kind. `of_sum` selects the sum of a
     power, which is a register. For a register, a named record in W or kW contributes its sum.
     """
     units = WATTS if kind is Kind.POWER or of_sum else JOULES

@@ -90,6 +90,12 @@ PROBLEMS = {
         "read it: `meteragent discover` shows the messages that arrive.",
         "no-reading-is-accepted",
     ),
+    "none_accepted": Meaning(
+        "no reading has been accepted yet: {reasons}",
+        "`meteragent tap` shows why each message is refused. Compare source.profile, source.value and "
+        "source.topic with it; if readings are late or ahead, check this machine's and the meter's clock.",
+        "no-reading-is-accepted",
+    ),
     "wrong_profile": Meaning(
         "none of {count} messages holds a reading: {reasons}",
         "Compare source.profile, source.value and source.topic with the meter's messages: `meteragent tap` "

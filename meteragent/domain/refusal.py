@@ -78,10 +78,17 @@ def value_text(name: str | int, value: Any) -> str:
         return "a list of lists or tables"
     if _SECRET.search(str(name)):
         return _KINDS.get(type(value), "a value of another kind")
-    text = str(value) if isinstance(value, Decimal) else repr(value)
+    text = _plain(value)
     if "://" in text:
         return "an address"
     return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]} .."
+
+
+def _plain(value: Any) -> str:
+    """Return a value as it is written in TOML, or nearly so: decimals without Python's name for them."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_plain, value))}]"
+    return str(value) if isinstance(value, Decimal) else repr(value)
 
 
 def text_of_file(path: Path) -> str:
@@ -114,7 +121,10 @@ def not_toml(error: Exception, text: str) -> ConfigError:
 
 
 def raise_all(problems: Iterable[ConfigError]) -> None:
-    """Raise one ConfigError with all problems, if any, sorted by line; problems without a line come last."""
-    errors = sorted(problems, key=lambda error: (error.line is None, error.line))
+    """Raise one ConfigError with all problems, if any, sorted by file and line.
+
+    The file that was named first has none; in each file, problems without a line come last.
+    """
+    errors = sorted(problems, key=lambda error: (error.file or "", error.line is None, error.line or 0))
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None

@@ -25,13 +25,13 @@ _NAMESPACE: Final = uuid.UUID("2c0f0f0c-9f2e-4a52-8a5e-3f0c8c2f7b11")
 
 
 def write(entries: Iterable[Entry], now_ms: int) -> bytes:
-    """Return entries as envelopes, one per line. Raises FormatError if AIIDA's form cannot carry one."""
+    """Return entries as envelopes, one per line. Raises FormatError as `envelope` does, or for bands."""
     lines = [json.dumps(envelope(entry, now_ms)) for entry in require_intervals(entries, "aiida")]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
-    """Return the envelope of a mean power. Raises FormatError."""
+    """Return the envelope of a mean power. Raises FormatError if an envelope cannot carry the entry."""
     if entry.is_energy:
         raise FormatError("aiida cannot carry energies of intervals: use green-button or meter-readings")
     if len(entry.meter) > _NAME_MAX:

@@ -98,7 +98,10 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
 
 
 def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
-    """Return the power of ten in which all values of a form are whole numbers. Raises FormatError."""
+    """Return the power of ten in which all values of a form are whole numbers.
+
+    Raises FormatError if there is no such power, or if a value then has more than 48 bits.
+    """
     values = [entry.base_value for forms in groups.values() for entry in forms.get(form, ())]
     for power in _POWERS:
         scaled = [value / Fraction(10) ** power for value in values]

@@ -1,7 +1,7 @@
 """Readings for `sanitise`: a Parquet file of meter, time and value, from entries of any format.
 
-As `sanitise` expects, an energy has the time at which its interval ends, and a mean power the time at which
-its interval begins. `source_lines` returns the lines of [source] that describe the values.
+As `sanitise` expects, an energy is stamped with the end of its interval, and a mean power with its start.
+`source_lines` returns the lines of [source] that describe the values.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,11 @@ from meteragent.formats.entry import Entry, decimal
 
 
 def table(entries: Sequence[Entry]) -> Any:
-    """Return entries as an Arrow table. Raises FormatError unless all have one unit and interval length."""
+    """Return entries as an Arrow table, sorted by meter and time.
+
+    Raises FormatError if there are no entries, if they are bands of a mean day, if their units or interval
+    lengths differ, or if two intervals of a meter overlap.
+    """
     import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
     _require_uniform(entries)

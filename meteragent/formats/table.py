@@ -31,7 +31,7 @@ _DEVIATION = re.compile(r"\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
-    """Return entries as CSV, in their order. Raises FormatError for a value that is not a decimal number."""
+    """Return entries as CSV, in their order. Raises FormatError if `decimal` cannot represent a value."""
     text = io.StringIO(newline="")
     table = csv.writer(text, delimiter=separator, lineterminator="\r\n")
     table.writerow(_NAMES)
@@ -102,7 +102,7 @@ def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:
 
 
 class _Cells(NamedTuple):
-    """The texts of a row, with its line and its decimal mark."""
+    """The cells of a row, by column, with its line number and its decimal mark."""
 
     texts: dict[str, str]
     line: int
@@ -120,7 +120,7 @@ class _Cells(NamedTuple):
             raise self.refuse(column, "a time with an offset, such as 2026-11-20T12:00:00+01:00") from None
 
     def number(self, column: str, form: re.Pattern[str], example: str) -> str:
-        """Return the text of a number, with a decimal point. Raises FormatError."""
+        """Return a column's number as a string with a decimal point. Raises FormatError."""
         text = self.texts[column]
         plain = text.replace(self.mark, ".")
         if (self.mark == "," and "." in text) or form.fullmatch(plain) is None:

@@ -15,7 +15,7 @@ class _WithoutTypes(ET.TreeBuilder):
 
 
 def parse(content: bytes) -> ET.Element:
-    """Parse a document. Raises FormatError without quoting it."""
+    """Parse a document. Raises FormatError, which never quotes the document."""
     parser = ET.XMLParser(target=_WithoutTypes())  # noqa: S314 -- document types are refused
     try:
         parser.feed(content)

@@ -5,10 +5,10 @@ broker (`config.broker.Broker`).
 """
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -32,6 +32,8 @@ from meteragent.domain.refusal import (
 )
 from meteragent.mqtt import Endpoint
 from meteragent.operators import identity
+
+_T = TypeVar("_T")
 
 
 class _Section(BaseModel):
@@ -92,27 +94,18 @@ def load(path: Path, role: str) -> Operation:
             value expected.
     """
     text = text_of_file(path)
-    settings = parse(text)
-    errors = list(wrong_address("broker", settings.broker.url, settings.broker))
-    group, signer, address = None, None, None
-    try:
-        group = _group(settings.group_file)
-    except ConfigError as error:
-        errors += error.errors
-    try:
-        signer = identity.load(settings.identity_file)
-    except KeyRefused as error:
-        errors.append(ConfigError("identity_file", "", "", text=str(error)))
-    if not errors:
-        try:
-            address = endpoint("broker", settings.broker.url, settings.broker)
-        except ConfigError as error:
-            errors.append(error)
+    document = _document(text)
+    settings, schema_errors = _settings(document)
+    group, group_errors = _result(_group, document)
+    signer, signer_errors = _result(_identity, document)
+    address, address_errors = _result(_address, document)
+    errors = [*schema_errors, *group_errors, *signer_errors, *address_errors]
     if group is not None and signer is not None:
         errors += _other_identity(group, signer, role)
     _locate(errors, text)
     raise_all(errors)
-    assert group is not None  # noqa: S101 -- it is None only if there are errors
+    assert settings is not None  # noqa: S101 -- each part is None only if there are errors
+    assert group is not None  # noqa: S101 -- likewise
     assert signer is not None  # noqa: S101 -- likewise
     assert address is not None  # noqa: S101 -- likewise
     return Operation(role, group, signer, address, settings.store.path)
@@ -120,32 +113,79 @@ def load(path: Path, role: str) -> Operation:
 
 def parse(text: str) -> Settings:
     """Parse the text of a file without the files that it names; raises ConfigError as `load` does."""
-    try:
-        document = tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise not_toml(error, text) from None
-    try:
-        return Settings.model_validate(document)
-    except ValidationError as error:
-        errors = [_refusal(detail) for detail in error.errors(include_url=False)]
+    settings, errors = _settings(_document(text))
     _locate(errors, text)
     raise_all(errors)
-    raise AssertionError
+    assert settings is not None  # noqa: S101 -- it is None only if there are errors
+    return settings
 
 
-def _group(path: Path) -> Group:
-    """Return the group in a file; the errors name that file."""
-    text = ""
+def _document(text: str) -> dict[str, Any]:
+    """Return the tables of a text; raises ConfigError if it is not TOML."""
     try:
-        text = text_of_file(path)
+        return tomllib.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise not_toml(error, text) from None
+
+
+def _settings(document: dict[str, Any]) -> tuple[Settings | None, list[ConfigError]]:
+    """Return the settings, or None and the refusal of each value that has the wrong form."""
+    try:
+        return Settings.model_validate(document), []
+    except ValidationError as error:
+        return None, [_refusal(detail) for detail in error.errors(include_url=False)]
+
+
+def _result(
+    read: Callable[[dict[str, Any]], _T], document: dict[str, Any]
+) -> tuple[_T | None, list[ConfigError]]:
+    """Return what a function reads from a document, or None and its refusals."""
+    try:
+        return read(document), []
+    except ConfigError as error:
+        return None, list(error.errors)
+
+
+def _group(document: dict[str, Any]) -> Group | None:
+    """Return the group in the file that a document names, if it names one; the errors name that file."""
+    path = document.get("group_file")
+    if not isinstance(path, str):
+        return None
+    try:
+        text = text_of_file(Path(path))
+    except ConfigError as error:
+        raise ConfigError("group_file", "", "", text=f"{path}: {error.text}") from None
+    try:
         return groups.parse(text)
     except ConfigError as error:
-        if not text:
-            raise ConfigError("group_file", "", "", text=f"{path}: {error.text}") from None
-        _locate(list(error.errors), text)
+        _locate(error.errors, text)
         for problem in error.errors:
-            problem.file = str(path)
+            problem.file = path
         raise
+
+
+def _identity(document: dict[str, Any]) -> Identity | None:
+    """Return the identity in the file that a document names, if it names one."""
+    path = document.get("identity_file")
+    if not isinstance(path, str):
+        return None
+    try:
+        return identity.load(Path(path))
+    except KeyRefused as error:
+        raise ConfigError("identity_file", "", "", text=str(error)) from None
+
+
+def _address(document: dict[str, Any]) -> Endpoint | None:
+    """Return the broker's address, unless a key of its table has the wrong form."""
+    table = document.get("broker", {})
+    if isinstance(table, dict):  # an unknown key is refused elsewhere, and hides nothing here
+        table = {name: value for name, value in table.items() if name in CrowdBroker.model_fields}
+    try:
+        broker = CrowdBroker.model_validate(table)
+    except ValidationError:
+        return None
+    raise_all(wrong_address("broker", broker.url, broker))
+    return endpoint("broker", broker.url, broker)
 
 
 def _other_identity(group: Group, signer: Identity, role: str) -> Iterator[ConfigError]:
@@ -156,12 +196,12 @@ def _other_identity(group: Group, signer: Identity, role: str) -> Iterator[Confi
         yield ConfigError("identity_file", "", "", text=text)
 
 
-def _locate(errors: list[ConfigError], text: str) -> None:
-    """Set the lines of the errors that are in a file's text."""
-    key_lines = lines(text)
-    for problem in errors:
-        if problem.file is None:
-            problem.line = line_of(path_of(problem.key), key_lines)
+def _locate(errors: Iterable[ConfigError], text: str) -> None:
+    """Set the lines of the errors that are about keys in a file's text, which is TOML if there are any."""
+    keyed = [problem for problem in errors if problem.file is None and problem.key]
+    key_lines = lines(text) if keyed else {}
+    for problem in keyed:
+        problem.line = line_of(path_of(problem.key), key_lines)
 
 
 def _refusal(detail: ErrorDetails) -> ConfigError:

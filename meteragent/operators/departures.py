@@ -5,11 +5,13 @@ are sent again on the next one, as are the latest retained messages, in case the
 crash, `Desk.begin` makes the same messages again.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from meteragent.crowd.machine import Outgoing
 
+ANSWER = "answer"
 MINUTE_S = 60
 REFUSED_S = 300
 """How long a message that the broker has refused waits until it is sent again."""
@@ -39,15 +41,19 @@ class Departures:
         """The number of messages that the broker has not answered."""
         return len(self._in_flight)
 
-    def add(self, messages: Iterable[Outgoing], now_s: int) -> int:
-        """Add messages whose effects are committed; return how many are late.
+    def add(self, messages: Iterable[Outgoing], now_s: int) -> Counter[str]:
+        """Add messages whose effects are committed; return how many are `dropped` or `late`.
 
-        A late message leaves at the next multiple of a minute, so that it does not show how late it was.
+        A late answer is dropped: the leader sends its request again, and then the committed answer is in
+        time. Any other late message leaves at the next multiple of a minute. Neither shows how late it was.
         """
-        late = 0
+        counts = Counter[str]()
         for message in messages:
             if message.due_s < now_s:
-                late += 1
+                if message.topic == ANSWER:
+                    counts["dropped"] += 1
+                    continue
+                counts["late"] += 1
                 message = message._replace(due_s=-(-now_s // MINUTE_S) * MINUTE_S)  # noqa: PLW2901
             if message.retain:
                 self._retained[message.topic] = message
@@ -56,7 +62,7 @@ class Departures:
             # A repeated message leaves when the first would have left: it is one message.
             if waiting is None or message.retain or message.due_s < waiting.due_s:
                 self._waiting[name] = message
-        return late
+        return counts
 
     def connected(self, now_s: int) -> None:
         """Begin a connection: all unanswered messages are sent again, and so are the retained ones."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from meteragent.crowd import helper, leader
@@ -32,7 +33,10 @@ class Arrival(NamedTuple):
 
 
 class LedgerLine(NamedTuple):
-    """What became of a slot: `answer` or `total` with the number of homes, or the reason for a refusal."""
+    """What became of a slot: `answer` or `total` with the number of homes, or the reason for a refusal.
+
+    Where the leader refuses, `homes` is the number of homes that had reported; where the helper does, 0.
+    """
 
     slot_s: int
     at_s: int
@@ -91,14 +95,17 @@ class Desk:
                 step.quiet_s = max(step.quiet_s, _quiet_s(effects, arrival.at_s))
         return step
 
-    def tick(self, now_s: int) -> Step:
-        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to resend."""
+    def tick(self, now_s: int, *, is_confirmed: bool = True) -> Step:
+        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to resend.
+
+        Unless the time is confirmed, no key is created, published or destroyed.
+        """
         step = Step()
         if not now_s < self._resend_s <= now_s + RESEND_S:  # it is due, or the clock was set back
             self._resend_s = now_s + RESEND_S
             step.messages += self.machine.requests(now_s)
         self._apply(step, self.machine.tick(now_s), now_s)
-        if self.machine.are_keys_due(now_s):
+        if is_confirmed and self.machine.are_keys_due(now_s):
             self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
         return step
 
@@ -113,14 +120,16 @@ class Desk:
         step.refusals.update(effects.refusals)
         for key, value in effects.rows.items():
             if value is not None and key.table in ("closed", "answer"):
-                line = self._line(key, value, at_s)
+                line = self._line(key, value, effects, at_s)
                 step.lines.append(line)
                 step.counts[f"slots_{line.result}"] += 1
 
-    def _line(self, key: Key, value: bytes, at_s: int) -> LedgerLine:
+    def _line(self, key: Key, value: bytes, effects: Effects, at_s: int) -> LedgerLine:
         """Return the line of a slot that has been closed or answered."""
-        if key.table == "closed":
-            return LedgerLine(key.at, at_s, *leader.outcome(value))
+        if key.table == "closed":  # and its reports are deleted
+            result, homes = leader.outcome(value)
+            reports = sum((row.table, row.at) == (REPORT, key.at) for row in effects.rows)
+            return LedgerLine(key.at, at_s, result, homes or reports)
         return LedgerLine(key.at, at_s, *helper.outcome(self.machine.group.id, value))
 
 
@@ -133,6 +142,18 @@ def in_order(
         yield [arrival for arrival in remaining if arrival.at_s < instant_s], instant_s
         remaining = [arrival for arrival in remaining if arrival.at_s >= instant_s]
     yield remaining, None
+
+
+def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
+    """Yield what is taken and committed at once: a request or answer alone, or all reports in a row.
+
+    Each may take long. So the next one is compared with the time at which its own work begins.
+    """
+    for is_report, group in groupby(arrivals, lambda arrival: arrival.kind == REPORT):
+        if is_report:
+            yield list(group)
+        else:
+            yield from ([arrival] for arrival in group)
 
 
 def _quiet_s(effects: Effects, at_s: int) -> int:

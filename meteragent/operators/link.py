@@ -1,9 +1,11 @@
 """The connection to the broker: messages in with the time of their arrival, messages out at their instants.
 
 Requests and answers are acknowledged at once, and wait in a queue of their own that is limited in bytes.
-Reports stay unacknowledged until they are committed; when about REPORTS_MAX wait, reading pauses and the
-broker keeps the rest, until the service resumes reading. Reports of an earlier connection stay in the queue:
-the broker delivers them again, and the machine recognises a repetition.
+Reports stay unacknowledged until the service releases them: after their commit and, if a draw may have
+delayed it, at a public instant. When REPORTS_MAX are not released, reading pauses and the broker keeps the
+rest. The number of waiting reports would not do as a measure: it falls when a draw ends and the next batch is
+taken, and the broker sees whether reading stops. Reports of an earlier connection stay in the queue: the
+broker delivers them again, and the machine recognises a repetition.
 """
 
 import asyncio
@@ -19,7 +21,9 @@ from meteragent.operators.clock import Clock
 from meteragent.operators.departures import Departures
 from meteragent.operators.desk import REPORT, Arrival
 
-REPORTS_MAX: Final = 20_000
+REPORTS_MAX: Final = 70_000
+"""The number of unreleased reports at which reading pauses. It is more than the 65,535 messages that a broker
+may leave unacknowledged, so only reports that need no acknowledgement (QoS 0) can stop the reading."""
 REQUEST_BYTES_MAX: Final = 256 << 20
 """The largest total size of waiting requests and answers; a request of 2^20 homes has about 80 MB."""
 SESSION_EXPIRY_S: Final = 7 * 86_400
@@ -47,7 +51,7 @@ class Link:
         self.is_up = False
         self._reports: deque[Arrival] = deque()
         self._others: deque[Arrival] = deque()
-        self._other_bytes = 0
+        self._other_bytes = self._unreleased = 0
         self._arrival, self._wake = asyncio.Event(), asyncio.Event()
         self._session: Session | None = None
 
@@ -58,7 +62,7 @@ class Link:
             self._client_id,
             self._serve,
             entropy=self._entropy,
-            on_message=self._on_message,
+            on_message=self.on_message,
             on_delivered=self._on_delivered,
             on_refused=self._on_refused,
             on_failed=self._on_failed,
@@ -82,9 +86,15 @@ class Link:
         arrivals += [self._reports.popleft() for _ in range(min(size, len(self._reports)))]
         return arrivals
 
+    def release(self, reports: int, tokens: Sequence[Token]) -> None:
+        """Acknowledge committed reports, and make room for as many. No draw may decide when: it is seen."""
+        self._unreleased -= reports
+        if self._session is not None:
+            self._session.acknowledge(tokens)
+
     def resume(self) -> None:
-        """Resume reading if few reports wait. The broker sees this, so it must not reveal a draw."""
-        if self._session is not None and len(self._reports) <= REPORTS_MAX // 2:
+        """Resume reading if few reports are unreleased. The broker sees this, too."""
+        if self._session is not None and self._unreleased <= REPORTS_MAX // 2:
             self._session.pause(reading=True)
 
     def oldest_s(self, now_s: int) -> int:
@@ -92,15 +102,12 @@ class Link:
         waiting = (queue[0].at_s for queue in (self._others, self._reports) if queue)
         return min(waiting, default=now_s)
 
-    def acknowledge(self, tokens: Sequence[Token]) -> None:
-        """Acknowledge reports whose effects are committed."""
-        if self._session is not None:
-            self._session.acknowledge(tokens)
-
-    def send(self, messages: Sequence[Outgoing]) -> None:
-        """Let committed messages leave at their instants."""
-        self.counts["late"] += self.departures.add(messages, self._clock.now_s())
+    def send(self, messages: Sequence[Outgoing]) -> int:
+        """Let committed messages leave at their instants; return how many were late or dropped."""
+        counts = self.departures.add(messages, self._clock.now_s())
+        self.counts.update(counts)
         self._wake.set()
+        return counts.total()
 
     async def _serve(self, session: Session) -> None:
         """Subscribe, then send what is due."""
@@ -130,11 +137,13 @@ class Link:
             async with asyncio.timeout(wait_s):
                 await self._wake.wait()
 
-    def _on_message(self, topic: str, payload: bytes, _qos: int, _retain: bool, token: Token | None) -> None:
+    def on_message(self, topic: str, payload: bytes, _qos: int, _retain: bool, token: Token | None) -> None:
+        """Take a message of the broker, with the time of its arrival."""
         arrival = Arrival(topic.removeprefix(self._base), payload, self._clock.now_s(), token)
         if arrival.kind == REPORT:
             self._reports.append(arrival)
-            if len(self._reports) >= REPORTS_MAX and self._session is not None:
+            self._unreleased += 1
+            if self._unreleased >= REPORTS_MAX and self._session is not None:
                 self._session.pause(reading=False)
         else:
             if token is not None and self._session is not None:

@@ -11,20 +11,22 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from meteragent import __version__
 from meteragent.agent.notify import Notify
 from meteragent.agent.watch import bind_socket, socket_path
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from meteragent.crowd.machine import Machine
+from meteragent.crowd.machine import Key, Machine
+from meteragent.domain.grid import iso_time
 from meteragent.mqtt.reconnect import Entropy
-from meteragent.operators import vitals
-from meteragent.operators.clock import Clock, Ticks
+from meteragent.operators import published, vitals
+from meteragent.operators.clock import Clock, Steps, Ticks
 from meteragent.operators.configuration import Operation
-from meteragent.operators.desk import Arrival, Desk, Step, in_order
+from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, pieces
 from meteragent.operators.link import Link
+from meteragent.operators.silence import Silence
 from meteragent.operators.store import Store
 from meteragent.operators.vitals import Vitals
 
@@ -39,6 +41,14 @@ _MACHINES: dict[str, type[Machine]] = {"leader": Leader, "helper": Helper}
 _log = logging.getLogger("meteragent")
 
 
+class _Held(NamedTuple):
+    """Committed reports, which are released at an instant: their number, and the tokens of those with one."""
+
+    instant_s: int
+    reports: int
+    tokens: list[Any]
+
+
 class Service:
     """One operator of one group."""
 
@@ -50,10 +60,14 @@ class Service:
         self._link = Link(operation.endpoint, f"crowd/{name}/", client_id, machine.topics, entropy, clock)
         self._counts, self._refusals = Counter[str](), Counter[str]()
         self._slots = deque[tuple[int, str, int]](maxlen=SLOTS_KEPT)
-        self._held = deque[tuple[int, list[Any]]]()
+        self._held, self._is_held = deque[_Held](), asyncio.Event()
+        self._may_draw = False
         self._quiet_s = self._unanswered_s = 0
+        self._steps, self._ahead_s = Steps(clock), 0
+        self._published_s, self._has_begun = 0, False
         self._loaded_s: int | None = None
         self._started_s = self._round_s = clock.now_s()
+        self._silence = Silence(operation.role, operation.group, self._started_s)
 
     async def run(self) -> NoReturn:
         """Serve until cancelled; raises StoreError if the store cannot be used."""
@@ -65,57 +79,103 @@ class Service:
             machine = _MACHINES[operation.role](operation.group, operation.identity, store.rows())
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
-                self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
-                tasks.create_task(self._link.run())
                 tasks.create_task(self._answer())
                 tasks.create_task(self._keep_alive())
+                if Key("mark", 0, "serial") not in machine.rows:
+                    await self._pass_published()
+                self._compare(self._clock.now_s())
+                self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
+                tasks.create_task(self._link.run())
+                tasks.create_task(self._release_when_due())
                 _log.info("%s of the group %s, id %s", operation.role, operation.group.name, _id(operation))
                 await self._work(worker)
         raise AssertionError
 
+    async def _pass_published(self) -> None:
+        """Wait until the clock has passed the serial of the list that was published before this store."""
+        operation = self._operation
+        self._published_s = await published.newest_serial(
+            operation.endpoint, operation.group, operation.role, self._entropy
+        )
+        if lead_s := self._lead_s():
+            _log.warning("%s; %s", vitals.published_text(lead_s), vitals.PUBLISHED_CURE)
+        while self._lead_s():  # noqa: ASYNC110  the clock sets no event
+            await asyncio.sleep(self._clock.pause_s(self._published_s))
+
+    def _lead_s(self) -> int:
+        """Return how far the list that was published before this store is ahead of the clock."""
+        return max(0, self._published_s - self._clock.now_s())
+
     async def _work(self, worker: "_Worker") -> NoReturn:
         """Work round after round."""
-        ticks = Ticks(self._clock.now_s())
+        self._round_s, self._has_begun = self._clock.now_s(), True
+        ticks = Ticks(self._round_s)
         while True:
-            wait_s = self._clock.pause_s(min([ticks.next_s, *self._next_release()]))
+            wait_s = self._clock.pause_s(ticks.next_s)
             arrivals = await self._link.batch(BATCH, wait_s)
             now_s = self._clock.now_s()
-            for earlier, instant_s in in_order(arrivals, ticks.due(now_s, self._link.oldest_s(now_s))):
-                if earlier:
-                    self._finish(await worker.call(worker.take, earlier, self._clock.now_s()), earlier)
-                if instant_s is not None:
-                    self._finish(await worker.call(worker.tick, instant_s), [])
-                    self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
-            self._round_s = self._clock.now_s()
-            self._release(self._round_s)
+            self._compare(now_s)
+            await self._round(worker, arrivals, ticks.due(now_s, self._link.oldest_s(now_s)))
+
+    def _compare(self, now_s: int) -> None:
+        """Compare the wall clock with the boot clock, and warn of a jump."""
+        ahead_s = self._steps.ahead_s(now_s)
+        if ahead_s and not self._ahead_s:
+            _log.warning("%s; %s", vitals.jump_text(ahead_s), vitals.JUMP_CURE)
+        self._ahead_s = ahead_s
+
+    async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
+        """Take messages and ticks in the order of their times, each piece in its own commit."""
+        for earlier, instant_s in in_order(arrivals, instants_s):
+            for piece in pieces(earlier):
+                self._may_draw = piece[0].kind != REPORT
+                step = await worker.call(worker.take, piece, self._clock.now_s())
+                self._may_draw = False
+                self._finish(step, piece)
+            if instant_s is not None:
+                self._finish(await worker.call(worker.tick, instant_s, not self._ahead_s), [])
+                self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
+        self._round_s = self._clock.now_s()
 
     def _finish(self, step: Step, arrivals: list[Arrival]) -> None:
-        """Let the messages of a committed step leave, and acknowledge its reports."""
+        """Let the messages of a committed step leave, and release its reports or hold them."""
         now_s = self._clock.now_s()
         self._counts.update(step.counts)
         self._refusals.update(step.refusals)
+        self._silence.take(step.rows)
         for line in step.lines:
             self._slots.append((line.slot_s, line.result, line.homes))
-            _log.info("slot %d: %s, %d homes", line.slot_s, line.result, line.homes)
-        late = self._link.counts["late"]
-        self._link.send(step.messages)
-        if step.counts["dropped"] or self._link.counts["late"] > late:
+            _log.info("slot %s: %s, %d homes", iso_time(line.slot_s * 1000), line.result, line.homes)
+        if self._link.send(step.messages) or step.counts["dropped"]:
             self._loaded_s = now_s
         self._quiet_s = max(self._quiet_s, step.quiet_s)
-        self._held.append(
-            (self._quiet_s, [arrival.token for arrival in arrivals if arrival.token is not None])
-        )
+        reports = [arrival for arrival in arrivals if arrival.kind == REPORT]
+        tokens = [arrival.token for arrival in reports if arrival.token is not None]
+        self._held.append(_Held(self._quiet_s, len(reports), tokens))
+        self._is_held.set()
         self._release(now_s)
 
     def _release(self, now_s: int) -> None:
-        """Acknowledge the reports whose acknowledgement can no longer reveal a draw, and resume reading."""
-        while self._held and self._held[0][0] <= now_s:
-            self._link.acknowledge(self._held.popleft()[1])
-        if self._quiet_s <= now_s:
+        """Release the reports whose instant has come, and resume reading if nothing can reveal a draw.
+
+        While an answer is worked on, reading stays as it is: whether `_quiet_s` already counts that draw
+        depends on its length.
+        """
+        while self._held and self._held[0].instant_s <= now_s:
+            _, reports, tokens = self._held.popleft()
+            self._link.release(reports, tokens)
+        if self._quiet_s <= now_s and not self._may_draw:
             self._link.resume()
 
-    def _next_release(self) -> list[int]:
-        return [self._held[0][0]] if self._held else []
+    async def _release_when_due(self) -> NoReturn:
+        """Release reports at their instants, also while the thread works on another draw."""
+        while True:
+            self._is_held.clear()
+            self._release(self._clock.now_s())
+            wait_s = self._clock.pause_s(self._held[0].instant_s) if self._held else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._is_held.wait()
 
     async def _keep_alive(self) -> NoReturn:
         """Tell systemd that rounds make progress, and which problems there are."""
@@ -125,7 +185,8 @@ class Service:
         while True:
             texts = [problem.text for problem in self.vitals().problems]
             lines = [f"STATUS={'; '.join(texts) or 'all is well'}"]
-            if watchdog_s is None or self._clock.now_s() - self._round_s < watchdog_s / 2:
+            idle_s = self._clock.now_s() - self._round_s if self._has_begun else 0
+            if watchdog_s is None or idle_s < watchdog_s / 2:
                 lines.append("WATCHDOG=1")
             self._notify.send(*lines)
             await asyncio.sleep(pause_s)
@@ -143,9 +204,12 @@ class Service:
             waiting=len(link.departures),
             unanswered_s=self._unanswered_s,
             loaded_s=None if self._loaded_s is None else now_s - self._loaded_s,
+            ahead_s=self._ahead_s,
+            published_s=self._lead_s(),
             refused_topics=tuple(sorted(link.departures.refused_topics)),
             counts=dict(self._counts + link.counts),
             refusals=dict(self._refusals),
+            silent_slot_s=None if self._ahead_s else self._silence.slot_s(now_s),
             slots=tuple(self._slots),
         )
 
@@ -188,9 +252,9 @@ class _Worker:
         """Take messages and commit their effects."""
         return self._commit(self._desk.take(arrivals, now_s))
 
-    def tick(self, now_s: int) -> Step:
+    def tick(self, now_s: int, is_confirmed: bool) -> Step:
         """Commit the effects of a tick."""
-        return self._commit(self._desk.tick(now_s))
+        return self._commit(self._desk.tick(now_s, is_confirmed=is_confirmed))
 
     def unanswered_s(self, now_s: int) -> int:
         """Return how long the oldest open request has waited."""

@@ -115,13 +115,14 @@ class Store:
     def commit(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
         """Commit the rows of a step and its lines of the ledger; on return they are on disk.
 
-        After an error the store refuses all writes: the machine is ahead of it. Raises StoreError.
+        While another program reads the log, a deleted secret stays in it. Its erasure is tried again at each
+        commit, also without rows, and so at each tick. After an error the store refuses all writes: the
+        machine is ahead of it. Raises StoreError.
         """
-        if not rows:
-            return
-        is_counted = any(key.table != "report" for key in rows)
-        self._transact(rows, list(lines), is_counted=is_counted)
-        self._is_erasure_due |= any(key.table == "secret" for key in rows)
+        if rows:
+            is_counted = any(key.table != "report" for key in rows)
+            self._transact(rows, list(lines), is_counted=is_counted)
+            self._is_erasure_due |= any(key.table == "secret" for key in rows)
         if self._is_erasure_due:
             with file.device(self.path):
                 self._is_erasure_due = not wal.erase(self._connection, self.path)
@@ -222,8 +223,9 @@ def _checked(connection: sqlite3.Connection, path: Path) -> Generation | None:
         raise StoreLost(f"{path}: corrupt; {ANEW}")
     try:
         return accept(connection, path)
-    except StoreRestored:
-        raise StoreRestored(f"{path}: a copy from a backup or snapshot, or moved; {ANEW}") from None
+    except StoreRestored as error:
+        reason, _, _ = str(error).partition(";")  # what follows is the agent's advice
+        raise StoreRestored(f"{reason}; {ANEW}") from None
 
 
 def _write(tx: sqlite3.Connection, rows: Mapping[Key, bytes | None]) -> None:

@@ -19,12 +19,16 @@ COUNTERS = {
     "requests": "chunks of requests received, including refused ones",
     "answers": "answers received, including refused ones",
     "sent": "messages sent, including repetitions",
-    "dropped": "requests and answers dropped, because the work before them took too long",
+    "dropped": "requests and answers dropped, because they waited too long for other work, or took too long",
     "late": "messages that left after their scheduled instant, because the work took too long",
     "oversized": "messages skipped, because they are larger than 4 MiB",
     "publish_refused": "publications that the broker refused",
 }
 _RESULTS = ("answer", "total")
+PUBLISHED_CURE = (
+    "if this machine's time is wrong, set it; if it is right, wait for that long, or agree on a new group"
+)
+JUMP_CURE = "check this machine's time: if it is wrong, set it back; if it is right, restart the operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,10 @@ class Vitals:
 
     waiting      messages that have not left
     unanswered_s how long the leader's oldest request has been without an answer
+    ahead_s      how far the wall clock has jumped ahead, until that is confirmed
+    published_s  how far the key list that was published before a new store is ahead of the clock
     loaded_s     how long ago a message was dropped or late; None: not since the start
+    silent_slot_s  the last slot, if its deadline passed without a report (leader) or a request (helper)
     refused_topics  topics to which the broker lets this user publish nothing
     slots        the last slots that were finished: start, result, number of homes
     """
@@ -55,8 +62,11 @@ class Vitals:
     is_connected: bool
     waiting: int
     unanswered_s: int
+    ahead_s: int
+    published_s: int
     loaded_s: float | None
     refused_topics: tuple[str, ...]
+    silent_slot_s: int | None
     counts: Mapping[str, int]
     refusals: Mapping[str, int]
     slots: tuple[tuple[int, str, int], ...]
@@ -67,7 +77,9 @@ class Vitals:
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[Problem]:
-        if not self.is_connected:
+        if self.published_s:  # there is no other connection until then
+            yield Problem("keys_ahead", published_text(self.published_s), PUBLISHED_CURE)
+        elif not self.is_connected:
             cure = "check that the broker runs, and broker.url, the user and the password; see the log"
             yield Problem("broker_down", "no connection to the broker", cure)
         if self.refused_topics:
@@ -78,14 +90,37 @@ class Vitals:
             since = duration_text(self.unanswered_s * 1000, 2)
             cure = "ask the helper whether it runs and is connected, and whether its clock is right"
             yield Problem("unanswered", f"the helper has not answered a request for {since}", cure)
+        if self.ahead_s:
+            yield Problem("clock_jumped", jump_text(self.ahead_s), JUMP_CURE)
         if self.loaded_s is not None and self.loaded_s < OVERLOAD_S:
             cure = "look for other load on this machine, or use a faster one"
             text = "in the last hour, this machine was too slow to send its messages on time"
             yield Problem("overloaded", text, cure)
+        if self.silent_slot_s is not None:
+            yield self._silent(iso_time(self.silent_slot_s * 1000))
         if self.slots and self.slots[-1][1] not in _RESULTS:
             slot_s, result, _ = self.slots[-1]
             text = f"the last slot, {iso_time(slot_s * 1000)}, has no total: {result}"
             yield Problem("no_total", text, "docs/crowd-operators.md explains each reason")
+
+    def _silent(self, slot: str) -> Problem:
+        """Return the problem of a slot without a report or a request."""
+        if self.role == "helper":
+            cure = "ask the leader whether it runs and is connected, and whether enough homes report"
+            return Problem("no_requests", f"the leader has sent no request for the slot {slot}", cure)
+        cure = "check that homes run and pin this group, and that the broker lets them and this user in"
+        return Problem("no_reports", f"no home has reported in time for the slot {slot}", cure)
+
+
+def jump_text(ahead_s: int) -> str:
+    """Return what is wrong after a jump of the wall clock."""
+    return f"the clock has jumped ahead by {duration_text(ahead_s * 1000, 2)}, so no new keys are published"
+
+
+def published_text(lead_s: int) -> str:
+    """Return what is wrong when the list that was published before a new store is ahead of the clock."""
+    lead = duration_text(lead_s * 1000, 2)
+    return f"the store is new, and its published keys are {lead} ahead of the clock: homes refuse others"
 
 
 def as_json(vitals: Vitals) -> str:

@@ -1,8 +1,8 @@
 """Privacy in metric spaces: the mathematics of three papers and our extensions, exact and usable alone.
 
 The library imports nothing from the agent. Parameters are exact (a Fraction, a Decimal, an int or a string
-such as "1/220"), and the source of random bits is an argument. A mechanism's points are whole quanta: values
-on a lattice.
+such as "1/220"), and the source of random bits is an argument. A mechanism's points are numbers of quanta,
+that is, values on a lattice.
 
     from meteragent.privacy import LInfLaplace, sd
 
@@ -16,11 +16,11 @@ Modules:
     query                             queries and their sensitivity
     mechanism                         mechanisms: they add noise and state their privacy loss
     channel                           finite mechanisms as exact matrices
-    adversary, inference, in_all      what a Bayesian learns, and how often an attacker can be right
+    adversary, inference, in_all      a Bayesian's posterior, and bounds on an attacker's success
     composition, divergence           the privacy loss of several releases together
     floor                             lower bounds on the error of every mechanism
-    accuracy, totals, usefulness      a mechanism's errors, predicted
-    tail                              how likely noise alone is to make a difference
+    accuracy, totals, usefulness      predictions of a mechanism's errors
+    tail                              the probability that noise alone makes a difference
     stream, curve                     consecutive windows, and load curves
     sampling, exact, bits, keyed      exact samplers, exact arithmetic, sources of random bits
 

@@ -1,4 +1,4 @@
-"""The error that a release will add, as stated by descriptors and `check`.
+"""The error that a release adds, as descriptors and `check` state it.
 
 All results are floats in the unit of the quantum (W for a quantum in W), per slot unless stated otherwise.
 They depend on the `rounding` of values to whole quanta: half up before the noise, or dithered
@@ -6,15 +6,15 @@ They depend on the `rounding` of values to whole quanta: half up before the nois
 
 Theory of operation
 -------------------
-With R as in THEORY 2.1 a slot's noise in quanta is uniform on {-R..R}. So Var z = E[R(R+1)]/3. If the error
+Given R as in THEORY 2.1, a slot's noise in quanta is uniform on {-R..R}. So Var z = E[R(R+1)]/3. If the error
 of the rounding before the noise is U, uniform on the quantum's cell (-1/2, 1/2), then z + U is uniform on
 (-(R+1/2), R+1/2), a continuous distribution:
 
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) ~ r^n e^(-a r).
 
-With dithering, a value that lies a fraction f of a quantum above a whole number of quanta leaves with error
-z + B - f, B ~ Bernoulli(f): mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f and
-Var z + 1/4 at most (THEORY-2 A.8). The interval +-(H + 1/2) covers it with probability
+With dithering, a value that lies a fraction f of a quantum above a whole number of quanta is released with
+error z + B - f, B ~ Bernoulli(f): mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f
+and Var z + 1/4 at most (THEORY-2 A.8). The interval +-(H + 1/2) covers it with probability
 
     F(H) - f (p(H) - p(H+1)),   f <= 1/2,   F(H) = P(|z| <= H),  p(H) = P(z = H),
 
@@ -47,14 +47,14 @@ _TERMS_LIMIT = 1 << 17
 
 
 class _Lattice(NamedTuple):
-    """The distribution of r = R + 1/2: points and probabilities, except a mass of about e^-60 at the end."""
+    """The distribution of r = R + 1/2: points and probabilities, without the last mass of about e^-60."""
 
     r: NDArray[np.float64]
     probability: NDArray[np.float64]
 
 
 def _lattice(n: int, a: float) -> _Lattice | None:
-    """Tabulate the distribution of R; return None if the table is too long (an integral then replaces it)."""
+    """Tabulate the distribution of R; return None if it is too long, so that an integral must replace it."""
     # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60 at this end, r = (1+y) n/a.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
@@ -108,12 +108,12 @@ def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") ->
 
 @lru_cache(maxsize=256)
 def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up") -> float:
-    """Return the h such that a slot's mean lies within value +- h with probability `coverage`.
+    """Return the h for which a slot's mean is within h of its released value with probability `coverage`.
 
     The error is measured against the mean before it is rounded to the quantum.
 
     With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
-    is a continuous function of all parameters. With negligible noise it is coverage * q/2; for n = 1 and a <<
+    is a continuous function of all parameters. With negligible noise h is coverage * q/2; for n = 1 and a <<
     1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell the
     mean is covered with a lower probability: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
 

@@ -93,7 +93,7 @@ class _Likelihoods(NamedTuple):
 
 
 class Conclusions(NamedTuple):
-    """The conclusions of two adversaries with the same prior: two laws of the input."""
+    """The conclusions of two adversaries with the same prior: two distributions of the input."""
 
     first: Law
     second: Law
@@ -107,7 +107,7 @@ class Witness(NamedTuple):
 
 
 def odds_apart(first: Law, second: Law) -> Number | None:
-    """Return e^d_P, the largest ratio, in either direction, of a point's probabilities; None if infinite.
+    """Return e^d_P, the largest ratio, in either direction, of a point's two probabilities; None if infinite.
 
     On a finite set it suffices to compare single points (Chatzikokolakis 2013, section 2).
     """
@@ -133,7 +133,7 @@ class Comparison(ABC):
 
     @abstractmethod
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
-        """Yield pairs of points, with the distance at which this comparison bounds the odds between them."""
+        """Yield pairs of points with the distance by which the comparison bounds the odds between them."""
 
     @abstractmethod
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
@@ -141,7 +141,7 @@ class Comparison(ABC):
 
     @abstractmethod
     def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
-        """Yield for each input the two likelihoods with which the adversaries weight their prior."""
+        """Yield, for each input, the two likelihoods with which the adversaries weight their prior."""
 
     def conclusions(self, channel: Channel, prior: Distribution, *event: Point) -> Conclusions:
         """Return both conclusions from an event, one output or several; the prior may have any sum.
@@ -177,12 +177,12 @@ class Comparison(ABC):
         """Return whether the conclusions are at most epsilon `loss` apart, for every prior and event.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: it is not positive.
+            TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
         """
         return self._bound(channel, metric, epsilon).admits(self.largest_odds(channel))
 
     def witness(self, channel: Channel, metric: Metric, epsilon: Exact) -> Witness | None:
-        """Return a prior and an event that break the bound; None if it holds.
+        """Return a prior and an event that break the bound; None if the bound holds.
 
         The prior has its mass on the two points with the largest and the least ratio of likelihoods. The
         distance approaches the supremum as the prior's mass moves to the second point, so the first point's
@@ -246,7 +246,7 @@ class Hiding(Comparison):
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 
     def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
-        """Yield the likelihoods of x and phi(x) for each input x; raise ValueError if phi(x) is no input."""
+        """Yield the likelihoods of x and phi(x) for each input x. Raises ValueError if phi(x) is no input."""
         likelihoods = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
         for x, likelihood in likelihoods.items():
             if (image := self.phi(x)) not in likelihoods:
@@ -284,7 +284,7 @@ class Neighbourhood(Comparison):
 
 @dataclass(frozen=True)
 class _Bound:
-    """The largest odds that a bound allows; None if it allows any."""
+    """The largest odds that a bound allows; None if the bound allows any odds."""
 
     odds: Number | None
 

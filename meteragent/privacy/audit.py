@@ -1,26 +1,26 @@
-"""Audit of a mechanism on windows: does it keep its promise? Three kinds of checks (THEORY 6).
+"""Audit of a mechanism on windows: three kinds of checks that it keeps its promise (THEORY 6).
 
-A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one quantum), and states its law in
-`log_mass`. The claim is checked in three ways:
+A mechanism on windows of n slots claims `loss(d)`, with a = loss(one quantum), and states its distribution
+("law") in `log_mass`. The claim is checked in three ways:
 
 1. Exactly. The ratio of masses at adversarial windows and outputs never exceeds the loss; outputs lie on the
    lattice; equal bits produce equal noise for every window.
-2. By its law. If `log_mass` is that of the l_inf Laplace mechanism, P(z) ~ e^(-a max|z_i|), draws must follow
-   this law. The tests cover the largest |z_i| of a window, of one slot, of two and of half of the slots, as
+2. By its law. If `log_mass` is the l_inf Laplace mechanism's, P(z) ~ e^(-a max|z_i|), draws must follow this
+   law. The tests cover the largest |z_i| of a window, of one slot, of two and of half of the slots, as
    well as signs, low bits and consecutive windows. The tests are two-sided: too much noise leaks nothing, but
    it is not the stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole
    quanta, and between them the mixture of THEORY-2 A.1. Its draws are therefore also tested at fractions
    (`dither`).
 3. As a black box that may state a wrong law. Windows that differ by a shift are released. An event A is
-   chosen on one half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and
+   chosen with one half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and
    Pearson). For the l_inf law, shifts along signs s with A = {midrange of s o z >= shift} are best, because
    along them the mechanism is the Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks:
    noise that all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
 
-`alarm` bounds the chance that a correct mechanism fails: half of it is split evenly over the tests of the
-law, and half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at least
-20); all other p-values are exact or upper bounds. A failed check refutes the claim at that level. A passed
-check is evidence, not proof: only the ratio of `log_mass` can show deviations rarer than 1/samples.
+`alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
+the law, and half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at
+least 20); all other p-values are exact or upper bounds. A failed check refutes the claim at that level. A
+passed check is evidence, not proof: only the ratio of `log_mass` can show deviations rarer than 1/samples.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 ALARM = 1e-6
-"""The default chance that a correct mechanism fails the audit."""
+"""The default bound on the probability that a correct mechanism fails the audit."""
 
 _SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
-_MIXTURE_SLACK = 1e-4  # of a log mass: the error of `WindowLaw` if an integral replaces a sum
-_LAST_DIGITS = 1e-12  # relative: the rounding error of a log mass
+_MIXTURE_SLACK = 1e-4  # the error of a log mass of `WindowLaw` if an integral replaces a sum
+_LAST_DIGITS = 1e-12  # the relative rounding error of a log mass
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,12 @@ class Audit:
     """The result of an audit; `figures()` returns all of it as data for JSON.
 
     epsilon: the claim, loss(quantum)/quantum, in 1/unit.
-    lower: a lower bound on the true epsilon, wrong with a chance of at most `alarm`.
-    detects: the factor by which the loss of an l_inf law must exceed the claim to be detected with
-        probability 0.9; infinite if no loss would be detected.
+    lower: a lower bound on the true epsilon in 1/unit, wrong with a probability of at most `alarm`.
+    detects: the ratio of true loss to claim that is detected in l_inf Laplace noise with probability 0.9;
+        infinite if no loss would be detected.
     detects_scale: the relative error of the noise's scale that is detected with probability 0.9.
+    samples: the number of windows drawn for the law and on each side of each shift.
+    alarm: the bound on the probability that a correct mechanism fails.
     """
 
     epsilon: Fraction
@@ -99,7 +101,7 @@ class Audit:
         return all(check.passed for check in self.checks)
 
     def figures(self) -> dict[str, Any]:
-        """Convert to plain data; exact numbers become strings."""
+        """Convert to data for JSON; epsilon becomes a string, and an infinite `detects` becomes None."""
         exact = {"epsilon": str(self.epsilon), "detects": self.detects if self.detects < math.inf else None}
         checks = [check.plain() for check in self.checks]
         return {**asdict(self), **exact, "checks": checks, "holds": self.holds, "miss": MISS}
@@ -121,8 +123,8 @@ def audit(
 ) -> Audit:
     """Check whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
 
-    `samples` windows, at least two, are drawn for the law, and the same number on each side of each shift.
-    The default is 20,000, or fewer for long windows. The default of `bits` is the operating system's source.
+    `samples` windows, at least two, are drawn for the law, and the same number on each side of each shift. If
+    None, it is 20,000, or fewer for long windows. If `bits` is None, the source is `BulkBits`.
 
     Raises:
         ValueError: the mechanism refuses windows of n slots, or the loss of a quantum is not positive.
@@ -147,7 +149,7 @@ def audit(
 
 
 class _Bench:
-    """A mechanism under test, with its claim, source of bits and number of draws for a quick check."""
+    """A mechanism under test, with its claim, a source of bits, and the number of draws for a quick check."""
 
     def __init__(self, mechanism: WindowMechanism, bits: Bits, quick: int) -> None:
         self.mechanism, self.bits, self.quick = mechanism, bits, quick
@@ -161,7 +163,7 @@ class _Bench:
         self.law, self.shift_quanta = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
         self.dithered = getattr(mechanism, "rounding", "half-up") == "dithered"
         self.tests = _LAW_TESTS + TESTS * (self.dithered and self.steps > 1)
-        # Half a quantum, at which rounding rules differ; whole quanta if dithered: the dither has no effect.
+        # Half a quantum, where rounding rules differ; if dithered, whole quanta, which no dither changes.
         self.base = np.full(self.n, 0 if self.dithered else self.steps // 2, np.int64)
 
     def loss(self, k: Fraction | int) -> float:
@@ -235,7 +237,7 @@ def _check_ratio(bench: _Bench) -> Check:
 def _choose_outputs(
     bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
 ) -> NDArray[Any]:
-    """Return outputs at which the ratio may be large: windows, neighbours, far corners, noisy windows."""
+    """Return outputs at which the ratio may be large: both windows, neighbours, corners, noisy windows."""
     centres = [bench.quanta(x), bench.quanta(partner)]
     unit = np.eye(1, bench.n, dtype=np.int64)[0]
     corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
@@ -262,7 +264,7 @@ _LAW_TESTS, _CELLS = 10, 20
 
 
 def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
-    """Yield the checks of draws against the l_inf law, if the mechanism states it."""
+    """Yield the checks of draws against the l_inf Laplace law, if the mechanism states this law."""
     zero, i = bench.base * 0, np.arange(9)
     stated = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
     expected = bench.law.log_mass(i)
@@ -280,7 +282,7 @@ def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
 
 
 def _check_mixture(bench: _Bench) -> Check:
-    """Check that `log_mass` at fractions of a quantum is the mixture's."""
+    """Check that `log_mass` at fractions of a quantum is the log mass of the mixture."""
     outputs, error = np.outer(np.arange(-4, 5), np.eye(1, bench.n, dtype=np.int64)), 0.0
     for part in fractions(bench.steps).tolist():
         stated = bench.mechanism.log_mass(outputs, bench.base + part)
@@ -340,7 +342,7 @@ def _assign_cells(values: Integers, law: WindowLaw, k: int, cells: int) -> tuple
 
 
 def _extreme_p(largest: int, count: int, law: WindowLaw) -> float:
-    """Return the two-sided p-value of the largest |z_i| in `count` windows; clamped noise makes it small."""
+    """Return the two-sided p-value of the largest |z_i| in `count` windows; clamping makes it small."""
     below, within = law.at_most([largest - 1, largest], law.n).clip(1e-300, 1).tolist()
     return float(2 * min(0.5, within**count, -math.expm1(count * math.log(below))))
 

@@ -1,9 +1,10 @@
 """Sources of random bits: two small interfaces, the operating system's source, and a seeded one.
 
-`Bits` is a stream: each bit is handed out only once, even with threads, forks and copies of the process. Two
-windows with noise from the same bits would reveal their difference. `RowBits` gives each of many rows a
-random-access memory: the content at an address never changes, and each address serves one purpose. Fresh bits
-can be read in this way (`FreshRows`); bits from a key must be read in this way (`meteragent.privacy.keyed`).
+`Bits` is a stream: each bit is handed out only once, even to threads, forks and copies of the process. Two
+releases with noise from the same bits would reveal the difference between their windows. `RowBits` gives each
+of many rows a random-access memory: the content at an address never changes, and each address serves one
+purpose. Fresh bits can be read in this way (`FreshRows`); bits from a key must be read in this way
+(`meteragent.privacy.keyed`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ UnsignedArray = NDArray[np.unsignedinteger[Any]]
 Width = type[np.unsignedinteger[Any]]
 
 _BLOCK_BYTES = 1 << 12
-"""The size of a buffered block; a larger array bypasses the buffer."""
+"""The size of a buffered block in bytes; larger requests bypass the buffer."""
 
 
 class Bits(Protocol):
@@ -38,7 +39,7 @@ class Bits(Protocol):
 
 
 class SecretBits(Bits, Protocol):
-    """Bits for noise; bits that were fetched but not handed out can be dropped."""
+    """Bits for noise, whose source can drop the bits that were fetched but not handed out."""
 
     def discard(self) -> None:
         """Drop the bits that were fetched but not handed out."""
@@ -73,7 +74,7 @@ class RowBits(Protocol):
         ...
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read one word of a page for each row in `rows`, at a common place or one each: (rows.size,)."""
+        """Read the word at `at` of a page for each row in `rows`; `at` may differ by row: (rows.size,)."""
         ...
 
     def stream(self, row: int, page: int) -> Bits:
@@ -150,7 +151,7 @@ class BufferedBits(BytesBits):
         """Return `size` bytes that were never returned before."""
 
     def _bulk(self, size: int) -> bytes:
-        """Return fresh bytes for an array that is too large for the buffer."""
+        """Return fresh bytes for a request that is too large for the buffer."""
         return self._fresh(size)
 
     def _take(self, size: int) -> bytes:
@@ -169,9 +170,9 @@ class BufferedBits(BytesBits):
 class SystemBits(BufferedBits):
     """Bits from the operating system's cryptographic source (`os.urandom`), fetched 4 KiB at a time.
 
-    The process has no generator of its own. So a copy of its memory reveals no later bits except those in the
-    buffer, which `discard` drops. A child process and a pickled copy start with an empty buffer, so no two
-    processes draw the same bits.
+    There is no generator in the process. So a copy of the process's memory reveals no later bits except those
+    in the buffer, which `discard` drops. A child process and a pickled copy start with an empty buffer, so no
+    two processes draw the same bits.
     """
 
     def __init__(self) -> None:
@@ -223,4 +224,4 @@ class SeededBits(BufferedBits):
         return hashlib.shake_128(f"{self._seed}:{self._blocks}".encode()).digest(size)
 
     def discard(self) -> None:
-        """Keep the buffer: all bits follow from the seed, so dropping some would protect nothing."""
+        """Keep the buffer, because all bits follow from the seed and dropping some would protect nothing."""

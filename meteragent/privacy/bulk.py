@@ -8,7 +8,7 @@ agent, which runs for years, draws from `SystemBits` alone (docs/decisions/rando
 
 import ssl
 
-from meteragent.privacy.bits import SystemBits
+from meteragent.privacy.bits import Bits, SystemBits
 
 
 class BulkBits(SystemBits):
@@ -20,3 +20,19 @@ class BulkBits(SystemBits):
 
     def _bulk(self, size: int) -> bytes:
         return ssl.RAND_bytes(size)
+
+
+def source_of(bits: Bits | None) -> Bits:
+    """Return `bits`, or the operating system's if it is None.
+
+    Raises:
+        TypeError: `bits` is not a source of random bits.
+    """
+    if bits is None:
+        return BulkBits()
+    if not callable(getattr(bits, "integer", None)):
+        raise TypeError(
+            f"bits is {bits!r}: expected a source of random bits, such as SeededBits(1), or nothing for the"
+            " operating system's"
+        )
+    return bits

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-The setting is a library of N windows x_i on the lattice (in quanta), a prior, and the release of one window.
+The setting is a library of N windows x_i on the lattice (in quanta), a prior, and the release of one of them.
 An attacker names shape i if the release is in A_i, and is right with probability
 S = sum over i of prior_i P_i(A_i).
 
-*For one law*: the best attacker names the shape with the largest prior_i P_i(z). `best_attack` sums these
-maxima over a box of outputs; the part outside the box is at most the tail of the noise. This is feasible for
-n = 1..3.
+*For one mechanism*: the best attacker names the shape with the largest prior_i P_i(z). `best_attack` sums
+these maxima over a box of outputs; the part outside the box is at most the tail of the noise. This is
+feasible for n = 1..3.
 
 *For every mechanism* that is epsilon d_inf-private: mechanism and attacker together form a channel from
 shapes to names, and S is linear in this channel. So the largest S is the value of a linear program, and any
@@ -84,7 +84,7 @@ class Library:
         object.__setattr__(self, "prior", chances)
 
 
-# For one law ----------------------------------------------------------------------------------------
+# For one mechanism ----------------------------------------------------------------------------------
 
 
 def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
@@ -119,7 +119,7 @@ def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
 
 
 def _ranges(library: Library) -> list[tuple[int, int]]:
-    """Return the least and the largest value of each slot."""
+    """Return the least and the largest value of each slot over the library."""
     low, high = library.signatures.min(axis=0), library.signatures.max(axis=0)
     return list(zip(low.tolist(), high.tolist(), strict=True))
 
@@ -129,11 +129,11 @@ def _ranges(library: Library) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A bound, with its proof, on any attacker's success on one window, for mechanisms of one privacy level.
+    """A bound, with its proof, on any attacker's success on one window, for mechanisms private at `level`.
 
-    `bound` is an upper bound on the probability of success. `attained` is that probability for some private
-    mechanism; the difference is the solver's gap. `cost`, `level` and `multipliers` are the proof, the
-    arguments of `optimality.dual_bound`.
+    `bound` is an upper bound on the probability of success. `attained` is the probability of success for some
+    private mechanism; the difference is the solver's gap. `cost`, `level` and `multipliers` are the proof,
+    the arguments of `optimality.dual_bound`.
     """
 
     bound: float
@@ -167,7 +167,7 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A proof by hand for a window of a library: `weights` on `points` (in quanta), whose sum is `bound`."""
+    """A proof by hand for a window of a library: `weights` on `points` (in quanta), with the sum `bound`."""
 
     bound: float
     points: Integers
@@ -179,7 +179,7 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
 
     The weights are on the library's windows, the window in the middle of all of them, and `through`. They are
     scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is at least
-    that of `certify` for the same windows.
+    the bound of `certify` for the same windows.
     """
     low, high = np.transpose(_ranges(library))
     points = np.vstack([_with(library, through), [(low + high) // 2]])

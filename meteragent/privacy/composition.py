@@ -37,9 +37,9 @@ class Cost:
     """The cost of releases: a pure or approximate part (epsilon, delta), and a zCDP part rho.
 
     On the same data costs add, `a + b`. On disjoint parts each component is the larger of the two, `a | b`
-    (the module's docstring gives the conditions). All three are exact. Costs that are combined must have the
-    same unit: epsilon per unit of distance or at one radius, rho at one radius. Releases whose cost has a rho
-    are (epsilon + zcdp_epsilon(rho, delta'), delta + delta')-private for any delta'
+    (the module's docstring gives the conditions). All components are exact. Costs that are combined must have
+    the same unit: epsilon per unit of distance or at the same radius, rho at the same radius. Releases whose
+    cost has a rho are (epsilon + zcdp_epsilon(rho, delta'), delta + delta')-private for any delta'
     (`meteragent.privacy.divergence`).
 
     Raises:
@@ -71,7 +71,7 @@ class Cost:
         return Cost(*(part * times for part in self._parts))
 
     def __le__(self, other: Cost) -> bool:
-        """Return whether no part exceeds that of the other cost; the order is partial."""
+        """Return whether no component exceeds the other cost's component; the order is partial."""
         return all(a <= b for a, b in zip(self._parts, other._parts, strict=True))
 
     def __str__(self) -> str:
@@ -79,9 +79,9 @@ class Cost:
 
 
 class BudgetExceeded(Exception):
-    """A charge is refused because `spent` + `epsilon` would exceed `budget`; nothing was recorded.
+    """A charge was refused because `spent` + `epsilon` would exceed `budget`; nothing was recorded.
 
-    An `Odometer` states all three as epsilons, a `Filter` as costs.
+    An `Odometer` states all three amounts as epsilons, a `Filter` as costs.
     """
 
     def __init__(self, spent: Fraction | Cost, epsilon: Fraction | Cost, budget: Fraction | Cost) -> None:
@@ -95,8 +95,8 @@ class Filter:
     """The sum of adaptively chosen costs, which refuses a cost that would take any part above the budget.
 
     All releases together stay within the budget, even if each mechanism and its cost are chosen after seeing
-    all earlier releases. Without a budget (None) the filter only counts, as an odometer does. It is
-    deterministic and kept in memory only.
+    all earlier releases. If the budget is None, the filter only adds up costs. It is deterministic and kept
+    in memory only.
     """
 
     def __init__(self, budget: Cost | None = None) -> None:
@@ -113,7 +113,7 @@ class Filter:
         return self.budget is not None and not self._spent + cost <= self.budget
 
     def add(self, cost: Cost) -> None:
-        """Charge `cost`; if it is refused, record nothing.
+        """Charge `cost`; if the cost is refused, record nothing.
 
         Raises:
             BudgetExceeded: a part of the sum would be above the budget.
@@ -127,9 +127,9 @@ class Odometer:
     """The exact sum of epsilons for each key (a meter) and period, which refuses charges above the budget.
 
     Periods last `length_ms` and are aligned to the Unix epoch: a time lies in the period that starts at
-    time_ms // length_ms * length_ms. `budget` is the largest epsilon that a key may spend in a period; with
-    None the odometer only counts. It is deterministic and kept in memory only; the caller stores and restores
-    charges.
+    time_ms // length_ms * length_ms. `budget` is the largest epsilon that a key may spend in a period; if it
+    is None, the odometer only adds up charges. The odometer is deterministic and kept in memory only; the
+    caller stores and restores charges.
     """
 
     def __init__(self, length_ms: int, budget: Exact | None = None) -> None:
@@ -141,11 +141,11 @@ class Odometer:
         self._floor_ms: int | None = None
 
     def period_ms(self, time_ms: int) -> int:
-        """Return the start of the period that contains `time_ms`; times before 1970 are negative."""
+        """Return the start, in ms, of the period that contains `time_ms`; times before 1970 are negative."""
         return time_ms // self._length_ms * self._length_ms
 
     def spent(self, key: Hashable, time_ms: int) -> Fraction:
-        """Return the epsilon spent by `key` in the period of `time_ms`.
+        """Return the epsilon spent by `key` in the period that contains `time_ms`.
 
         Raises:
             ValueError: the period has been forgotten.
@@ -162,7 +162,7 @@ class Odometer:
         return self._budget is not None and self.spent(key, time_ms) + charge > self._budget
 
     def add(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
-        """Charge `epsilon`; if it is refused, record nothing.
+        """Charge `epsilon`; if the charge is refused, record nothing.
 
         Raises:
             BudgetExceeded: the sum would be above the budget.
@@ -174,12 +174,16 @@ class Odometer:
         self.restore(key, time_ms, charge)
 
     def restore(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
-        """Record an earlier charge, even if it takes the sum above the current budget."""
+        """Record an earlier charge, even if it takes the sum above the current budget.
+
+        Raises:
+            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: epsilon is not exact.
+        """
         spent = self.spent(key, time_ms) + positive("epsilon", epsilon)
         self._spent[self._remembered_ms(time_ms)][key] = spent
 
     def forget_before(self, period_start_ms: int) -> None:
-        """Drop all periods before that of `period_start_ms`; they can no longer be charged."""
+        """Drop all periods before the one that contains `period_start_ms`; they can no longer be charged."""
         floor_ms = self.period_ms(period_start_ms)
         if self._floor_ms is None or floor_ms > self._floor_ms:
             self._floor_ms = floor_ms
@@ -187,7 +191,7 @@ class Odometer:
             del self._spent[start_ms]
 
     def _remembered_ms(self, time_ms: int) -> int:
-        """Return the start of a time's period; raise ValueError if the period has been forgotten."""
+        """Return the start of the period of `time_ms`. Raises ValueError if the period has been forgotten."""
         start_ms = self.period_ms(time_ms)
         if self._floor_ms is not None and start_ms < self._floor_ms:
             raise ValueError(f"the period from {start_ms} ms has been forgotten and cannot be charged")

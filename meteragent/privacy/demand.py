@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def on_demand(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Make a package's `__getattr__`, `__dir__` and `__all__` from the imports in its stub."""
+    """Return a package's `__getattr__`, `__dir__` and `__all__`, made from the imports in its stub."""
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     modules = {
         alias.name: node.module
@@ -21,7 +21,7 @@ def on_demand(package: str, file: str) -> tuple[Callable[[str], object], Callabl
     }
 
     def load(name: str) -> object:
-        """Import a name; raise AttributeError if the stub does not list it."""
+        """Import a name. Raises AttributeError if the stub does not list the name."""
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{modules[name]}"), name)

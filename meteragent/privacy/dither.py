@@ -21,10 +21,10 @@ from meteragent.privacy.statistics import binomial_p, chi_square
 Integers = NDArray[np.int64]
 
 TESTS = 3
-"""The number of tests that `dither_tests` makes."""
+"""The number of tests that `dither_tests` yields."""
 
 _PARTS = 4  # parts of a quantum: fractions 1/4, 1/2, 3/4, rounded down to steps
-_CELLS = 20  # cells of the law of y - m, about equally likely
+_CELLS = 20  # about equally likely cells of the distribution of y - m
 
 
 def fractions(steps: int) -> Integers:
@@ -45,7 +45,7 @@ class _Sample(NamedTuple):
 def dither_tests(
     mechanism: WindowMechanism, law: WindowLaw, steps: int, count: int, bits: Bits
 ) -> Iterator[tuple[str, float]]:
-    """Yield each test of `count` windows with its p-value; yield none if a quantum is one step.
+    """Yield the name and the p-value of each test of `count` windows; yield nothing if a quantum is one step.
 
     Fractions alternate over slots and windows. Each p-value is the smallest over the fractions, times the
     number of fractions.
@@ -74,7 +74,7 @@ def dither_tests(
 
 
 def _p_values(law: WindowLaw, f: float, sample: _Sample) -> tuple[float, float, float]:
-    """Return p-values for the rate of rounding up, for the joint law of z and B, and for the law of y - m."""
+    """Return p-values for the rate of rounding up, the joint distribution of z and B, and that of y - m."""
     rate = float(binomial_p(np.count_nonzero(sample.all_b), sample.all_b.size, f))
     ends = law.quantiles([0.5], 1)
     cuts = np.concatenate([-1 - ends, [-1], ends])

@@ -1,7 +1,7 @@
 """Exact arithmetic: parameters that are rational numbers, and integer bounds on e^-x and ln x.
 
 A privacy parameter is a `Fraction`, a `Decimal`, an int or a string such as "0.1" or "1/220". A float is
-refused, because its value is not exactly the number as written. Irrational numbers (powers of e and
+refused, because its value is not exactly the number that was written. Irrational numbers (powers of e and
 logarithms) are not rounded either: they are enclosed between integers that are proved to lie below and above
 them, as closely as the caller asks.
 """
@@ -79,7 +79,7 @@ def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
 
     Raises:
         TypeError: an end is not exact.
-        ValueError: lo is not positive, hi is not above lo, or k < 2.
+        ValueError: an end is not positive, hi is not above lo, or k < 2.
     """
     start, end = positive("lo", lo), positive("hi", hi)
     if end <= start or k < 2:

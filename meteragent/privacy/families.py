@@ -1,4 +1,4 @@
-"""Families of hiding functions and of neighbourhoods: the paper's, and equivalent smaller families.
+"""Families of hiding functions and of neighbourhoods: the paper's families, and equivalent smaller families.
 
 The families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) contain
 *every* map of a row and *every* set of its values; they grow as |V|^|V| and 2^|V|. A family that contains a
@@ -30,8 +30,8 @@ def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return the exchanges in Phi_1: v becomes w in row i, and w becomes v. d_1(phi) = |v - w|.
 
-    They imply the same promise as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1 and
-    normalised d_1 on V^n.
+    These exchanges imply the same promise as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1
+    and normalised d_1 on V^n.
     """
     pairs = list(combinations(values, 2))
     return tuple(_rowwise(n, {i: {v: w, w: v}}) for i in range(n) for v, w in pairs)
@@ -61,8 +61,8 @@ def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return the intervals in N_1: all rows except row i are known, and row i lies between v and w.
 
-    For numbers V they imply the same promise as all of N_1 (`row_sets`); d_1(N) = |v - w|. The family
-    `whole_rows` implies a weaker promise.
+    If V consists of numbers, the intervals imply the same promise as all of N_1 (`row_sets`), and
+    d_1(N) = |v - w|. The family `whole_rows` implies a weaker promise.
     """
     segments = [[u for u in values if v <= u <= w] for v, w in combinations(sorted(values), 2)]
     databases = list(product(values, repeat=n))
@@ -73,9 +73,9 @@ def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return the boxes in N_inf: each row is known to lie between two values. d_inf(N) is the largest width.
 
-    For numbers V they imply the same promise as all of N_inf (`database_sets`): they are maximally tight for
-    d_inf on V^n (Chatzikokolakis 2013, section 6.1), and for the other metrics, because they include
-    intervals of one row.
+    If V consists of numbers, the boxes imply the same promise as all of N_inf (`database_sets`): they are
+    maximally tight for d_inf on V^n (Chatzikokolakis 2013, section 6.1), and for the other metrics, because
+    they include intervals of one row.
     """
     sides = [[u for u in values if v <= u <= w] for v in values for w in values if v <= w]
     members = (frozenset(product(*box)) for box in product(sides, repeat=n))
@@ -86,7 +86,7 @@ def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 
 
 def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return Phi_1: any map w of V to itself is applied to row i (Chatzikokolakis 2013, section 5.1)."""
+    """Return Phi_1: a map of V to itself is applied to row i (Chatzikokolakis 2013, section 5.1)."""
     maps = [dict(zip(values, images, strict=True)) for images in product(values, repeat=len(values))]
     return tuple(_rowwise(n, {i: w}) for i in range(n) for w in maps)
 
@@ -121,12 +121,12 @@ def point_sets(points: Sequence[Point]) -> tuple[Neighbourhood, ...]:
 
 
 def _subsets(values: Sequence[Any]) -> list[frozenset[Any]]:
-    """Return all subsets of at least one value."""
+    """Return all nonempty subsets of the values."""
     return [subset for subset in all_events(values) if subset]
 
 
 def _row(segment: Iterable[Any], x: Database, i: int) -> frozenset[Point]:
-    """Return the databases that equal x except in row i, which has any value of the segment."""
+    """Return the databases that equal x except in row i, which may have any value of the segment."""
     return frozenset((*x[:i], u, *x[i + 1 :]) for u in segment)
 
 

@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 Finite and bounded spaces (Holohan 2014, on expected error). X_x is the output for x, a point of the space;
-the *maximal expected error* is the largest E d(x, X_x) over x. Let E be the maximal expected error of any
-(epsilon, delta) sanitisation.
+the *maximal expected error* of a sanitisation is the largest E d(x, X_x) over x. Let E be the maximal
+expected error of any (epsilon, delta) sanitisation.
 
 *Two points* x, x' at distance r (Theorem 6: the diameter). For 0 <= s < r let B = {y: d(x, y) <= s}; in B
 d(x', y) >= r - s. With p = P(X_x not in B) and q = P(X_x' in B), 1 - p <= e^epsilon q + delta. Integrate over
@@ -33,8 +33,8 @@ outputs, too; the larger of the two bounds is the floor.
 Lemma 4 states that E > 0 for delta < 1. It requires a space with at least two points, and then follows from
 the floor of two points.
 
-Windows (THEORY 1.4). Let the law of noise on R^n be epsilon d_inf-private. For every loss rho that grows with
-|z|, the mean loss per reading is at least that of the l_inf Laplace law, under which |z| is
+Windows (THEORY 1.4). Let noise on R^n be epsilon d_inf-private. For every loss rho that grows with
+|z|, the mean loss per reading is at least the mean loss under l_inf Laplace noise, for which |z| is
 Erlang(K)/epsilon, K uniform on 1..n. The largest error is stochastically no less than Gamma(n)/epsilon. A
 mechanism that does not merely add noise is no better in its worst window. With C the integral of rho from 0
 and G ~ Gamma(n),
@@ -49,8 +49,8 @@ by (1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w
 
 Limits. For readings in a range [0, P] there is always an answer within P/2, so a floor above P/2 only means
 that no useful release is possible. On the lattice the floor holds for |z| and z^2 in all cases that were
-checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact": the law exp(-a (second +
-delta largest) / (1+delta)) of the sorted |z_i| is exactly right more often.
+checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact": noise with the
+probabilities ~ exp(-a (second + delta largest) / (1+delta)) of the sorted |z_i| is 0 more often.
 """
 
 from __future__ import annotations
@@ -193,10 +193,10 @@ def _finite(distance: Distance) -> Fraction:
 class WindowFloor:
     """Lower bounds on the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
 
-    epsilon is in 1/unit; lengths are in the unit. The l_inf Laplace mechanism attains all bounds at once.
-    They hold for mechanisms that add noise on R^n, and for any other mechanism in its worst window. For
-    readings in a bounded range [0, P] they apply only if they are well below P/2, the error of an answer
-    without any information.
+    epsilon is in 1/unit; errors are in the unit. The l_inf Laplace mechanism attains all bounds except
+    `within` at once. The bounds hold for mechanisms that add noise on R^n, and for any other mechanism in its
+    worst window. For readings in a bounded range [0, P] they apply only if they are well below P/2, the error
+    of an answer without any information.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: it is not positive, or n < 1.
@@ -255,12 +255,12 @@ class WindowFloor:
 
     @staticmethod
     def longest(epsilon: Exact, error: Exact) -> int:
-        """Return the length of the longest window whose mean |error| can be `error`.
+        """Return the number of readings in the longest window whose mean |error| can be `error`.
 
         The length is floor(2 epsilon error) - 1, or 0. If `error` is half the readings' range, longer windows
         are no more useful than an answer without information.
 
         Raises:
-            TypeError: a parameter is not exact.  ValueError: it is not positive.
+            TypeError: a parameter is not exact.  ValueError: a parameter is not positive.
         """
         return max(0, math.floor(2 * positive("epsilon", epsilon) * positive("error", error)) - 1)

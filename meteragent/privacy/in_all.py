@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-Slot values leave with dithered rounding and with discrete l_inf Laplace noise over the n slots of a window.
+Slot values are released with dithered rounding and with discrete l_inf Laplace noise over a window's n slots.
 As a function of one slot value, in quanta, the probability of an output is linear between whole quanta, and
 at neighbouring whole quanta it differs by a factor of at most e^a. So its logarithm changes by at most
 e^a - 1 for each quantum by which *any* slot of *any* window changes, and the loss between two series of slot
@@ -10,11 +10,11 @@ values is at most
 
     (e^a - 1) d_1 / q = kappa epsilon d_1,        kappa = (e^a - 1) / a,
 
-where d_1 is the sum of all differences, over any number of slots. By the same argument the logarithm of
-the probability of every event changes by no more, and d_1 is a geodesic metric. So THEORY 5.1 holds at
-X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a probability of
-at most (1 + TV)/2, where TV = 1 - e^(-X/2). This single bound holds for every attacker, however the change is
-spread over slots.
+where d_1 is the sum of all absolute differences, over any number of slots. By the same argument, this also
+bounds the change in the logarithm of the probability of every event, and d_1 is a geodesic metric. So THEORY
+5.1 holds at X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a
+probability of at most (1 + TV)/2, where TV = 1 - e^(-X/2). This single bound holds for every attacker,
+however the change is spread over slots.
 
 The factor kappa is needed: changes by a small part of a quantum in many slots attain it in the limit.
 
@@ -29,7 +29,7 @@ from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positi
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 A_LIMIT = 64
-"""The largest a at which kappa is computed; above a = 1 it is of little use."""
+"""The largest a at which kappa is computed; above a = 1 kappa is of little use."""
 _BITS = 64
 
 
@@ -50,10 +50,10 @@ def kappa(a: Exact) -> Fraction:
 
 
 def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
-    """Return the privacy loss kappa epsilon d_1 of a `change` of slot values in all.
+    """Return the privacy loss kappa epsilon d_1 of a `change` in slot values, measured in all.
 
-    `change` is the sum of the differences of all slots of all windows, in the unit of the quantum, before
-    rounding. The rounding must be dithered.
+    `change` is the sum of the absolute differences of all slots of all windows, in the unit of the quantum,
+    before rounding. The rounding must be dithered.
 
     Raises:
         TypeError: `change` is not exact.  ValueError: it is negative, or a is above `A_LIMIT`.

@@ -1,15 +1,15 @@
-"""Bounds on the success of any attacker who must distinguish load shapes; `check` reports them in per cent.
+"""Bounds on any attacker's success in distinguishing load shapes; `check` reports the bounds in per cent.
 
 Theory of operation
 -------------------
 The attacker knows both shapes, which are equally likely, and sees all releases of the windows in which the
-shapes differ. With any test, it is right with probability at most (1 + TV)/2, where TV is the total variation
-distance between the laws of the releases under the two shapes.
+shapes differ. With any test, the attacker is right with a probability of at most (1 + TV)/2, where TV is the
+total variation distance between the distributions of the releases under the two shapes.
 
 One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
-laws k quanta apart: everything that can be inferred from the releases can be inferred from the pair (THEORY
-5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and
-1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). The bound is attained.
+distributions k quanta apart: everything that can be inferred from the releases can be inferred from the pair
+(THEORY 5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and 1 -
+e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). The bound is attained.
 
 Several windows. The pairs' product P, Q dominates any adaptive sequence of releases. With L = ln(P/Q) and
 mu = sqrt(P Q),
@@ -33,12 +33,13 @@ A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse
 up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
 lattice whose a is c times as large. So the bound on the coarser lattice is larger.
 
-Many shapes: which of N equally likely shapes is in the window? Let A_i be the releases for which the attacker
-names shape i, and let k quanta be the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance
-of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the lattice, in the middle of all N in
-every slot, is within ceil(k/2) quanta of each shape. Let B be the power of the most powerful test of the
-discrete Laplace pair ceil(k/2) quanta apart (`LatticePair.power`), which is concave. Then P_i(A_i) <=
-B(P_c(A_i)), and the mean over i is at most B(1/N), since the P_c(A_i) sum to 1 (THEORY 7).
+Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let A_i be the
+releases for which the attacker names shape i, and let k quanta be the largest distance. As P_i(A_i) <= e^(ak)
+P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the
+lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B be the power of
+the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart (`LatticePair.power`), which is
+concave. Then P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N), since the P_c(A_i) sum to 1
+(THEORY 7).
 """
 
 import math
@@ -53,7 +54,7 @@ from numpy.typing import NDArray
 from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
-_POINTS_LIMIT = 1 << 14  # points of the midpoint rule; half are computed, and the other half mirrors them
+_POINTS_LIMIT = 1 << 14  # points of the midpoint rule, of which half are computed: the rest mirror them
 _REACH = 23.0  # the smallest value of the product aP: 6 e^-23 < 1e-9
 _ROUNDING = 1e-13  # the error of the sum, for each window
 
@@ -68,7 +69,7 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     rounding), and all of this is repeated `times` times: for example, an event of several windows on each of
     `times` days.
 
-    The bound lies between 1/2, a coin toss, and 1. It is not below the true value (except for the last bits
+    The bound lies between 1/2 (a coin toss) and 1. It is not below the true value (except for the last bits
     of a float), and for a = epsilon q >= 0.0015 exceeds the value of the discrete Laplace pairs by at most
     1e-8. A finer lattice is replaced by a coarser one, which adds less than 0.003 to a window's loss. The
     bound grows with every distance and with `times`, and, apart from this rounding, with epsilon (THEORY 5.1,

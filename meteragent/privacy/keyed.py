@@ -1,4 +1,4 @@
-"""Bits from a key: each row's bits follow from the key and the row's tag, whenever they are read.
+"""Bits from a key: each row's bits are a function of the key and the row's tag.
 
 A row's pages are one stream of blocks. Block b is the encryption by AES-256, under the noise key, of the
 row's tag (12 bytes) and b (4 bytes, big-endian), as in counter mode (NIST SP 800-38A); page p begins at block
@@ -15,8 +15,8 @@ an advantage of at most the sum of:
   advantage of distinguishing AES-256 from a random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
-last two terms are below 2^-52 and 2^-32. Every statement about the law of the noise then holds up to these
-probabilities, and against adversaries with bounded computing power: the promise becomes computational
+last two terms are below 2^-52 and 2^-32. Every statement about the noise's distribution then holds up to
+these probabilities, and against adversaries with bounded computing power: the promise becomes computational
 (Mironov, Pandey, Reingold, Vadhan 2009). Anyone who has the key can remove the noise: see SECURITY.md.
 """
 
@@ -46,7 +46,7 @@ _STREAM_BLOCKS = 16  # blocks per request: few words are read from most streams
 
 
 class KeyedRows:
-    """Rows whose bits follow from a key of 32 bytes and one tag per row (`bits.RowBits`).
+    """Rows whose bits are a function of a key of 32 bytes and one tag per row (`bits.RowBits`).
 
     `tags` holds 12 bytes for each row, end to end. The output of `repr` does not contain the key, and
     pickling raises TypeError.
@@ -78,7 +78,7 @@ class KeyedRows:
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read one word of a page for each row in `rows`, at a common place or one each: (rows.size,).
+        """Read the word at `at` of a page for each row in `rows`; `at` may differ by row: (rows.size,).
 
         Raises:
             OverflowError: a place is beyond the page's end, or the page does not exist.
@@ -182,7 +182,7 @@ def pmac(encrypted: Encrypted, *parts: Words) -> NDArray[np.uint8]:
 
 
 def _offsets(encrypted: Encrypted, width: int) -> Words:
-    """Compute block offsets for a row of `width` words; the last depends on whether its block is full."""
+    """Compute block offsets for a row of `width` words; the last offset differs for a partial block."""
     zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
     full_offset = zero >> 1 ^ (_HALF if zero & 1 else 0)
     doubled, offset, offsets = [zero], 0, []
@@ -207,7 +207,11 @@ Encrypted = Callable[[NDArray[Any]], NDArray[np.uint8]]
 
 
 def _cipher(key: bytes) -> Encrypted:
-    """Make the function that applies AES-256 under `key` to each 16-byte block of an array."""
+    """Return the function that applies AES-256 under `key` to each 16-byte block of an array.
+
+    Raises:
+        ImportError: the package `cryptography` is missing.
+    """
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:
@@ -216,7 +220,6 @@ def _cipher(key: bytes) -> Encrypted:
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
     def encrypted(blocks: NDArray[Any]) -> NDArray[np.uint8]:
-        """Encrypt each 16-byte block."""
         """Encrypt each 16-byte block."""
         output = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)  # the size that `update_into` demands
         encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, output.data)

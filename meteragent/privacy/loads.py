@@ -1,9 +1,9 @@
-"""Bounds on how far readings can change when the load changes.
+"""Bounds on the change in slot values when the load changes.
 
 Theory of operation
 -------------------
-Noise protects readings, but a meter's readings are not the load: it samples power from time to time, or
-counts energy in steps. This module bounds how far slot values can change when the load itself changes. All
+Noise protects readings, but a meter's readings are not the load: the meter samples power from time to time,
+or counts energy in steps. This module bounds how far slot values can change when the load itself changes. All
 bounds are exact and public; the caller chooses the units, as long as energy = power * time.
 
 A *change* of X is the difference f of two loads that agree except on one stretch of time within a slot. On
@@ -57,12 +57,13 @@ most
 
     X + (m + k - 1) s                                                                  (`counted_in_all`)
 
-where k - 1 bounds how often the difference turns from adding to removing or back; k = 1 if it only adds or
-only removes. Proof. Let e(t) be the difference of the energies so far, in steps. The registers differ by
-floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the ends of slots, also after interpolation,
-B changes by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e) changes by no
-more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e changes by X
-/ s in all. Intervals that are rounded separately do not remember the difference, and each interval that it
+where k - 1 bounds the number of times that the difference turns from adding to removing or back; k = 1 if it
+only adds or only removes. Proof. Let e(t) be the difference of the energies so far, in steps. The registers
+differ by floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the ends of slots, also after
+interpolation, B changes by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e)
+changes by no more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e
+changes by X / s in all. Intervals that are rounded separately do not remember the difference, and each
+interval that it
 touches changes by less than an additional s. A change within one slot attains the bound except for one step:
 s ceil(X / s) in that slot, and s in each later one.
 """
@@ -74,7 +75,7 @@ from meteragent.privacy.exact import Exact, not_negative
 
 
 def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
-    """Return the largest effect of a change on the energy of sampled power: X + p T.
+    """Return the largest effect of a change on the energy computed from sampled power: X + p T.
 
     Args:
         change: X, the energy that the change adds.
@@ -97,7 +98,7 @@ def counted(change: Exact, step: Exact, counts: int = 1, step_limit: Exact | Non
         step_limit: the largest energy that the range allows between two readings, to which a step is clamped.
 
     Raises:
-        TypeError: an argument is not exact.  ValueError: one is negative, or there is no count.
+        TypeError: an argument is not exact.  ValueError: an argument is negative, or counts < 1.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     if counts < 1:
@@ -109,10 +110,10 @@ def counted(change: Exact, step: Exact, counts: int = 1, step_limit: Exact | Non
 
 
 def sampled_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
-    """Return the largest effect in all of a change on the energy of sampled power: X + k p T.
+    """Return the largest effect in all of a change on the energy computed from sampled power: X + k p T.
 
-    `change` is X over all slots, and `rises` is k, how often the change rises and falls. The other arguments
-    are those of `sampled`.
+    `change` is X over all slots, and `rises` is k, the number of times that it rises and falls. The other
+    arguments are those of `sampled`.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
@@ -126,8 +127,8 @@ def counted_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fr
     Args:
         change: X, the energy that the change adds and removes, over any number of slots.
         step: s, the step of a slot's count; for several counts in a slot, the sum of their steps.
-        slots: m, the slots from the first that the change touches to the last that is observed.
-        rises: k, how often the change rises and falls; 1 for one that only adds or only removes.
+        slots: m, the number of slots from the first that the change touches to the last observed slot.
+        rises: k, the number of times that the change rises and falls; 1 if it only adds or only removes.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.

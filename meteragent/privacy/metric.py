@@ -1,4 +1,4 @@
-"""Metrics, the measure of privacy (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2, 5).
+"""Metrics, which measure privacy (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2, 5).
 
 Theory of operation
 -------------------
@@ -61,7 +61,7 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 
 
 def _number(x: Any) -> Fraction | int:
-    """Return a point's number exactly, a float as the rational that it represents; refuse nan and inf."""
+    """Return a point's number exactly, a float as the rational that it represents. Raises for nan or inf."""
     if type(x) is int:
         return x
     return int(x) if isinstance(x, Integral) else Fraction(x)
@@ -72,7 +72,7 @@ def _number(x: Any) -> Fraction | int:
 
 @dataclass(frozen=True)
 class Rowwise:
-    """The metric of databases (or vectors) that is the sum, or the maximum, of a metric over the rows.
+    """A metric of databases (or vectors): the sum ("l1") or the maximum ("linf") of a metric over the rows.
 
     A call raises ValueError if the points have different numbers of rows.
     """
@@ -106,10 +106,10 @@ chebyshev = Rowwise(absolute, "linf")
 
 
 def normalised_manhattan(width: Exact) -> Rowwise:
-    """Return the metric d_1 / width, for rows that are numbers in a domain of this width: at most d_h.
+    """Return the metric d_1 / width, which is at most d_h if rows are numbers in a domain of this width.
 
     Raises:
-        TypeError: width is not exact.  ValueError: it is not positive.
+        TypeError: width is not exact.  ValueError: width is not positive.
     """
     return Rowwise(Scaled(absolute, 1 / positive("width", width)))
 
@@ -124,7 +124,7 @@ def euclidean(x: Any, y: Any) -> Distance:
 
 
 def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-    """Pair the rows of two points by index; raise ValueError if the points differ in length."""
+    """Pair the rows of two points by index. Raises ValueError if the points differ in length."""
     if len(x) != len(y):
         raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both as many rows")
     return zip(x, y, strict=True)
@@ -135,10 +135,10 @@ def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 @dataclass(frozen=True, init=False)
 class Scaled:
-    """A metric times a factor: epsilon d is a metric too, and epsilon-d-privacy is privacy for it.
+    """A metric times a factor: epsilon d is a metric, too, and epsilon-d-privacy is privacy for epsilon d.
 
     Raises:
-        TypeError: factor is not exact.  ValueError: it is not positive.
+        TypeError: factor is not exact.  ValueError: factor is not positive.
     """
 
     metric: Metric
@@ -192,7 +192,7 @@ class Induced:
     The distance between two answers is the length of the shortest chain of answers that joins them. The
     length of a link between two answers is the distance between the nearest two points that have these
     answers. A mechanism H is private for this metric if and only if H after the query is private for
-    `metric`, because both conditions bound the same odds, link by link: those between the answers of two
+    `metric`, because both conditions bound the same odds for each link: the odds between the answers of two
     points. Chatzikokolakis 2013, Theorem 6, is the case in which d_Y is Delta times this metric.
     """
 
@@ -232,7 +232,7 @@ def _distances(
     start: Hashable, neighbours: Mapping[Hashable, Mapping[Hashable, Distance]]
 ) -> dict[Hashable, Distance]:
     """Return the distances from `start` to every vertex that can be reached."""
-    order, distances = count(), {}  # the order of arrival breaks ties: vertices need not be comparable
+    order, distances = count(), {}  # the order of arrival breaks ties, as vertices may not compare
     queue: list[tuple[Distance, int, Hashable]] = [(Fraction(0), next(order), start)]
     while queue:
         distance, _, vertex = heapq.heappop(queue)
@@ -288,7 +288,7 @@ def exceeds(d: Distance, bound: Distance) -> bool:
 
 
 def domination(points: Sequence[Any], small: Metric, large: Metric) -> Distance:
-    """Return the smallest c >= 0 with small <= c large on a finite set; infinity if there is none.
+    """Return the smallest c >= 0 with small <= c large on a finite set; infinity if no such c exists.
 
     A mechanism that is epsilon-private for `small` is (epsilon c)-private for `large` (Chatzikokolakis 2013,
     Proposition 1, for c = 1: a smaller metric is a stronger promise). On R^n: d_inf <= d_2 <= d_1 <= n d_inf.

@@ -2,23 +2,24 @@
 
 Theory of operation
 -------------------
-Each node of a tree is a number that was released with noise of its own. The measured values of its children
-add up to its measured value: for example, the half hours of a day, or the days of a month. The noises are
-independent. Let y be a node's released value and v the variance of its noise. Two passes compute the best
-linear unbiased estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with unequal
-variances):
+Each node of a tree is a number that was released with separate noise. The measured values of a node's
+children add up to its measured value: for example, the half hours of a day, or the days of a month. The
+noises are independent. Let y be a node's released value and v the variance of its noise. Two passes compute
+the best linear unbiased estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with
+unequal variances):
 
     up:    z = y, U = v for a leaf; otherwise S = sum of the children's z, V = sum of their U,
            z = U (S/V + y/v),  1/U = 1/V + 1/v;
     down:  x = z at the root;  x_c = z_c + (U_c/V) (x - S) for a child c of a node whose estimate is x.
 
 The weights depend on the variances alone, never on values. So the error of an estimate is a sum of
-independent noises with known weights, and `privacy.totals` computes its law. Intervals are exact; for
-dithered values they hold at the worst load. The weights follow from the *path* of a node: the kinds of the
-nodes from the root down to it. Nodes with equal paths have the same law.
+independent noises with known weights, and `privacy.totals` computes its distribution. Intervals are exact;
+for dithered values they hold at the worst load. The weights follow from the *path* of a node: the kinds of
+the nodes from the root down to it. Nodes with equal paths have the same error distribution.
 
 For a dithered number, v is the variance averaged over loads, from the mechanism's `sd`. The estimates are
-unbiased for every load; they are the best if the variance of each number equals that average.
+unbiased for every load; they are the best linear estimates if the variance of each number equals that
+average.
 """
 
 import math
@@ -37,7 +38,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 class Kind(NamedTuple):
     """The kind of a node: its noise, and the kinds of its children with the number of each.
 
-    `weight` converts the mechanism's unit to that of the whole tree, such as hours / 1000 for W to kWh.
+    `weight` converts the mechanism's unit to the unit of the tree, such as hours / 1000 for W to kWh.
     """
 
     mechanism: LInfLaplace
@@ -71,7 +72,7 @@ class Tree:
     def of(
         cls, value: float, kind: Kind, children: Sequence["Tree"] = (), place: tuple[int, int] = (0, 0)
     ) -> Self:
-        """Make the tree of a value and its children, whose kinds are added to `kind`.
+        """Return the tree of a value and its children, whose kinds replace the children of `kind`.
 
         Raises:
             ValueError: the kind has a window of several slots, whose noises are not independent.
@@ -98,7 +99,7 @@ def _down(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float
 
 
 def regular(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
-    """Return the path to a leaf of a regular tree: `counts[i]` nodes of `kinds[i]` in each of the next kind.
+    """Return the path to a leaf of a tree with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
 
     The kinds are given without children, in order from the leaves to the root.
 
@@ -132,7 +133,7 @@ def parts(path: Path) -> tuple[Weighted, ...]:
     error: Counter[_Source] = Counter()
     _add(error, _error_of_z(path[-1]), within)
     _add(error, outside, 1.0)
-    magnitudes: Counter[_Source] = Counter()  # laws are symmetric: the sign of a weight does not matter
+    magnitudes: Counter[_Source] = Counter()  # noise is symmetric: the sign of a weight does not matter
     for (mechanism, rounding, weight), count in error.items():
         magnitudes[mechanism, rounding, abs(weight)] += count
     return tuple(
@@ -144,7 +145,7 @@ def parts(path: Path) -> tuple[Weighted, ...]:
 
 @lru_cache(maxsize=4096)
 def _variance(kind: Kind) -> float:
-    """Return U, the variance of a node's best estimate from its own number and those below it."""
+    """Return U, the variance of a node's best estimate from its own number and the numbers below it."""
     own_variance = _own_variance(kind)
     return 1 / (1 / own_variance + 1 / _variance_below(kind)) if kind.children else own_variance
 
@@ -202,7 +203,7 @@ def _outside(path: Path) -> tuple[float, _Sum]:
 
 
 def _add(error: Counter[_Source], addend: _Sum, factor: float, count: int = 1) -> None:
-    """Add `count` independent copies of a sum of noises, times a factor."""
+    """Add `count` independent copies of `addend`, times `factor`, to `error`."""
     for (mechanism, rounding, weight), copies in addend:
         if count:
             error[mechanism, rounding, factor * weight] += copies * count

@@ -9,8 +9,8 @@ A channel K(z|x) from secrets to outputs is private at `level`, the matrix epsil
 A Bayesian user has a prior p and a loss(x, w) for the guess w, and maps the output z to the guess with the
 least mean loss (the optimal remap). Remapping is post-processing, so the best mechanism for one user may as
 well release guesses: it minimises the sum of cost(x, w) K(w|x), cost = prior * loss, a linear program. Two
-users of one mechanism are equivalent to one user whose guesses are pairs. A mechanism is best for both only
-if the least cost of the program for pairs is the sum of their least costs.
+users of the same mechanism are equivalent to one user whose guesses are pairs. A mechanism is best for both
+only if the least cost of the program for pairs is the sum of their least costs.
 
 A solver's value is trusted only as far as its dual proves it. Consider multipliers >= 0 of the constraints
 e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K, as the added terms are not positive,
@@ -18,19 +18,19 @@ e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K, as the added terms are
     sum of cost K >= sum over x of min over z of [cost(x, z) + sum over x' of
                          e^-level(x, x') multiplier(x, x', z) - multiplier(x', x, z)].
 
-So `bound` does not depend on the solver: `dual_bound` computes it from any multipliers.
+So `bound` does not depend on the solver, because `dual_bound` computes it from any multipliers.
 
-Which queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 to
-10)? A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
+Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 to
+10). A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
 its answers (`metric.Induced`), so the best H solves a program on the answers alone. Let that metric be a line
 of equal steps, q|i-j|; in other words, let f be uniformly q-sensitive (`Query.uniformly_sensitive`). Then the
 truncated geometric mechanism on 0..k with a remap attains the least loss for every prior and every loss that
 grows with |i-j| (Ghosh, Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H
 after f. A user who knows which databases occur may be better served by a mechanism of another form. The
-answers of counts under d_h form such lines; so do those of sums and percentiles under d_1, normalised or not,
-of percentiles under d_inf, and of averages that are rounded to whole quanta. Those of an unrounded average of
-n whole numbers do not: under d_inf, shifting all n numbers by 1 moves the average by 1, and the answers 1/n
-and 1 are at the same distance from 0.
+answers of counts under d_h form such lines; so do the answers of sums and percentiles under d_1, normalised
+or not, of percentiles under d_inf, and of averages that are rounded to whole quanta. The answers of an
+unrounded average of n whole numbers do not: under d_inf, shifting all n numbers by 1 moves the average by 1,
+and the answers 1/n and 1 are at the same distance from 0.
 
 If the induced graph under d_h is not a path, no such mechanism exists for any epsilon < ln 2 (Theorem 9;
 Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps, such as
@@ -79,7 +79,7 @@ _TOLERANCE = 1e-10
 
 
 class User(NamedTuple):
-    """A Bayesian user: `prior[x]` of secrets, `loss[x, w]` of the guess w if the secret is x."""
+    """A Bayesian user: the prior of each secret x, and `loss[x, w]` of the guess w if the secret is x."""
 
     prior: Floats
     loss: Floats
@@ -114,12 +114,12 @@ def optimal_remap(user: User, channel: ArrayLike) -> Integers:
 
 
 def bayes_loss(user: User, channel: ArrayLike) -> float:
-    """Return the mean loss of a user under the best remap: sum over z of min over w of sum over x."""
+    """Return the mean loss of a user under the best remap: sum over z of min over w of the cost (z, w)."""
     return float(np.min(_costs(user, channel), axis=1).sum())
 
 
 def _costs(user: User, channel: ArrayLike) -> Floats:
-    """Return the cost of guess w at output z, (z, w)."""
+    """Return the cost of guess w at output z, shape (z, w): sum over x of prior(x) K(z|x) loss(x, w)."""
     return np.asarray(_weigh(user.prior, channel).T @ np.asarray(user.loss, float))
 
 
@@ -138,23 +138,23 @@ def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Flo
     """Return the matrix epsilon d(x, x') for all pairs of `points`.
 
     Raises:
-        TypeError: epsilon is not exact.  ValueError: it is not positive.
+        TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
     """
     exact = positive("epsilon", epsilon)
     return np.array([[float(exact * metric(x, y)) for y in points] for x in points])
 
 
 def best_mechanism(user: User, level: Floats) -> Optimum:
-    """Find the private mechanism with the least mean loss for `user`; its outputs are guesses.
+    """Return the private mechanism with the least mean loss for `user`, whose outputs are guesses.
 
-    `level[x, x']` is epsilon d(x, x'); it is inf if the two secrets may be distinguished. Secrets may be
+    `level[x, x']` is epsilon d(x, x'), or inf if the two secrets may be distinguished. Secrets may be
     databases, with loss[x] the loss of the query's answer at x, or answers, with the induced metric.
     """
     return least_cost(_weigh(user.prior, user.loss), level)
 
 
 def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
-    """Find the private mechanism for several users with the least sum of losses; outputs are their guesses.
+    """Return the private mechanism for several users with the least sum of losses; outputs are guesses.
 
     The digits of output number z are the guesses, one for each user. If the bound is above the sum of
     `best_mechanism(user, level).value` over the users, no mechanism is best for all of them with any remaps
@@ -195,7 +195,9 @@ def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
 
 
 def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> float:
-    """Minimise, over all (level, delta)-private channels, the largest mean error(x, z) of any secret x.
+    """Return the least possible value of the largest mean error(x, z) of any secret x.
+
+    The minimum is over all (level, delta)-private channels.
 
     With level = epsilon off the diagonal these are the (epsilon, delta)-differentially private sanitisations
     of a finite set, whose maximal expected error Holohan 2014, Theorems 6 and 7, bound from below (`floor`).
@@ -224,7 +226,7 @@ def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> flo
 
 
 def _pairs(level: Floats) -> tuple[Integers, Integers]:
-    """Return all pairs (x, x') at a finite level; only these have a constraint."""
+    """Return all pairs (x, x') at a finite level, which are the only pairs with a constraint."""
     first, second = np.nonzero(np.isfinite(level) & ~np.eye(len(level), dtype=bool))
     return first, second
 
@@ -276,11 +278,11 @@ def _solve(
 def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> float:
     """Return the least mean of sum over i of loss(|z_i|) for (a d_inf)-private noise z on a lattice box.
 
-    The minimum is over all laws on {-reach..reach}^n with P(z) <= e^(a d_inf(z, z')) P(z'). Averaging a law
-    over all changes of signs and order keeps its privacy and its loss, so one variable suffices for each
-    sorted |z|. If loss(reach + 1) is no less than the result, no noise on Z^n is better, because outside the
-    box the loss is larger. For |z| and z^2 and n <= 7 the computed minimum is that of the l_inf Laplace law
-    (T.6); for other losses it may be smaller.
+    The minimum is over all distributions on {-reach..reach}^n with P(z) <= e^(a d_inf(z, z')) P(z').
+    Averaging a distribution over all changes of signs and order preserves its privacy and its loss, so one
+    variable suffices for each sorted |z|. If loss(reach + 1) is no less than the result, no noise on Z^n is
+    better, because outside the box the loss is larger. For |z| and z^2 and n <= 7 the computed minimum is
+    attained by l_inf Laplace noise (T.6); for other losses it may be smaller.
     """
     orbits = [key[::-1] for key in combinations_with_replacement(range(reach + 1), n)]
     number = {key: index for index, key in enumerate(orbits)}

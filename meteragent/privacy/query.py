@@ -1,4 +1,4 @@
-"""Queries on the points of a space, and how far their answers move (Chatzikokolakis 2013, section 4).
+"""Queries on the points of a space, and their sensitivity (Chatzikokolakis 2013, section 4).
 
 Theory of operation
 -------------------
@@ -8,7 +8,7 @@ if f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are jo
 that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive, every link having points x, x' at
 its ends with d_Y = Delta d_X(x, x'). Then the converse holds, too: a mechanism that is private after f is
 private on Y (Theorem 6). In general the converse fails (the counterexample of Fig. 1): less noise suffices
-between answers that no two near points have.
+between two answers if no two nearby points have them.
 
 Why the search is finite. By Delta-sensitivity a link's nearest points are at least d_Y/Delta apart, so a link
 is expansive if this is exactly their distance. Then y and y' have a tight expansive chain if and only if
@@ -60,8 +60,8 @@ SEARCH_LIMIT = 1024
 class Query:
     """A query on a space, with a metric on its answers and its sensitivity (Definition 4).
 
-    If no `sensitivity` is declared, the space is searched for the least sensitivity. A declared sensitivity
-    is checked on all pairs of a small space, or on the pairs that a large space provides for tests.
+    If `sensitivity` is None, the space is searched for the least sensitivity. A declared sensitivity is
+    checked on all pairs of points of a small space, or on the pairs that a large space provides for tests.
 
     Raises:
         TypeError: the sensitivity is not exact.
@@ -94,7 +94,7 @@ class Query:
         """Return the answer at a point.
 
         Raises:
-            ValueError: the point is not in the space, outside which the sensitivity is unknown.
+            ValueError: the point is outside the space, where the sensitivity is unknown.
         """
         if point not in self.domain:
             raise ValueError(f"the point is not in the query's space, {type(self.domain).__name__}")
@@ -115,12 +115,12 @@ class Query:
         return Induced(self.domain.metric, self.function, self._search_points())
 
     def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
-        """Find a tight, expansive chain between two answers; return None if there is none (Definition 5)."""
+        """Return a tight, expansive chain between two answers, or None if none exists (Definition 5)."""
         links = self._expansive()
         paths, chain = shortest_paths(links), [start]
         while chain[-1] != end:
             answer = chain[-1]
-            # Follow only links on a tight path to the end: one no longer than the direct distance.
+            # Follow only links on a tight path to the end, which is no longer than the direct distance.
             candidates = (
                 z
                 for (y, z), d in links.items()
@@ -144,12 +144,12 @@ class Query:
         return not any(exceeds(path, distance) for path, distance in lengths)
 
     def _expansive(self) -> dict[tuple[Hashable, Hashable], Distance]:
-        """Return d_Y of the links that stretch their nearest points' distance by the full sensitivity."""
+        """Return d_Y for each link that stretches the distance of its nearest points by the sensitivity."""
         links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
     def _least_sensitivity(self, *, declared: bool) -> Distance:
-        """Return the least sensitivity on all points or, to check a declared one, on the test pairs."""
+        """Return the least sensitivity on all points or, to check a declared value, on the test pairs."""
         points = listed(self.domain)
         if declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._least_stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
@@ -185,7 +185,7 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
 
 
 def total(domain: Databases) -> Query:
-    """Return the sum of the rows that are present, as a query: answers in quanta, distances in their unit.
+    """Return the sum of the rows that are present, as a query: answers in quanta, distances in the unit.
 
     Sensitivity: 1 under d_1 and the rows' width under normalised d_1, both uniform; the rows' width under
     d_h, n under d_inf.
@@ -204,9 +204,10 @@ def total(domain: Databases) -> Query:
 def average(domain: Databases, *, rounded: bool = False) -> Query:
     """Return the mean of the rows that are present, as a query: in quanta, or `rounded` down to whole quanta.
 
-    Sensitivity: that of the sum divided by n, so 1 under d_inf. Under d_inf it is uniform for rows that are
-    real numbers (Theorem 13) but not on a lattice, where a row that moves by a quantum moves the mean by
-    less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
+    Sensitivity: the sum's sensitivity divided by n, so 1 under d_inf; with absent rows or `rounded`, at most
+    the sensitivity of a row. Under d_inf it is uniform for rows that are real numbers (Theorem 13) but not on
+    a lattice, where a row that moves by a quantum moves the mean by less. Without absent rows it is uniform
+    under d_1 and normalised d_1, in steps of q/n.
 
     Raises:
         TypeError: the rows are not `Numbers`.
@@ -225,7 +226,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
 
 
 def percentile(domain: Databases, percent: Exact) -> Query:
-    """Return the smallest row that is no smaller than `percent` % of the rows, as a query, in quanta.
+    """Return, as a query in quanta, the smallest row that is no smaller than `percent` % of the rows.
 
     This is the row of rank ceil(n percent / 100), where n is the number of rows present; rank 1 for 0%.
     Sensitivity: 1 under d_1 and d_inf and the rows' width under normalised d_1, all uniform; the rows' width
@@ -270,8 +271,8 @@ def most_common(domain: Databases, k: int) -> Query:
 def in_family_c(query: Query) -> bool:
     """Return whether a query on databases of numbers is in family C (Chatzikokolakis 2013, Definition 8).
 
-    The query is in the family if its answers move by at most d_V(x[i], x'[i]) for all x, x' that differ only
-    in row i, and by d_V(V) for some such x, x'. Its sensitivity is then d_V(V) under d_h and under the
+    The query is in the family if its answers differ by at most d_V(x[i], x'[i]) for all x, x' that differ
+    only in row i, and by d_V(V) for some such x, x'. Its sensitivity is then d_V(V) under d_h and under the
     normalised d_1 (Proposition 4).
 
     Raises:
@@ -302,7 +303,7 @@ def _mean(x: Sequence[Any]) -> Fraction:
 
 
 def _of_row(domain: Databases) -> Fraction:
-    """Return the sensitivity of an answer that moves no farther than the row that moves farthest."""
+    """Return the sensitivity of an answer that moves at most as far as the row that moves farthest."""
     return _finite({"l1": Fraction(1), "linf": Fraction(1)}.get(domain.kind, domain.rows.diameter))
 
 

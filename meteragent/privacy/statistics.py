@@ -13,13 +13,13 @@ from scipy import special, stats
 Floats = NDArray[np.float64]
 
 MISS = 0.1
-"""The probability of missing an effect of a size that is stated as detectable."""
+"""The probability of missing an effect whose size is stated as detectable."""
 
 _EXPECTED = 20.0  # the smallest expected count in a cell of chi-square
 
 
 def clopper_pearson(successes: Any, trials: int, alarm: float) -> tuple[Floats, Floats]:
-    """Return bounds (low, high) on a probability; each is wrong with a chance of at most alarm/2."""
+    """Return bounds (low, high) on a probability, each of which is wrong with a chance of at most alarm/2."""
     k = np.asarray(successes, np.float64)
     low = np.where(k > 0, special.betaincinv(np.maximum(k, 1), trials - k + 1, alarm / 2), 0)
     high = np.where(k < trials, special.betaincinv(k + 1, np.maximum(trials - k, 1), 1 - alarm / 2), 1)
@@ -42,7 +42,7 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
     cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
 
     def counts(t: Any) -> Any:
-        """Count the draws at or above each cut, and those below."""
+        """Count the draws at or above each cut, and the draws below each cut."""
         at_least = half - np.searchsorted(np.sort(t), cuts)
         return np.array([at_least, half - at_least])
 
@@ -53,7 +53,7 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
 
 
 def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = MISS) -> int:
-    """Return the number of windows on each side that detect a loss of (1 + excess) x if x is claimed.
+    """Return the number of windows on each side that detect a true loss of (1 + excess) x if x is claimed.
 
     For the midrange the number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), 2.93 for 5% and 10%
     (THEORY 6; normal approximation).
@@ -65,7 +65,7 @@ def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = M
 def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) -> float:
     """Return the exact chance that `trials` windows on each side prove that a loss of factor * x exceeds x.
 
-    The event is {midrange >= shift} of a continuous l_inf law: P1 = 1/2, P0 = e^(-factor x)/2.
+    The event is {midrange >= shift} of a continuous l_inf distribution: P1 = 1/2, P0 = e^(-factor x)/2.
     """
     low, high = clopper_pearson(np.arange(trials + 1), trials, alarm)
     threshold = np.searchsorted(low, math.exp(x) * high, side="right")
@@ -74,7 +74,7 @@ def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) ->
 
 
 def chi_square(counts: Any, probabilities: Any) -> float:
-    """Return Pearson's p-value; neighbouring cells are merged until the expected count of each is 20."""
+    """Return Pearson's p-value; neighbouring cells are merged until each expected count is at least 20."""
     observed_counts, expected_counts = (
         np.asarray(counts, float),
         np.asarray(probabilities, float) * np.sum(counts),

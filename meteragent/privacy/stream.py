@@ -1,4 +1,4 @@
-"""Streams: consecutive windows, totals over them, and the map from a meter's readings to slot values.
+"""Streams: consecutive windows, totals over windows, and the map from a meter's readings to slot values.
 
 Theory of operation
 -------------------
@@ -36,14 +36,14 @@ import numpy as np
 
 from meteragent.privacy.exact import Exact, positive, rational, round_half_up
 
-_TERMS = 40  # of e^-aR: e^-40 is below a float's last bit
+_TERMS = 40  # the largest a R of a term e^-aR: e^-40 is below a float's last bit
 
 
 def overdraw_loss(a: Exact, extra: int) -> float:
     """Return the loss of one quantum (d_inf) if n + `extra` slots are drawn from the R of a window of n.
 
-    Up to n slots the loss is a. With m = n + extra the law of the noise is the sum over R >= max|z_i| of
-    P(R)/(2R+1)^m, and P(R) ~ (2R+1)^n e^(-aR). So n cancels, and the odds change most from 0 to 1, by
+    Up to n slots the loss is a. With m = n + extra the probability of the noise is the sum over R >= max|z_i|
+    of P(R)/(2R+1)^m, and P(R) ~ (2R+1)^n e^(-aR). So n cancels, and the odds change most from 0 to 1, by
 
         1 + 1 / (sum over R >= 1 of e^(-aR) / (2R+1)^extra).
 
@@ -90,7 +90,7 @@ class SlidingPlan:
 
     @classmethod
     def best(cls, span: int, epsilon: Exact) -> Self:
-        """Return the plan with the least mean error; of equally good plans, the one with the shortest block.
+        """Return the plan with the least mean error; of equally good plans, the plan with the shortest block.
 
         The block is about sqrt(span) and the error about (sqrt(span) + 1)^2 / (2 epsilon), about half of the
         error of independent noise of scale span/epsilon on each slot.
@@ -101,7 +101,7 @@ class SlidingPlan:
         )
 
     def touched(self, length: int) -> int:
-        """Return how many blocks `length` consecutive slots can touch at most: ceil((length-1)/block) + 1."""
+        """Return the largest number of blocks that `length` slots can touch: ceil((length-1)/block) + 1."""
         if length < 1:
             raise ValueError(f"an event needs at least one slot, not {length}")
         return -(-(length - 1) // self.block) + 1
@@ -133,7 +133,7 @@ class TotalVariance(NamedTuple):
     2n^3/epsilon^2.
     `query`: the total as a separate release (of sensitivity n), charged in addition to the window,
     2n^2/epsilon^2.
-    Each of the three releases by itself is epsilon d_inf-private.
+    Each of the three releases is, separately, epsilon d_inf-private.
     """
 
     summed: Fraction
@@ -155,14 +155,14 @@ class TotalVariance(NamedTuple):
 
 @dataclass(frozen=True)
 class Accumulator:
-    """The sum of a slot, which starts with its noise: A = z q T + S (THEORY 3.4).
+    """The sum of a slot, which starts with the slot's noise: A = z q T + S (THEORY 3.4).
 
-    All three are integers in one unit: `lattice` is q T (quantum times slot length); `stored` is A, the only
-    value that the store holds; S is the sum of value times duration so far. The release is
-    z + floor(S/(q T) + 1/2), which is the mechanism's release of the rounded mean, because z is an integer.
+    All three numbers are integers in the same unit: `lattice` is q T (quantum times slot length); `stored` is
+    A, the only value that the store holds; S is the sum of value times duration so far. The release is z +
+    floor(S/(q T) + 1/2), which is the mechanism's release of the rounded mean, because z is an integer.
 
     A reader of the store learns A mod q T = S mod q T, because z q T is a multiple of q T (`residue`). This
-    residue is the part of the sum below one quantum, in the clear: sums with different residues can be
+    residue is the part of the sum below one quantum, without noise: sums with different residues can be
     distinguished with certainty. The remaining part, floor(S/(q T)), has the full noise. So the store is
     epsilon d_inf-private for sums that are a whole number of quanta apart, and the release for all sums. A
     reader of the store who also sees the release learns, to within a quantum, how much S grew after the store
@@ -269,10 +269,12 @@ def _integrate(times: Sequence[int], values: Sequence[Exact], start: int, end: i
 
 
 def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
-    """Return the largest distance between slot means of curves within `radius`: r + 2 dead_band (THEORY 3.7).
+    """Return the largest distance between the slot means of two curves: r + 2 dead_band (THEORY 3.7).
+
+    The curves are within `radius` of each other at all times.
 
     Raises:
-        TypeError: a parameter is not exact.  ValueError: one is negative.
+        TypeError: a parameter is not exact.  ValueError: a parameter is negative.
     """
     r, band = rational("radius", radius), rational("dead_band", dead_band)
     if r < 0 or band < 0:

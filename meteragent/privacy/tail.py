@@ -1,7 +1,7 @@
-"""The probability that noise alone makes a weighted sum as large as the one released (THEORY 3.9).
+"""The probability that noise alone makes a weighted sum as large as the released sum (THEORY 3.9).
 
-A comparison between two costs is a weighted sum of independent slot values of windows with n = 1: the
-difference of the costs. `tail` is the p-value of such a difference, `quantile` its inverse.
+The difference between two costs is a weighted sum of independent slot values of windows with n = 1. `tail` is
+the p-value of such a difference, and `quantile` is the inverse of `tail`.
 
 Theory of operation
 -------------------
@@ -13,8 +13,8 @@ e = z + B - f in quanta, with B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= 
 Write y = k - s with 0 <= s < 1. For f <= s it is (1 - f) T(k) + f T(k - 1), which increases in f; for f > s
 it is at most T(k). So its largest value over all loads is (1 - s) T(k) + s T(k - 1), at f = s, which is
 P(z + U >= y) with U uniform on [0, 1). Therefore z + U is stochastically larger than e at any load, and so is
-a sum of independent such terms with positive weights. The error -e has the law of e at 1 - f, so the sign of
-a weight does not matter:
+a sum of independent such terms with positive weights. The error -e has the distribution of e at 1 - f, so the
+sign of a weight does not matter:
 
     P(w_1 e_1 + .. + w_m e_m >= x) <= P(|w_1| (z_1 + U_1) + .. + |w_m| (z_m + U_m) >= x).
 
@@ -22,11 +22,11 @@ For one term the bound is attained. For more, the largest chance over all loads 
 and, where the tail is convex, the bound at x + (|w_1| + .. + |w_m|)/2, which is less than the mean of the
 chance over uniform f. With half-up rounding, e is at most z + 1/2, which z + U + 1/2 dominates.
 
-One term has a closed form. The law of a sum is convolved by the fast Fourier transform, on a grid of 1/1024
-of the longest decay length |w| q/a. Each term is symmetric about |w| q/2; its mass between two points of the
-grid is divided between them so that the mean is preserved. This raises the tails by a relative error of at
-most 1e-6 for each term. The grid ends where the mass beyond it is below 1e-13 (Chernoff's bound); 1e-12 is
-added for this mass and for the rounding of the transform.
+One term has a closed form. The distribution of a sum is convolved by the fast Fourier transform, on a grid of
+1/1024 of the longest decay length |w| q/a. Each term is symmetric about |w| q/2; its mass between two points
+of the grid is divided between them so that the mean is preserved. This raises the tails by a relative error
+of at most 1e-6 for each term. The grid ends where the mass beyond it is below 1e-13 (Chernoff's bound); 1e-12
+is added for this mass and for the rounding of the transform.
 """
 
 import math
@@ -70,7 +70,7 @@ class _Kind(NamedTuple):
 
 
 class _Law(NamedTuple):
-    """The law of a sum less its mean: P(sum >= x[i]) = tail[i], linear between the points."""
+    """The distribution of a sum less its mean: P(sum >= x[i]) = tail[i], linear between the points."""
 
     x: Floats
     tail: Floats
@@ -93,7 +93,7 @@ def tail(terms: Iterable[Term], x: float) -> float:
 
 
 def quantile(terms: Iterable[Term], chance: float) -> float:
-    """Return the least x >= 0 that, at any load, the sum's error reaches with at most probability `chance`.
+    """Return the least x >= 0 for which `tail` is at most `chance`.
 
     Raises:
         ValueError: the chance is not between 1e-9 and 1; or as for `tail`.
@@ -145,14 +145,14 @@ def _slot_excess(a: float, y: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def _law(kinds: tuple[tuple[_Kind, int], ...]) -> _Law:
-    """Convolve the terms, each less its mean."""
+    """Return the distribution of the sum of the terms, each less its mean."""
     cell = max(kind.decay for kind, _ in kinds) / _CELLS_PER_DECAY
     reach = math.ceil(_reach(kinds) / cell)
     size = 1 << math.ceil(math.log2(2 * reach + 2))
     spectrum = np.ones(size // 2 + 1)
     for kind, count in kinds:
         spectrum *= np.fft.rfft(_circle(kind, cell, size)).real ** count
-    masses = np.fft.irfft(spectrum, size)[: reach + 1]  # of the cells 0, 1, 2 ..; the law is symmetric
+    masses = np.fft.irfft(spectrum, size)[: reach + 1]  # of the points 0, 1, 2 ..; the sum is symmetric
     upper = np.clip(np.cumsum(masses[::-1])[::-1] - masses / 2, 0, 0.5)
     x = cell * np.arange(-reach, reach + 1, dtype=np.float64)
     law = _Law(x, np.concatenate((1 - upper[:0:-1], upper)))
@@ -162,7 +162,7 @@ def _law(kinds: tuple[tuple[_Kind, int], ...]) -> _Law:
 
 
 def _circle(kind: _Kind, cell: float, size: int) -> Floats:
-    """Return the masses of a term at the points of the grid, negative ones at the end of the circle.
+    """Return the masses of a term at the points of the grid, negative points at the end of the circle.
 
     The mass of a point is the mean of the hat function around it, a second difference of the mean excess.
     """

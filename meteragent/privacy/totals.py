@@ -14,21 +14,21 @@ are independent: their errors are convolved by the fast Fourier transform, on a 
 masses of a window's error. The grid ends where the mass beyond it is below 1e-12 (Chernoff's bound, on the
 cells themselves), so that the mass that wraps around is negligible.
 
-With dithering, a slot's error is z + B - f (`accuracy`), and depends on the load through its f. The worst
+With dithering, a slot's error is z + B - f (`accuracy`), which depends on the load through f. The worst
 load for a total is half a quantum off the lattice in every slot, where each variance is Var z + 1/4. So r is
 replaced by sqrt(r^2 + 1/2), which gives this variance. In addition, these errors lie on a lattice whose step
 is at most the heaviest slot's quantum. Half of that quantum is added to a half width, so that the number of
 lattice points inside is at least the length of the interval. Enumeration shows that this suffices for every
 load of the sums in tests/privacy/test_totals_dithered.py, but there is no general proof. For one slot, and
-for all slots of a window at once, half widths are exact. The law of a total (`law_of_total`) is that of the
-worst load, without the added half quantum.
+for all slots of a window at once, half-widths are exact. The distribution of a total's error (`law_of_total`)
+is for the worst load, without the added half quantum.
 
 There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
 total's standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has
 many values, neighbours are merged into about 1024 values (for m = 1: 16384). G_w is computed on a grid, 513
-points of which cover the heaviest slot's uniform. The main effect of all three is on the spread, so the
-result is scaled to the exact deviation. The remaining error is below 5e-5 of a half width, and below 1e-5 for
-the usual coverages (measured by the tests against independent formulas).
+points of which cover the heaviest slot's uniform. The main effect of all three is on the standard deviation,
+so the result is scaled to its exact value. The remaining error is below 5e-5 of a half-width, and below 1e-5
+for the usual coverages (measured by the tests against independent formulas).
 """
 
 import math
@@ -47,8 +47,8 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 Floats = NDArray[np.float64]
 
 _TAIL_MASS = 1e-12  # the mass that may lie beyond the grid
-_CELLS_PER_DEVIATION = 256  # cells per deviation of the total
-_CELLS_PER_WINDOW = 32  # cells per deviation of a window
+_CELLS_PER_DEVIATION = 256  # cells per standard deviation of the total
+_CELLS_PER_WINDOW = 32  # cells per standard deviation of a window
 _HALF_POINTS = 256  # on each side of 0, for the heaviest uniform in G_w
 _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) < 2 e^(-7.5^2/2) = 1.3e-12 (Hoeffding)
 
@@ -56,7 +56,7 @@ _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) < 2 e^(-7.5^2/2) = 1.3e-12
 class Part(NamedTuple):
     """A part of a total: from each of `windows` windows the sum of `slots` of its values, times `weight`.
 
-    `weight` converts the mechanism's unit to the total's, such as hours / 1000 for W to kWh.
+    `weight` converts the mechanism's unit to the unit of the total, such as hours / 1000 for W to kWh.
     """
 
     mechanism: LInfLaplace
@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """A part of a total: from each of `windows` windows one value for each weight, times that weight."""
+    """A part of a total: from each of `windows` windows one value per weight, times that weight."""
 
     mechanism: LInfLaplace
     weights: tuple[float, ...]
@@ -104,7 +104,7 @@ class _Window(NamedTuple):
 
 
 class Law(NamedTuple):
-    """The law of a total's error: P(|error| <= h[i]) = within[i], linear between the points."""
+    """The distribution of a total's error: P(|error| <= h[i]) = within[i], linear between the points."""
 
     h: Floats
     within: Floats
@@ -123,11 +123,11 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
 
 
 def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
-    """Return the h such that the measured total is within h of the released one with probability `coverage`.
+    """Return the h for which measured and released total differ by at most h with probability `coverage`.
 
-    The half width is in the total's unit; its relative error is at most 5e-5 for coverages up to 1 - 1e-9.
+    The half-width is in the total's unit; its relative error is at most 5e-5 for coverages up to 1 - 1e-9.
     The rounding error is included as in `accuracy.half_width`, which is the result for one slot. With
-    dithering, the half width holds for every load. Parts are independent: put the slots of one window into
+    dithering, the half-width holds for every load. Parts are independent: put the slots of one window into
     one part.
 
     Raises:
@@ -143,14 +143,14 @@ def half_width_of_window(
 ) -> float:
     """Return the h such that with probability `coverage` all n slots of a window are off by at most h.
 
-    The half width is in the unit of the quantum and includes the rounding error. With half-up rounding, all n
+    The half-width is in the unit of the quantum and includes the rounding error. With half-up rounding, all n
     errors are uniform on (-r, r) given r, so h solves sum over r of P(r) min(1, h/r)^n = coverage. With
     dithering, it is (H + 1/2) q for the least H with
 
         sum over R of P(R) g(R)^n >= coverage,   g(R) = 1, 1 - 1/(4H + 2), (2H + 1)/(2R + 1)  for R <, =, > H.
 
-    Here g(R) is the least chance, over all loads, that a slot is within the half width. As in `accuracy`, the
-    worst load is half a quantum off the lattice, for every R. For n = 1 both results are
+    Here g(R) is the least chance, over all loads, that a slot's error is within the half-width. As in
+    `accuracy`, the worst load is half a quantum off the lattice, for every R. For n = 1 both results are
     `accuracy.half_width`.
 
     Raises:
@@ -180,7 +180,9 @@ def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, covera
 
 
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
-    """Return the law of a total's error, whose quantiles are `half_width_of_total`.
+    """Return the distribution of a total's error.
+
+    Its quantiles are `half_width_of_total`, except for the half quantum that is added there for dithering.
 
     Raises:
         ValueError: as for `half_width_of_total`.
@@ -211,7 +213,7 @@ def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:
 
 @lru_cache(maxsize=1024)
 def _half_width(windows: tuple[tuple[_Window, int], ...], coverage: float) -> float:
-    """Compute the half width of a total from a count of each kind of window."""
+    """Compute the half-width of a total from the count of each kind of window."""
     window, count = windows[0]
     if len(windows) == count == 1 and window.is_single_slot:
         return window.weight * accuracy.half_width(window.mechanism, coverage, window.rounding)
@@ -224,7 +226,7 @@ def _half_width(windows: tuple[tuple[_Window, int], ...], coverage: float) -> fl
 
 @lru_cache(maxsize=32)
 def _law(windows: tuple[tuple[_Window, int], ...]) -> Law:
-    """Compute the law of a total from a count of each kind of window."""
+    """Compute the distribution of a total's error from the count of each kind of window."""
     exact_deviation = math.sqrt(sum(count * _variance(window) for window, count in windows))
     fineness = _CELLS_PER_WINDOW * math.sqrt(sum(count for _, count in windows))
     deviation = max(_CELLS_PER_DEVIATION, fineness)  # in cells
@@ -251,11 +253,11 @@ def _variance(window: _Window) -> float:
 
 
 def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
-    """Return the masses of cells 0, 1, 2 .. of the sum of `count` errors of each law; all are symmetric."""
+    """Return the masses of cells 0, 1, 2 .. of the sum of `count` errors of each symmetric distribution."""
     size = 1 << math.ceil(math.log2(2 * _reach(laws, deviation) + 2))
     spectrum = np.ones(size // 2 + 1)
     for law, count in laws:
-        # Negative cells go to the end of the circle, so that the transform of a symmetric law is real.
+        # Negative cells go to the end of the circle, so the transform of a symmetric distribution is real.
         circle = np.zeros(size)
         masses = law[: size // 2]
         circle[: masses.size] = masses
@@ -265,7 +267,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 
 
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
-    """Return a number of cells that the sum exceeds with a probability below 1e-12.
+    """Return the distance, in cells, that the sum's absolute value exceeds with a probability below 1e-12.
 
     Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
     """
@@ -310,7 +312,7 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return the law of r = R + 1/2 in quanta, but for a mass of e^-40, on about `limit` values or fewer."""
+    """Return points and masses of r = R + 1/2 in quanta, less a mass of e^-40, on about `limit` points."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a

@@ -3,15 +3,15 @@
 Theory of operation
 -------------------
 A mechanism is (alpha, delta)-useful if for every x the output is farther than alpha from x with a probability
-of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n with density
-~ e^(-epsilon norm(z)), for any norm, the norm of the noise is Gamma(n)/epsilon, because the volume of a ball
+of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n with density ~
+e^(-epsilon norm(z)), for any norm, the norm of the noise is Gamma(n)/epsilon, because the volume of a ball
 grows with the n-th power of its radius. So alpha depends only on n: it is ln(1/delta)/epsilon for a number,
 and the solution of (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 and under d_1. The
-largest error of a window under the l_inf law has the same alpha. A single reading's error is smaller
-(`accuracy.half_width`).
+largest error of a window under the l_inf Laplace distribution has the same alpha. A single reading's error is
+smaller (`accuracy.half_width`).
 
 The output of the truncated geometric mechanism on 0..k is farther than j quanta from x with probability
-e^(-a(j+1))/(1+e^-a) for each side of x with more than j points. The worst x has two such sides if
+e^(-a(j+1))/(1+e^-a) for each side of x that has more than j points. The worst x has two such sides if
 k >= 2(j+1).
 
 The examples
@@ -23,8 +23,8 @@ depends on the secret: any date at all, or dates within some days of each other.
 
 *Smart meters* (Fig. 4), corrected. Noise of scale 1/epsilon on each reading is epsilon |x_i - x'_i|-private
 if only one reading differs. For a window of n readings that may all move, it is n epsilon d_inf-private. To
-be epsilon d_inf-private, independent noise needs the scale n/epsilon; the l_inf law has about half of that
-error.
+be epsilon d_inf-private, independent noise needs the scale n/epsilon; l_inf Laplace noise has about half of
+that error.
 
 *Geolocation* (section 6.2). Level l within a radius r is epsilon = l/r. To retrieve everything within some
 distance of the truth, ask for a circle around the released point whose radius is larger by alpha.
@@ -75,7 +75,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
     """Return alpha of noise on R^n with density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
 
     The result holds for any norm and is in the unit of 1/epsilon. n = 1: the Laplace mechanism on numbers;
-    n = 2: on the plane, d_2 or d_1; any n: the largest error of a window under the l_inf law.
+    n = 2: on the plane, d_2 or d_1; any n: the largest error of a window under l_inf Laplace noise.
 
     Raises:
         TypeError: epsilon is not exact.
@@ -94,7 +94,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 
 
 def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
-    """Return alpha of a finite mechanism, exactly: the least with P(d > alpha) <= delta for every input.
+    """Return alpha of a finite mechanism, exactly: the least alpha with P(d > alpha) <= delta at every input.
 
     Raises:
         TypeError: delta is not exact.  ValueError: it is not in [0, 1).
@@ -158,8 +158,8 @@ def registration_dates(
 class NoisySignature(NamedTuple):
     """A load signature with noise, `values` in quanta, and its promise.
 
-    `reading_epsilon` is for one reading that moves alone, `window_epsilon` for d_inf, both in 1/unit;
-    `alpha` is a reading's half width at 1 - delta, in the unit.
+    `reading_epsilon` holds if only one reading differs, and `window_epsilon` for d_inf; both are in 1/unit.
+    `alpha` is the half-width of a reading's interval with coverage 1 - delta, in the unit.
     """
 
     values: NDArray[np.int64]

@@ -20,6 +20,7 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?Wh?|min|h|s|ms|days?|Tage?|%)\b|
 _RATE_PLACES = 1000
 _PERCENT_BELOW = 10
 _LIMIT_FIGURES = 4
+_ODDS_FIGURES = 3
 _ODDS_IN_FULL = 10**6
 _FLOAT_LEVEL_MAX = 700  # e^710 is too large for a float
 _WIDE = Context(prec=17, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -79,21 +80,41 @@ def rounded_up(level: Fraction) -> Fraction:
     """Round a level up to four figures."""
     if not level:
         return level
-    place = Fraction(10) ** (math.floor(math.log10(level)) + 1 - _LIMIT_FIGURES)
+    place = _place(level, _LIMIT_FIGURES)
     return math.ceil(level / place) * place
+
+
+def _place(level: Fraction, count: int) -> Fraction:
+    """Return the place value of the last of the first `count` figures of a level."""
+    return Fraction(10) ** (math.floor(math.log10(level)) + 1 - count)
 
 
 def odds_figures(level: Fraction) -> str:
     """Return e^level, the largest factor by which the odds change, to three figures, for any level."""
+    return localised(_factor(level))
+
+
+def _factor(level: Fraction) -> str:
+    """Return e^level to three figures, in English."""
     if level > _FLOAT_LEVEL_MAX:
-        return localised(f"{_WIDE.exp(Decimal(float(level))):.3g}")
+        return f"{_WIDE.exp(Decimal(float(level))):.3g}"
     factor = math.exp(level)
-    return figures(factor) if factor < _ODDS_IN_FULL else localised(f"{factor:.3g}")
+    return plain.figures(factor) if factor < _ODDS_IN_FULL else f"{factor:.3g}"
 
 
 def odds(level: Fraction) -> str:
-    """Return the largest factor by which the odds change, such as ``e^1 = 2.72``."""
-    return f"e^{rate(level)} = {odds_figures(level)}"
+    """Return the largest factor by which the odds change, such as ``e^1 = 2.72``.
+
+    A level with more than three decimal places is rounded up to three figures, and further until its factor,
+    as it is written, is not smaller than e^level. So the equation is right, and nothing is understated.
+    """
+    if (level * _RATE_PLACES).denominator == 1:
+        return f"e^{rate(level)} = {odds_figures(level)}"
+    place = min(_place(level, _ODDS_FIGURES), Fraction(1))
+    exponent = math.ceil(level / place) * place
+    while exponent <= _FLOAT_LEVEL_MAX and float(_factor(exponent).replace(",", "")) < math.exp(level):
+        exponent += place
+    return f"e^{rate(exponent)} = {odds_figures(exponent)}"
 
 
 def mean_of(count: int) -> str:

@@ -45,7 +45,9 @@ _PART_VALUES = 1 << 22
 """The approximate number of values in a part."""
 
 
-def sanitise_archive(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> RunResult:
+def sanitise_archive(
+    policy: Policy, path: Path, out: Path, show: ProgressReporter, *, clamp: bool = False
+) -> RunResult:
     """Release an archive, as `meteragent.archive.run.sanitise_archive` does; it raises the same errors.
 
     The session is the active one, or a new one with Spark's own settings.
@@ -55,7 +57,7 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: ProgressReport
     )  # otherwise workers run the first python3 on their path
     spark = SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     with _translate_errors():
-        return archive.sanitise_archive(policy, path, out, show, _Spark(spark))
+        return archive.sanitise_archive(policy, path, out, show, _Spark(spark), clamp=clamp)
 
 
 class _Spark:

@@ -30,27 +30,27 @@ class ExportedRecord(NamedTuple):
     delivered_ms: int
 
     def row(self) -> list[str]:
-        """Return the columns, with the record's exact digits; `band` is empty if slots are not bands."""
+        """Return the columns, with the record's exact digits; `band` is empty if the slot is not a band."""
         values = _fields(self.payload)
         fields = (values.get(name, "") for name in ("meter", "t", "for", "band", "value", "unit", "sd", "d"))
         return [self.stream, *fields, iso_time(self.delivered_ms)]
 
 
 def _fields(payload: bytes) -> Mapping[str, Any]:
-    """Return a message's fields, with numbers as text, digit for digit."""
+    """Return a message's fields, with numbers as strings, digit for digit."""
     return load(json.loads(payload, parse_float=str, parse_int=str))
 
 
 def records(connection: sqlite3.Connection) -> Iterator[ExportedRecord]:
     """Yield the delivered records that are still kept, in the order of their commits."""
     for row in outbox.export(connection):
-        # Descriptors and running totals have no such field, and a withdrawn descriptor has no payload.
+        # Descriptors and running totals have no field `for`, and a withdrawn descriptor has no payload.
         if row.payload and "for" in _fields(row.payload):
             yield ExportedRecord(row.stream, row.payload, row.delivered_ms)
 
 
 def write(connection: sqlite3.Connection, file: IO[str]) -> int:
-    """Write all records as CSV with a header, line by line; return 0, because no total changes."""
+    """Write all records as CSV with a header, line by line. Return 0, because no total changes."""
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
     table.writerows(record.row() for record in records(connection))
@@ -58,7 +58,9 @@ def write(connection: sqlite3.Connection, file: IO[str]) -> int:
 
 
 def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
-    """Write the CSV with the view of `consume.nonnegative`; return the number of totals that it cannot keep.
+    """Write the CSV with the view of `consume.nonnegative`.
+
+    Return the number of totals that the view cannot preserve.
 
     The view has up to six decimals. If some of a day's records have not yet left, the view is computed
     without these records, and changes once they have left.

@@ -38,7 +38,11 @@ RULES = {
     " decide what the numbers mean.",
     "terms": "The fields of a descriptor agree: `epsilon` times `radius` is `level`; `hides_wh` is `radius`"
     " as an energy over the slot; `sd` and `ci95` follow from the noise, within 0.1%; `n` slots fill the"
-    " window; unit, kind, space and metric are compatible.",
+    " window; unit, kind, space and metric are compatible. The noise of a window is z quanta in its `n`"
+    " slots (in one slot if `metric` is l1), with a probability in proportion to exp(-`epsilon` `quantum`"
+    " max abs z). `sd` is `quantum` times the root of Var z, or of Var z + 1/6 if `rounding` is dithered."
+    " `ci95` is `quantum` times the h with P(abs(z + U) <= h) = 0.95, U uniform on [-1/2, 1/2]; if dithered,"
+    " times H + 1/2 for the smallest whole H with P(abs z <= H) - (P(z = H) - P(z = H + 1))/2 >= 0.95.",
     "descriptor": "The descriptor that a record names with `d` has been received.",
     "slot": "A record has the unit of its descriptor, and the duration of the descriptor's slot or, for a"
     " band or a peak, of its window.",
@@ -99,23 +103,29 @@ def record() -> dict[str, Any]:
 
 
 def record_senml() -> dict[str, Any]:
-    """Return the schema of a record as a SenML pack (RFC 8428) whose base fields are not yet resolved."""
-    quantity = "(power|energy)"
+    """Return the schema of a record as a SenML pack (RFC 8428), as an agent sends it or already resolved."""
+    description = "The private value of one slot as a SenML pack, as it is sent or resolved (RFC 8428, 4.6)."
+    forms = [_pack(is_resolved=False), _pack(is_resolved=True)]
+    return _document("record in SenML", description, {"type": "array", "minItems": 4, "anyOf": forms})
+
+
+def _pack(*, is_resolved: bool) -> dict[str, Any]:
+    """Return the schema of a pack; if it is resolved, each entry has the whole name and the time."""
+    head = "/" if is_resolved else "^"
+    time = _field(_NUMBER, "The start of the slot, in Unix seconds.")
+    times = {"t": time} if is_resolved else {}
 
     def entry(suffix: str, **fields: Any) -> dict[str, Any]:
         """Return the schema of an entry whose name ends with `suffix`."""
-        return _object({"n": {"type": "string", "pattern": f"^{quantity}{suffix}$"}, **fields})
+        name = {"type": "string", "pattern": f"{head}(power|energy){suffix}$"}
+        return _object({"n": name, **times, **fields})
 
-    first = _object(
-        {
-            "bn": {"type": "string", "pattern": "/$", "description": "The meter's name and a slash."},
-            "bt": _field(_NUMBER, "The start of the slot, in Unix seconds."),
-            "n": {"enum": ["power", "energy"]},
-            "u": _UNIT,
-            "v": _NUMBER,
-        },
-        {"bver": {"enum": [10, 26]}},
-    )
+    version = {"bver": {"enum": [10, 26]}}
+    name = {"type": "string", "pattern": "/$", "description": "The meter's name and a slash."}
+    base = {} if is_resolved else {"bn": name, "bt": time}
+    value = entry("", u=_UNIT, v=_NUMBER)
+    value["required"] += list(base)
+    value["properties"] |= base | version
     entries = {
         "for": entry("_for", u={"const": "s"}, v={"type": "number", "exclusiveMinimum": 0}),
         "sd": entry("_sd", u=_UNIT, v=_SD),
@@ -123,14 +133,8 @@ def record_senml() -> dict[str, Any]:
     }
     band, draws = entry("_band", vs=_BAND), entry("_draws", v=_DRAWS)
     required = [{"contains": item, "minContains": 1, "maxContains": 1} for item in entries.values()]
-    schema = {
-        "type": "array",
-        "prefixItems": [first],
-        "minItems": 4,
-        "items": {"anyOf": [*entries.values(), band, draws]},
-        "allOf": required,
-    }
-    return _document("record in SenML", "The private value of one slot as a SenML pack.", schema)
+    items = {"anyOf": [*entries.values(), band, draws]}
+    return {"prefixItems": [value], "items": items, "allOf": required}
 
 
 def descriptor() -> dict[str, Any]:
@@ -143,27 +147,31 @@ def descriptor() -> dict[str, Any]:
             {"enum": [*Metric]}, "linf: the radius holds in each slot; l1: in all slots together."
         ),
         "epsilon": _field(_EXACT, "level / radius."),
-        "epsilon_unit": {"type": "string", "pattern": "^1/"},
-        "level": _EXACT,
+        "epsilon_unit": _field({"type": "string", "pattern": "^1/"}, "1 by the unit of the values."),
+        "level": _field(_EXACT, "The bound of the privacy loss between loads that differ by `radius`."),
         "radius": _field(_EXACT, "In the unit of the values."),
         "hides_wh": _field(_EXACT, "The energy by which a load may change and still be hidden at the level."),
         "n": {"type": "integer", "minimum": 1, "description": "The number of slots in a window."},
         "quantum": _field(_EXACT, "The step of the lattice of values, in their unit."),
-        "mechanism": {"const": "linf-laplace"},
+        "mechanism": _field(
+            {"const": "linf-laplace"}, "The law of the noise: see docs/contracts.md, rule `terms`."
+        ),
         "length": _field(_DURATION, "The duration of the window."),
         "step": _field(_DURATION, "The duration of a slot, of the shortest band, or of a peak's part."),
         "kind": _field({"enum": [*Kind]}, "The meaning of the meter's readings."),
         "unit": _field(_UNIT, "The unit of the values."),
         "sd": _field(_SD, "The standard deviation of the noise of a value, dither included."),
         "ci95": _field(_SD, "The half-width of the interval that covers the value with probability 0.95."),
-        "level_per_day": _EXACT,
-        "unbiased": _TEXT,
-        "schedule": {"enum": [*Clock, "archive"]},
+        "level_per_day": _field(_EXACT, "The sum of the levels of a day's windows."),
+        "unbiased": _field(_TEXT, "The quantity whose expectation the value is, in words; for people."),
+        "schedule": _field(
+            {"enum": [*Clock, "archive"]}, "The clock by which windows are closed; archive: none."
+        ),
         "noise": _field(
             {"enum": ["os", "prf"]}, "os: the system's random numbers; prf: from a key (archives)."
         ),
-        "invariants": {"type": "array"},
-        "valid_from": _TIME,
+        "invariants": _field({"type": "array"}, "What is released exactly, without noise: nothing."),
+        "valid_from": _field(_TIME, "The start of the first window under these terms."),
     }
     shapes = [_space(space) for space in Space]
     without_space = {
@@ -186,20 +194,23 @@ def _optional_facts() -> dict[str, Any]:
     readings = {"every": {"type": "string", "pattern": f"^{DURATION}$"}, "dead_band": _EXACT}
     band = {"anyOf": [_DURATION, {"const": "PT0S"}]}
     return {
-        "preset": _TEXT,
+        "preset": _field(_TEXT, "The name under which the configuration chose the radius; for people."),
         "timezone": _field(
             _TEXT, "The zone of the local calendar; without it, windows follow the Unix epoch."
         ),
         "rounding": _field({"enum": [*get_args(Rounding)]}, "Without it, half-up."),
         "space": _field({"enum": [*Space]}, "The kind of slots; without it, linf."),
-        "reconstruction": {"const": "steps"},
+        "reconstruction": _field({"const": "steps"}, "A curve is constant within each slot."),
         "each_draw": _field({"const": True}, "A peak is charged for each draw of its noise."),
-        "bands": {"type": "object", "minProperties": 1, "additionalProperties": band},
+        "bands": _field(
+            {"type": "object", "minProperties": 1, "additionalProperties": band},
+            "The name of each band, and its duration in a window.",
+        ),
         "weights": _field(_object(weights), "Prices per kWh: values are amounts in `unit`."),
         "threshold_w": _field(_EXACT, "Values are the energy above this power."),
-        "in_all": {"const": True},
+        "in_all": _field({"const": True}, "The radius bounds the change in all slots together (l1)."),
         "meter_epsilon_per_day": _field(_EXACT, "The charge of a day over all streams of the meter."),
-        "meter_epsilon_unit": {"const": "1/W"},
+        "meter_epsilon_unit": _field({"const": "1/W"}, "The unit of `meter_epsilon_per_day`."),
         "readings": _field(
             {**_object({}, {**readings, "counters": {"type": "integer", "minimum": 2}})},
             "How readings follow the load.",

@@ -38,7 +38,9 @@ def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> A
     try:
         return factory(**defaults, **explicit)
     except (TypeError, ValueError) as error:
-        raise Unusable(f"{name} takes other parameters: {error}") from None
+        names = [key for key in inspect.signature(factory).parameters if key not in offered]
+        choice = f"; its parameters are: {', '.join(names) or 'none'}" if set(explicit) - set(names) else ""
+        raise Unusable(f"{name} takes other parameters: {error}{choice}") from None
 
 
 def _import(name: str, ours: Mapping[str, Any]) -> Any:

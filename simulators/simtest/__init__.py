@@ -39,54 +39,19 @@ Theory of operation
 """
 
 import argparse
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 
 from tqdm import tqdm
 
 from simulators.invariant import InvariantViolation
 from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Stopped, stoppable
-from simulators.option import positive, seed
 from simulators.simtest import runs
 from simulators.simtest.generator import generate
 from simulators.simtest.schedule import Schedule, read, write
 from simulators.simtest.shrink import shrink
-
-DESCRIPTION = """Run the agent under seeded faults (crashes, outages, bad disks and clocks) in virtual time,
-and check every step. The first schedule that violates an invariant ends the run with exit code 1; it is
-shrunk and printed, and --replay runs what was printed."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `python -m simulators simtest`."""
-    add = parser.add_argument
-    add(
-        "--seeds",
-        type=positive,
-        default=100_000,
-        metavar="N",
-        help="number of schedules (default %(default)s)",
-    )
-    add("--from", dest="first", type=seed, default=0, metavar="SEED", help="seed of the first schedule")
-    add("--seed", type=seed, metavar="SEED", help="print and run the schedule of this seed only")
-    add("--replay", type=Path, metavar="FILE", help="run a printed schedule; - reads it from standard input")
-    add(
-        "--jobs",
-        type=positive,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="number of processes (default %(default)s)",
-    )
-    add(
-        "--log",
-        type=Path,
-        metavar="FILE",
-        help="append finished parts to this file and continue where it ends; violations do not stop the run",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,9 +1,9 @@
 """A crowd in the simulation: the operators' lists of keys, and the checks of pads, shares and reports.
 
 The world plays both operators of each group. The operators' keys of each day follow from fixed secrets, so
-the checks can open everything that a home seals. With P the pad, u the dither, S the energy and L one
-quantum, the accumulator begins as u - P L modulo 2^64 L, and the share in the report plus P is
-floor((u + S) / L) modulo 2^64.
+the checks can open all that a home seals. With P the pad, u the dither, S the energy and L one quantum,
+the accumulator begins as u - P L modulo 2^64 L, and the share in the report plus P is floor((u + S) / L)
+modulo 2^64.
 """
 
 import hashlib

@@ -88,7 +88,7 @@ class Meter:
         return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
-        """Return the time that the watermark must pass to decide `ms`, or None if only a close decides it."""
+        """Return the time that the watermark must pass to decide time `ms`; None if only a close does."""
         following = min((t for t in self.readings if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:

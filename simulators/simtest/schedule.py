@@ -60,7 +60,7 @@ class Price(Event):
 
 @dataclass(frozen=True, slots=True)
 class PriceJunk(Event):
-    """A price-topic message without prices: entry `kind` of `brokers.PRICE_JUNK`, modulo its length."""
+    """A message without prices on a price topic: entry `kind` of `brokers.PRICE_JUNK`, modulo its length."""
 
     kind: int
 

@@ -68,8 +68,10 @@ async def quiet(world: World, minutes: int) -> None:
 async def test_a_wrong_profile_is_told_within_a_minute(world: World, payload: bytes, reason: str) -> None:
     """If no message of a meter can be read, that is a problem after a minute, with a count of each reason."""
     async with world.running(HALF_HOURS):
-        await every_ten_seconds(world, 50, lambda: payload)
+        await every_ten_seconds(world, 40, lambda: payload)
         assert await codes(world) == []
+        await every_ten_seconds(world, 10, lambda: payload)
+        assert await codes(world) == ["none_accepted"]
         await every_ten_seconds(world, 10, lambda: payload)
         await quiet(world, 1)
         [actual] = await problems(world)
@@ -135,9 +137,9 @@ async def test_a_meter_whose_clock_is_slow_is_told(world: World) -> None:
 async def test_watts_read_as_kilowatts_are_told(world: World) -> None:
     """If every reading is outside the range, the unit is wrong; one reading inside ends the problem."""
     async with world.running(KILOWATTS):
-        await every_ten_seconds(world, 50, lambda: reading(312, world.now_ms))
+        await every_ten_seconds(world, 40, lambda: reading(312, world.now_ms))
         assert await codes(world) == []
-        await every_ten_seconds(world, 20, lambda: reading(312, world.now_ms))
+        await every_ten_seconds(world, 30, lambda: reading(312, world.now_ms))
         [actual] = await problems(world)
         assert actual.code == "all_clamped"
         assert actual.cause == "all of the last 7 readings were outside window.range"
@@ -219,7 +221,33 @@ def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
     """Every reason why a payload cannot be read counts; the problem needs `FEWEST` messages and `SOON_MS`."""
     assert told(heard(*[{name: 1}] * 7)) == ["wrong_profile"]
     assert told(heard({name: FEWEST - 1}, *[{}] * 9)) == []
-    assert told(heard(*[{name: FEWEST}] * (SOON_MS // 10_000))) == []
+    assert told(heard(*[{name: FEWEST}] * (SOON_MS // 10_000))) == ["none_accepted"]
+    assert told(heard({"accepted": 1}, *[{name: FEWEST}] * (SOON_MS // 10_000))) == []
+
+
+@pytest.mark.parametrize("name", [*REFUSALS, "late"])
+def test_nothing_accepted_since_the_start_is_told_at_once(name: str) -> None:
+    """The fifth refused message is enough, with the reasons; the first reading that counts ends it."""
+    assert told(heard({name: FEWEST - 1})) == []
+    [actual] = heard({name: FEWEST}, every_ms=1).problems("main")
+    assert (actual.code, actual.cause) == (
+        "none_accepted",
+        f"no reading has been accepted yet: {name} {FEWEST}",
+    )
+    assert told(heard({name: 100}, {"accepted": 1}, {name: FEWEST}, every_ms=1)) == []
+    assert told(heard({name: 100}, {"early": 1}, {name: FEWEST}, every_ms=1)) == []
+
+
+def test_what_is_no_refusal_is_no_sign_at_the_start() -> None:
+    """Retained messages of each connection, and those of other quantities or agents, are normal."""
+    assert told(heard({"retained": 100, "other": 100, "other_shard": 100})) == []
+
+
+def test_readings_that_are_all_clamped_since_the_start_are_told_at_once() -> None:
+    """The fifth is enough; after a reading within the range, a minute is needed."""
+    assert told(heard({"accepted": FEWEST - 1, "clamped": FEWEST - 1})) == []
+    assert told(heard({"accepted": FEWEST, "clamped": FEWEST}, every_ms=1)) == ["all_clamped"]
+    assert told(heard({"accepted": 1}, {"accepted": 9, "clamped": 9}, every_ms=1)) == []
 
 
 @pytest.mark.parametrize("name", ["accepted", "early", "late", "duplicate", "refused_ahead"])
@@ -239,8 +267,9 @@ def test_what_usually_comes_between_is_no_sign() -> None:
 
 def test_a_long_silence_does_not_hasten_it() -> None:
     """What counts is how long messages have been refused, not how long nothing came before."""
-    assert told(heard(*[{}] * 60, {"refused_missing": 9})) == []
-    assert told(heard(*[{}] * 60, {"accepted": 9, "clamped": 9})) == []
+    first = {"accepted": 1}
+    assert told(heard(first, *[{}] * 60, {"refused_missing": 9})) == []
+    assert told(heard(first, *[{}] * 60, {"accepted": 9, "clamped": 9})) == []
 
 
 def test_a_step_of_the_clock_is_no_silence() -> None:

@@ -120,7 +120,7 @@ def test_an_interrupted_run_says_that_it_goes_on(
 ) -> None:
     """Exit 130 and a sentence, no traceback; the same command goes on."""
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     save(place.folder / "in.parquet", wide_rows(1, 1))

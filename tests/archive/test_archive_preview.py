@@ -260,6 +260,47 @@ def test_mistakes_of_unit_and_hold_are_seen(
     assert ("are they in W?" in out) == bool(said)
 
 
+@pytest.mark.parametrize("form", ["wide", "long"])
+def test_an_input_in_another_unit_is_refused(
+    place: Place, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    """If most numbers are outside the range, nothing is charged or written, unless with --clamp."""
+    watts = [300.0 + at for at in range(95)] + [5.0]  # one number is in the range of kW
+    rows = [{"meter": "m", "time": DAY + at * 900_000, "value": watt} for at, watt in enumerate(watts)]
+    if form == "wide":
+        save(place.folder / "in.parquet", [{"meter": "m", "time": DAY, "value": [int(w) for w in watts]}])
+    else:
+        save(place.folder / "in.parquet", rows, LONG)
+    source = "kind = 'power'\nunit = 'kW'\nhold = '15min'"
+    keys = {"window": QUARTERS, "source": source, "privacy": "level = 1\nradius = 1"}
+    check = "98% of the numbers are outside window.range and are clamped to it: are they in kW?"
+    assert command(place, "--dry-run", **keys) == 0
+    said = capsys.readouterr().out
+    assert check in said
+    assert "the run would be refused" in said.splitlines()[-1]
+    before = {path.name for path in place.folder.iterdir()}
+    assert command(place, **keys) == 1
+    refusal = capsys.readouterr()
+    assert "more than half of the numbers are outside window.range" in refusal.err
+    assert "--clamp" in refusal.err
+    assert refusal.out == ""
+    assert {path.name for path in place.folder.iterdir()} - before <= {"archive.key.ledger"}
+    assert place.ledger() == []
+    assert command(place, "--dry-run", "--clamp", **keys) == 0
+    assert "the ledger would get 1 windows" in capsys.readouterr().out
+    assert command(place, "--clamp", **keys) == 0
+    assert check in capsys.readouterr().out
+    assert command(place, **keys) == 0  # what was charged is resumed
+
+
+def test_half_outside_the_range_is_released(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of the numbers is not most of them."""
+    rows = [{"meter": "m", "time": DAY, "value": [10, 10**6] * 48}]
+    save(place.folder / "in.parquet", rows)
+    assert command(place, window=QUARTERS) == 0
+    assert "Check" not in capsys.readouterr().out
+
+
 def test_gaps_are_not_small(place: Place) -> None:
     """Of what is missing nobody knows the unit."""
     rows = [

@@ -82,5 +82,7 @@ def test_a_missing_key_ends_with_78(path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err == f"meteragent: {path}: no such file or directory\n"
     path.write_text("mine")
     assert main(["key", "new", str(path), "--tenant", "acme"]) == 1
-    assert capsys.readouterr().err == f"meteragent: {path}: file exists\n"
+    said = capsys.readouterr().err
+    assert said.startswith(f"meteragent: {path}: file exists. Choose another name")
+    assert "Do not delete a key that has released anything" in said
     assert path.read_text() == "mine"

@@ -1,12 +1,16 @@
 """Answers of the views: exactly those of `consume`, on a real PostgreSQL."""
 
+import asyncio
 import math
 import random
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -18,8 +22,11 @@ from meteragent.collect.database import Database
 from meteragent.collect.topic import StreamTopic
 from meteragent.consume import Rules, Series, by_feeder, collect, read_slots, read_table
 from meteragent.domain.terms import Terms
+from meteragent.formats import table
+from meteragent.formats.entry import released
 from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message
-from tests.support.messages import DITHERED, ENERGY, HOURLY, KILO, KILO_ENERGY, NOON_MS
+from tests.support.messages import DITHERED, ENERGY, HOURLY, KILO, KILO_ENERGY, NOON_MS, SPLIT
+from tests.support.not_run import ROOT
 from tests.support.stores import DAY_MS, TERMS
 
 HOUR_MS = 3_600_000
@@ -260,3 +267,19 @@ async def test_columns_are_a_data_frame(table_url: str) -> None:
         [home] = read_table(connection, "main", NOON_MS, NOON_MS + DAY_MS).values()
     assert pl.DataFrame(cells.columns())["total"].to_list() == [1.0, 2.0]
     assert pl.DataFrame(home.columns())["time"].dt.epoch("ms").to_list()[0] == NOON_MS
+
+
+async def test_the_table_becomes_csv(table_url: str, tmp_path: Path) -> None:
+    """The command of docs/formats.md writes CSV that has each value, interval, sd and band exactly."""
+    page = (ROOT / "docs" / "formats.md").read_text()
+    [command] = re.findall(r"^```sh\n(psql .*?)^```", page, re.MULTILINE | re.DOTALL)
+    command = command.replace(" utility >", f" '{table_url}' >")
+    messages = [terms_message(KILO), *record_messages(KILO, [-1, 7, -123_456])]
+    messages += [terms_message(SPLIT, "m2"), *record_messages(SPLIT, [3], "m2")]
+    await fill(table_url, messages)
+    await asyncio.to_thread(subprocess.run, ["bash", "-c", command], cwd=tmp_path, check=True)
+    entries = list(table.read((tmp_path / "private.csv").read_bytes()))
+    with psycopg.connect(table_url) as connection:
+        expected = list(released(read_table(connection, "main", 0, NOW_MS).values()))
+    assert entries == sorted(expected, key=lambda entry: (entry.meter, entry.start_ms, entry.band))
+    assert len(entries) == len(messages) - 2

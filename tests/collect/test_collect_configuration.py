@@ -8,6 +8,7 @@ from meteragent.cli import main
 from meteragent.collect.configuration import load, parse
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.units import DAY_MS
+from meteragent.extras import hint
 
 GOOD = """
 source.url = "mqtts://broker.example"
@@ -55,7 +56,15 @@ def test_defaults() -> None:
         ),
         ("[database]", "[dataset]", 9, "dataset.url: found an unknown key; expected one of folder"),
         ("[database]", '[database]\npartition = "mnth"', 9, "did you mean 'month'?"),
-        ('oldest = "90d"', 'meters_file = "nowhere"', 11, "accept.meters_file"),
+        ('oldest = "90d"', 'meters_file = "nowhere"', 11, "expected a file that collect can read"),
+        ('"days"', '""', 6, "stream[1].name: found ''; expected a text that is not empty"),
+        ("/day", "/power/privacy", 7, "expected a topic on which no other stream has its descriptors"),
+        (
+            "/utility",
+            "/utility?sslmod=require",
+            9,
+            "found the option 'sslmod'; expected an address and options",
+        ),
     ],
 )
 def test_each_error_has_its_line_and_key(old: str, new: str, line: int, text: str) -> None:
@@ -83,6 +92,28 @@ def test_all_errors_at_once() -> None:
     assert keys == ["source.ulr", "stream[0].tpoic", "stream[1].tpoic", "database.ulr", "accept.oldest"]
 
 
+def test_both_stages_are_in_one_refusal() -> None:
+    """A value of a wrong type does not hide a repeated name, an address, a file or an option of libpq."""
+    text = GOOD.replace("mqtts://", "http://").replace('"days"', '"main"').replace("90d", "x")
+    text = text.replace("/utility", "/utility?a=b") + 'meters_file = "nowhere"\n'
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert [error.key for error in caught.value.errors] == [
+        "source.url",
+        "stream[1].name",
+        "database.url",
+        "accept.oldest",
+        "accept.meters_file",
+    ]
+
+
+def test_wrong_topics_are_the_only_errors() -> None:
+    """If every stream has a wrong topic, nothing else is said about the list of streams."""
+    with pytest.raises(ConfigError) as caught:
+        parse(GOOD.replace("{meter}", "m"))
+    assert [error.key for error in caught.value.errors] == ["stream[0].topic", "stream[1].topic"]
+
+
 def test_the_list_of_meters_is_a_file(tmp_path: Path) -> None:
     """Each line of the file is the public id of a meter; blank lines are none."""
     (tmp_path / "meters").write_text("m1\n\n m2 \r\n")
@@ -97,6 +128,12 @@ def test_the_command_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     path.write_text(GOOD)
     assert main(["collect", str(path), "--check"]) == 0
     assert "stream days: private/{meter}/day" in capsys.readouterr().out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("meteragent.extras.missing", lambda extra: "psycopg" if extra == "collect" else None)
+        assert main(["collect", str(path), "--check"]) == 1
+    said = capsys.readouterr()
+    assert "accepted" in said.out
+    assert said.err == f"meteragent: collect needs psycopg: {hint('collect')}\n"
     path.write_text(GOOD.replace("90d", "?"))
     assert main(["collect", str(path), "--check"]) == 78
     assert f"{path}:11: accept.oldest" in capsys.readouterr().err

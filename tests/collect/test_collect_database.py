@@ -1,5 +1,8 @@
 """The tables: each interval once, refusals counted, migrations and partitions; on a real PostgreSQL."""
 
+import os
+import signal
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -7,6 +10,7 @@ from fractions import Fraction
 import psycopg
 import pytest
 
+from meteragent.collect import database as database_module
 from meteragent.collect import partition
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database, migrations
@@ -27,6 +31,7 @@ from tests.support.postgres import Postgres
 from tests.support.stores import DAY_MS, LENGTH_MS, TERMS
 
 DESCRIPTOR = terms_message(TERMS)
+STREAMS = [StreamTopic.parse("main", TEMPLATE)]
 
 
 async def written(url: str, *batches: Sequence[Message]) -> list[Outcome]:
@@ -35,7 +40,7 @@ async def written(url: str, *batches: Sequence[Message]) -> list[Outcome]:
     async with Database.connect(url, None, "test", "month") as database:
         await database.migrate()
         known = await database.begin(is_first=True)
-        core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *known)
+        core = Core(STREAMS, Limits(), *known)
         for messages in batches:
             batch = core.take(messages, NOW_MS)
             if batch.descriptors:
@@ -173,6 +178,64 @@ async def test_faults_are_sorted(postgres: Postgres, table_url: str) -> None:
     async with Database.connect(table_url, None, "test", "month") as database:
         with pytest.raises(DatabaseError, match="refuses"):
             await database.begin(is_first=True)
+
+
+async def test_a_server_that_stops_answering_is_dropped(
+    table_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When its process is stopped, the batch fails in time, and a later connection writes it once."""
+    messages = [DESCRIPTOR, *record_messages(TERMS, range(90))]
+    async with Database.connect(table_url, None, "test", "month") as database:
+        await database.migrate()
+        core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
+        pid = database._connection.info.backend_pid
+        monkeypatch.setattr(database_module, "ANSWER_S", 0.5)
+        os.kill(pid, signal.SIGSTOP)
+        begun_s = time.monotonic()
+        try:
+            with pytest.raises(LinkError, match=r"no answer for 0\.5 s"):
+                await database.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert time.monotonic() - begun_s < 10
+    monkeypatch.undo()
+    [outcome] = await written(table_url, messages)
+    assert (outcome.written, outcome.repeated) == (90, 0)
+
+
+async def test_a_dead_network_is_noticed(table_url: str) -> None:
+    """Keepalives and a limit for unanswered bytes are set, unless the address has others."""
+    async with Database.connect(f"{table_url}&keepalives_idle=7", None, "test", "month") as database:
+        parameters = database._connection.info.get_parameters()
+    chosen = {key: parameters[key] for key in database_module._KEEPALIVES}
+    assert chosen == {
+        "keepalives_idle": "7",
+        "keepalives_interval": "10",
+        "keepalives_count": "3",
+        "tcp_user_timeout": "60000",
+    }
+
+
+@pytest.mark.parametrize("change", [("user=postgres", "user=nobody2"), ("/postgres?", "/nowhere?")])
+async def test_a_wrong_role_or_name_has_a_hint(table_url: str, change: tuple[str, str]) -> None:
+    """The database is tried again, because it may be made later; the log says which keys to check."""
+    hint = r"does not exist: check database\.url and database\.password_file$"
+    with pytest.raises(LinkError, match=hint):
+        async with Database.connect(table_url.replace(*change), None, "test", "month"):
+            pass
+
+
+async def test_a_role_that_may_not_has_a_hint(table_url: str) -> None:
+    """A role that does not own the schema is told what it needs."""
+    await written(table_url, [DESCRIPTOR])
+    with psycopg.connect(table_url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS stranger")
+        connection.execute("CREATE ROLE stranger LOGIN")
+    async with Database.connect(
+        table_url.replace("user=postgres", "user=stranger"), None, "test", "month"
+    ) as database:
+        with pytest.raises(DatabaseError, match=r"permission denied.* must own the schema meteragent"):
+            await database.migrate()
 
 
 async def test_a_fine_quantum_is_exact_in_the_view(table_url: str) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from meteragent.cli import main
+from meteragent.collect import dataset as dataset_module
 from meteragent.collect import record_file
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
@@ -139,9 +141,12 @@ def burst(rng: random.Random) -> list[Message]:
     return messages
 
 
-@pytest.mark.parametrize("length", ["month", "day", "hour"])
-async def test_verdicts_are_those_of_postgresql(length: Length, table_url: str, tmp_path: Path) -> None:
-    """For the same messages, with flushes and restarts in between, rows and refusals equal PostgreSQL's."""
+@pytest.mark.parametrize(("length", "most"), [("month", 7), ("day", 40), ("hour", 50_000)])
+async def test_verdicts_are_those_of_postgresql(
+    length: Length, most: int, table_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With flushes in slices of any size, and restarts in between, rows and refusals equal PostgreSQL's."""
+    monkeypatch.setattr(dataset_module, "SLICE", most)
     rng = random.Random(length)
     terms = [terms_message(terms) for terms in (TERMS, HOURLY, DITHERED)]
     batches = [terms, *(burst(rng) for _ in range(11))]
@@ -161,6 +166,63 @@ async def test_verdicts_are_those_of_postgresql(length: Length, table_url: str, 
     assert dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason")) == expected
     staging.close()
     assert {"twice", "overlap"} <= set(expected)
+
+
+async def test_a_refusal_names_its_origin(table_url: str, tmp_path: Path) -> None:
+    """Both sinks keep the topic or the meter of the latest refusal, and the field, but no value."""
+    value, other = record_messages(TERMS, [5]), record_messages(TERMS, [6])
+    wrong = Message("private/m1/power", value[0].payload.replace(b'"unit":"W"', b'"unit":"kW"'))
+    batch = [DESCRIPTOR, *value, *other, wrong, Message("private/m7/power", b"{}"), Message("x\0", b"")]
+    expected = {
+        "twice": ("m1", ""),
+        "terms": ("private/m1/power", "a record whose unit or duration does not match its descriptor"),
+        "unreadable": ("private/m7/power", "a record whose 'v' is missing or not a number"),
+        "topic": ("x?", ""),
+    }
+    query = "SELECT reason, origin, detail FROM {}refused"
+    async with Database.connect(table_url, None, "test", "month") as database:
+        await feed(database, batch)
+    with psycopg.connect(table_url) as connection:
+        stored = connection.execute(query.format("meteragent.").encode()).fetchall()
+    assert {reason: rest for reason, *rest in stored} == {key: [*item] for key, item in expected.items()}
+    async with opened(tmp_path) as sink:
+        await feed(sink, batch)
+        await sink.flush()
+        in_files = sink._staging._rows(query.format(""))
+    assert {reason: tuple(rest) for reason, *rest in in_files} == expected
+
+
+async def test_a_dataset_of_the_first_version_is_updated(tmp_path: Path) -> None:
+    """The table of refusals gets its columns, and keeps its counts."""
+    with sqlite3.connect(tmp_path / "collect.db") as database:
+        database.executescript(dataset_module._TABLES)
+        database.execute("INSERT INTO setting VALUES ('partition', 'day')")
+        database.execute("INSERT INTO refused VALUES ('main', 'twice', 3, '')")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    staging = Staging(tmp_path, "test", "day")
+    assert staging.migrate() == 1
+    assert staging._rows("SELECT * FROM refused") == [("main", "twice", 3, "", "", "")]
+    staging.close()
+
+
+async def test_rows_are_moved_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a long outage, no more rows than a slice are in memory as objects, with one grid or several."""
+    monkeypatch.setattr(dataset_module, "SLICE", 16)
+    sizes, table_of = [], record_file.table_of
+
+    def noted(rows: Sequence[Any], terms: Any) -> Any:
+        sizes.append(len(rows))
+        return table_of(rows, terms)
+
+    monkeypatch.setattr(record_file, "table_of", noted)
+    records = record_messages(TERMS, range(-45, 0), first=-45)
+    for batch in ([], [terms_message(HOURLY), *record_messages(HOURLY, [1])]):
+        async with opened(tmp_path / str(len(batch))) as sink:
+            await feed(sink, [DESCRIPTOR, *batch, *records])
+    assert [row.quanta for row in rows(tmp_path / "0")] == list(range(-45, 0))
+    assert len(rows(tmp_path / "2")) == 46
+    assert max(sizes) <= 16
 
 
 @pytest.mark.parametrize("step", ["write", "sync", "delete"])
@@ -322,7 +384,7 @@ async def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
         with monkeypatch.context() as patch:
             patch.setattr(record_file, "write", full)
             await feed(sink, [DESCRIPTOR, *record_messages(TERMS, [1, 2])])
-            with pytest.raises(LinkError, match="no space left"):
+            with pytest.raises(LinkError, match=f"the dataset: {tmp_path}: no space left"):
                 await sink.flush()
     assert [row.quanta for row in rows(tmp_path)] == [1, 2]
 
@@ -335,4 +397,4 @@ def test_the_command_prepares_a_folder(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"folder: {tmp_path}/data" in capsys.readouterr().out
     assert main(["collect", str(path), "--migrate"]) == 0
     assert main(["collect", str(path), "--migrate"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["1 migrations applied", "the tables are up to date"]
+    assert capsys.readouterr().out.splitlines() == ["2 migrations applied", "the tables are up to date"]

@@ -36,7 +36,7 @@ def operators(folder: Path, mosquitto: Path, rounds: int, seed: int) -> Part:
         killing = crowding.kill(folder, broker, rounds=rounds, seed=seed, deadline_s=DEADLINE_S)
         totals = asyncio.run(killing)
     totals.assert_right()
-    homes = sum(line.homes for line in totals.leader)
+    homes = sum(line.homes for line in totals.leader if line.result == "total")
     reasons = dict(totals.reasons())
     return {"slots": totals.slots, "totals": len(totals.received), "homes": homes, "late": reasons}
 

@@ -344,12 +344,13 @@ def test_what_a_core_sends_is_what_was_measured(privacy: str, window: str) -> No
 def test_columns_are_what_arrow_takes() -> None:
     """Times, durations, values, deviations, units and bands as arrays of one length, types and all."""
     home = received(schedule(PROFILE, BANDS), JUNE, [[10_000, 20_000, 40_000, 30_000]])
-    table = pa.table(home.columns())
+    assert pa.table(home.columns()).schema.field("time").type == pa.timestamp("ms")
+    table = home.to_arrow()
     assert table.column_names == ["time", "duration_s", "value", "sd", "unit", "band"]
-    assert table.schema.field("time").type == pa.timestamp("ms")
+    assert table.schema.field("time").type == pa.timestamp("ms", tz="UTC")
     rows = table.to_pylist()
     assert rows[2] == {
-        "time": datetime.fromisoformat("2026-05-31T22:00:00"),
+        "time": datetime.fromisoformat("2026-05-31T22:00:00Z"),
         "duration_s": 30 * 86400.0,
         "value": 400.0,
         "sd": pytest.approx(home.records[0].sd, rel=1e-3),

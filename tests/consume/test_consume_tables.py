@@ -30,6 +30,24 @@ def test_columns_become_tables() -> None:
     assert list(frame.dtypes.astype(str)) == ["int64", "object"]
 
 
+class Times(Columns):
+    """A column of times, as `Series` and `Cells` have it."""
+
+    def columns(self) -> dict[str, object]:
+        """Return two times in UTC, as numpy holds them, and numbers."""
+        return {"time": np.array([0, 1_736_121_600_000]).astype("datetime64[ms]"), "value": np.array([1, 2])}
+
+
+def test_times_are_in_utc() -> None:
+    """Times have the zone UTC in both tables, as in an archive, so that the two can be joined."""
+    frame, table = Times().to_pandas(), Times().to_arrow()
+    assert table.schema.field("time").type == pa.timestamp("ms", tz="UTC")
+    assert str(frame["time"].dt.tz) == "UTC"
+    expected = pd.Timestamp("2025-01-06T00:00:00Z")
+    assert frame["time"][1] == table.to_pandas()["time"][1] == expected
+    assert frame["value"].tolist() == [1, 2]
+
+
 def test_what_users_analyse_has_tables() -> None:
     """The receiver's series, nested numbers and cells, a conformance report and an attack have them."""
     assert all(issubclass(kind, Columns) for kind in (Series, Nested, Cells, Report, Outcome))

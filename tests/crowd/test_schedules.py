@@ -1,21 +1,28 @@
 """A thousand streets in virtual time, in which everything goes wrong; and mutants, which the streets find."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from meteragent.crowd import helper as helpers
 from meteragent.crowd import leader as leaders
 from meteragent.crowd import machine
+from meteragent.crowd.group import Group
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
-from tests.support.crowd_schedules import Mistakes, Street
+from meteragent.crowd.machine import Key
+from meteragent.crowd.seal import Identity
+from tests.support.crowd_schedules import Mistakes, Operator, Street
 
 SCHEDULES = 1000
 PARTS = 4
 MUTANT_SCHEDULES = 150
-THOUSAND_SEED = 7
+THOUSAND_SEEDS = {0: "leader", 4: "", 6: "helper"}
+"""Schedules of a thousand homes, and who lies in each; operators crash in all of them."""
+RESTORED_SEED = 4
+"""The one of them in which an operator's store is restored."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +44,24 @@ def test_no_schedule_breaks_a_rule(part: int) -> None:
     assert min(results["too_few"], results["expired"]) > 0
 
 
-def test_a_street_of_a_thousand() -> None:
-    """A street of 1,000 homes has the totals of those that reported in time; its operators crash, too."""
-    street = Street(THOUSAND_SEED, homes=1000).run()
+@pytest.mark.parametrize("seed", THOUSAND_SEEDS)
+def test_a_street_of_a_thousand(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A street of 1,000 homes has totals of those that reported in time; operators crash and lie."""
+    crashes, crash = [], Operator.crash
+
+    def note(self: Operator, now_s: int) -> None:
+        crashes.append(now_s)
+        crash(self, now_s)
+
+    monkeypatch.setattr(Operator, "crash", note)
+    street = Street(seed, homes=1000).run()
     assert list(street.faults()) == []
+    assert crashes
+    assert street.lies == THOUSAND_SEEDS[seed]
+    assert street.is_restored == (seed == RESTORED_SEED)
     homes = [homes for _, result, homes in street.operators["leader"].lines if result == "total"]
     assert homes
-    assert min(homes) > 800
+    assert min(homes) > 200
 
 
 def _without(reason: str, machine: type[Leader | Helper]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -91,8 +109,15 @@ def _replay(patch: pytest.MonkeyPatch) -> None:
 
 
 def _few(patch: pytest.MonkeyPatch) -> None:
-    """Let both answer sets of any size."""
-    patch.setattr(Helper, "_refusal_of", _without("too_few", Helper))
+    """Let both operators forget the smallest crowd, which the street still expects."""
+    init = machine.Machine.__init__
+
+    def forget(self: machine.Machine, group: Group, identity: Identity, rows: Mapping[Key, bytes]) -> None:
+        any_size = replace(group, smallest_crowd=1)
+        any_size.__dict__["id"] = group.id  # what homes seal is for the group as it is
+        init(self, any_size, identity, rows)
+
+    patch.setattr(machine.Machine, "__init__", forget)
 
 
 MUTANTS = {
@@ -100,6 +125,7 @@ MUTANTS = {
     "forged set": (_forged_set, Mistakes()),
     "forged answer": (_forged_answer, Mistakes()),
     "replay": (_replay, Mistakes()),
+    "below the smallest crowd": (_few, Mistakes()),
     "sends before it commits": (lambda _: None, Mistakes(sends_first=True, crashes=5)),
     "trusts a restored store": (lambda _: None, Mistakes(trusts_copies=True)),
 }

@@ -43,6 +43,15 @@ def test_the_defaults_are_those_of_the_code() -> None:
     assert broker.Source().sasl == "SCRAM-SHA-512"
 
 
+def test_a_dataset_is_where_the_unit_may_write() -> None:
+    """The folder that the shipped file proposes is below the unit's state directory."""
+    unit = (FOLDER / "meteragent-collect.service").read_text()
+    [name] = re.findall(r"^StateDirectory=(\S+)$", unit, re.MULTILINE)
+    [folder] = re.findall(r'^# folder = "([^"]+)"', (FOLDER / "collect.toml").read_text(), re.MULTILINE)
+    assert folder.startswith(f"/var/lib/{name}/")
+    assert folder in DOCUMENT
+
+
 def test_every_reason_is_documented() -> None:
     """Each reason of a refusal is in the table."""
     table = DOCUMENT.partition("## What is refused")[2].partition("\n## ")[0]

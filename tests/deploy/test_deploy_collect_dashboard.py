@@ -27,11 +27,12 @@ QUERIES = {panel["title"]: panel["targets"][0]["rawSql"] for panel in DASHBOARD[
 SERIES = {panel["title"] for panel in DASHBOARD["panels"] if panel["targets"][0]["format"] == "time_series"}
 
 
-def expanded(query: str, from_ms: int) -> str:
+def expanded(query: str, from_ms: int, at_least: int = 1) -> str:
     """Expand variables and macros as Grafana's PostgreSQL data source documents, for a range of a day."""
     start, end = iso_time(from_ms), iso_time(from_ms + DAY_MS - 1)
     query = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN '{start}' AND '{end}'", query)
-    query = query.replace("$stream", "main").replace("$feeder", "F7")
+    query = query.replace("$__timeFrom()", f"'{start}'").replace("$__timeTo()", f"'{end}'")
+    query = query.replace("$stream", "main").replace("$feeder", "F7").replace("$at_least", str(at_least))
     assert "$" not in query, "a macro or variable that this test does not know"
     return query
 
@@ -46,14 +47,23 @@ async def test_each_query_finds_what_is_there(title: str, table_url: str) -> Non
         await database.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
     with psycopg.connect(table_url) as connection:
         connection.execute("INSERT INTO meteragent.feeder VALUES ('m1', 'F7')")
+        if "$feeder" in QUERIES[title]:
+            assert connection.execute(expanded(QUERIES[title], NOON_MS, 2).encode()).fetchall() == []
         rows = connection.execute(expanded(QUERIES[title], NOON_MS).encode()).fetchall()
         assert rows
-        if "$__timeFilter" in QUERIES[title]:
+        if "$__time" in QUERIES[title]:
             assert connection.execute(expanded(QUERIES[title], NOW_MS).encode()).fetchall() == []
     if title in SERIES:
         for time, *numbers in rows:
             assert isinstance(time, datetime)
             assert all(isinstance(number, int | Decimal) for number in numbers)
+
+
+def test_a_single_home_is_not_shown() -> None:
+    """Every query of a feeder's values is under the rules of `shown_total`, with 15 homes by default."""
+    assert not any("feeder_total" in query for query in QUERIES.values())
+    [variable] = [item for item in DASHBOARD["templating"]["list"] if item["name"] == "at_least"]
+    assert variable["query"] == "15"
 
 
 def test_panels_say_what_they_show() -> None:

@@ -19,7 +19,7 @@ import yaml
 
 from deploy.exporter import exporter
 from meteragent import cli, config
-from simulators import generate, replay
+from simulators.arguments import generate, replay
 from tests.brokers.root import Missing
 from tests.commands import image, lock
 from tests.commands.systems import chain, debian, engine, images
@@ -352,9 +352,9 @@ def test_the_agent_s_configuration_fits() -> None:
 
 def parsed(command: Any, words: list[str]) -> argparse.Namespace:
     """A command's arguments; it ends the test where they make no sense."""
-    assert words[0] == command.__name__.rpartition(".")[2]
+    assert words[0] == command.__name__
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    command(parser)
     return parser.parse_args([word.rstrip(";") for word in words[1:]])
 
 

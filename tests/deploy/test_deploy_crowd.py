@@ -20,6 +20,7 @@ from tests.support.not_run import ROOT
 FOLDER = ROOT / "deploy" / "crowd"
 RUNBOOK = (ROOT / "docs" / "crowd-operators.md").read_text()
 USERS = {"h0": "a", "h1": "b", "leader": "c", "helper": "d", "collector": "e"}
+ACL = (FOLDER / "acl").read_text()
 BASE = "crowd/elm-street"
 WRITERS = {
     "report/h0": {"h0"},
@@ -83,13 +84,12 @@ def test_the_configuration_is_accepted() -> None:
 
 async def test_a_home_reports_for_itself_only(mosquitto: MakeBroker) -> None:
     """With the access list shipped, each topic has its writers and readers, whoever tries."""
-    acl = (FOLDER / "acl").read_text()
     received: dict[str, set[tuple[str, str]]] = {user: set() for user in USERS}
     expected = {
         user: {(topic, writer) for topic in WRITERS if user in READERS[topic] for writer in WRITERS[topic]}
         for user in USERS
     }
-    with mosquitto(users=USERS, acl=acl, persistence=True, settings=settings()) as broker:
+    with mosquitto(users=USERS, acl=ACL, persistence=True, settings=settings()) as broker:
         async with asyncio.timeout(LIMIT_S), AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
 
@@ -111,6 +111,13 @@ async def test_a_home_reports_for_itself_only(mosquitto: MakeBroker) -> None:
             for listener in listeners:
                 listener.cancel()
     assert received == expected
+
+
+def test_the_warnings_of_the_access_list_are_announced() -> None:
+    """A pattern without a name makes mosquitto warn: there is one, and a comment above it says so."""
+    patterns = re.findall(r"(?m)((?:^#.*\n)*)^pattern (?:read|write) (?!.*%[cu])(.*)$", ACL)
+    assert [topic for _, topic in patterns] == [f"{BASE}/keys/+"]
+    assert "does not contain '%c' or '%u'" in patterns[0][0]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,7 @@ def test_the_trial_of_the_images_fits_what_is_shipped() -> None:
     assert all(re.search(rf"(?m)^{key} = ", text) for key in street.VALUES)
     for role in street.ROLES:
         assert re.search(rf'\[{role}\]\n.*\nidentity = "', text)
-        assert f"user {role}\n" in (FOLDER / "acl").read_text()
+        assert f"user {role}\n" in ACL
     assert "listener 1883 127.0.0.1\n" in (FOLDER / "mosquitto.conf").read_text()
 
 
@@ -157,6 +164,6 @@ def test_the_container_keeps_secrets() -> None:
 def test_the_runbook_explains_each_problem_and_reason() -> None:
     """Each problem of `crowd health`, each reason in the ledger, and each metric is in the runbook."""
     codes = set(re.findall(r'Problem\(\s*"(\w+)"', (ROOT / "meteragent/operators/vitals.py").read_text()))
-    assert len(codes) == 5
+    assert len(codes) == 9
     names = codes | set(vitals.COUNTERS) | {REASONS[1], REASONS[2], "expired", "implausible"}
     assert [name for name in sorted(names) if f"`{name}`" not in RUNBOOK] == []

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from deploy.exporter.exporter import Board
 from meteragent.agent.metrics import StreamVitals, Vitals, as_metrics
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import PROBLEMS, problem
+from meteragent.operators import vitals
+from tests.operators.test_operators_command import VITALS
 from tests.support.messages import described, recorded
 from tests.support.not_run import ROOT
 from tests.support.stores import TERMS
@@ -25,6 +28,7 @@ from tests.support.stores import TERMS
 DEPLOY = ROOT / "deploy"
 DOCS = ROOT / "docs"
 SIGNS = (DOCS / "signs.md").read_text()
+OPERATORS = (DOCS / "crowd-operators.md").read_text()
 RUNBOOK = [DOCS / f"{name}.md" for name in ("install", "operate", "signs")]
 FILES = (DEPLOY / "README.md").read_text()
 DASHBOARD = json.loads((DEPLOY / "grafana" / "meteragent.json").read_text())
@@ -47,6 +51,9 @@ BEFORE = {
 GIVEN = {"job", "instance"}
 """Labels that Prometheus itself puts on what it reads."""
 
+OPERATOR = replace(VITALS, is_connected=False)
+"""An operator with a problem, whose metrics alarms may ask for."""
+
 
 def exposed() -> dict[str, set[str]]:
     """The metrics of agent and exporter, and each one's labels."""
@@ -56,7 +63,11 @@ def exposed() -> dict[str, set[str]]:
     board.take("private/m1/power/privacy", described(TERMS))
     board.take("private/m1/power", recorded(TERMS, [5])[0])
     registry.register(board)
-    texts = as_metrics(Vitals("1", 1.0, 1, None, {}, (stream,), raised)), generate_latest(registry).decode()
+    texts = (
+        as_metrics(Vitals("1", 1.0, 1, None, {}, (stream,), raised)),
+        generate_latest(registry).decode(),
+        vitals.as_metrics(OPERATOR),
+    )
     actual: dict[str, set[str]] = {"up": set()}
     for text in texts:
         for family in text_string_to_metric_families(text):
@@ -136,11 +147,12 @@ def test_an_alarm_asks_for_what_there_is(alert: Mapping[str, Any]) -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=NAMES)
 def test_an_alarm_names_its_section_of_the_runbook(alert: Mapping[str, Any]) -> None:
-    """It has a severity, a sentence, and a section that exists, among the signs."""
+    """It has a severity, a sentence, and a section: a sign, or one of the operators' runbook."""
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     file, _, anchor = alert["annotations"]["runbook"].partition("#")
-    assert file == "docs/signs.md"
-    assert anchor in anchors(SIGNS.partition("## What to do")[2])
+    is_crowd = "meteragent_crowd_" in alert["expr"]
+    assert file == ("docs/crowd-operators.md" if is_crowd else "docs/signs.md")
+    assert anchor in anchors(OPERATORS if is_crowd else SIGNS.partition("## What to do")[2])
     assert set(alert) <= {"alert", "expr", "for", "labels", "annotations"}
 
 
@@ -177,6 +189,13 @@ def test_no_alarm_asks_for_a_problem_that_there_is_not() -> None:
     """Codes in alarms and in the runbook's table are those of the agent, each once in the table."""
     assert set().union(*(coded(alert["expr"]) for alert in ALERTS)) <= set(PROBLEMS)
     assert set(codes()) == set(PROBLEMS)
+
+
+def test_every_problem_of_a_crowd_has_an_alarm() -> None:
+    """Alarms name each problem of an operator, and no other."""
+    problems = re.findall(r'Problem\(\s*"(\w+)"', Path(vitals.__file__).read_text())
+    codes = re.findall(r'meteragent_crowd_problem{code=~?"([\w|]+)"}', " ".join(a["expr"] for a in ALERTS))
+    assert sorted("|".join(codes).split("|")) == sorted(problems)
 
 
 # The runbook --------------------------------------------------------------------------------------

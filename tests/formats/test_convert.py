@@ -47,6 +47,6 @@ def test_a_file_that_exists_is_kept(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f"{source}: line 1: no column meter" in capsys.readouterr().err
     source.write_text("meter,start,end,value,unit\n")
     assert main(["convert", str(source), str(target), "--to", "csv"]) == 1
-    assert "file exists" in capsys.readouterr().err
+    assert f"{target}: file exists: choose another name, or delete it" in capsys.readouterr().err
     assert main(["convert", str(tmp_path / "nowhere"), str(target), "--to", "csv"]) == 1
     assert target.read_text() == "kept"

@@ -234,6 +234,14 @@ def test_no_benchmark_is_forgotten() -> None:
     assert found <= set(command.PROGRAMS)
 
 
+@pytest.mark.parametrize("name", ["collect", "crowd", "crowd_home", "shares"])
+def test_a_program_that_runs_by_itself_is_described(name: str) -> None:
+    """What writes no rows is in the README with its command."""
+    assert name not in command.PROGRAMS
+    assert (harness.ROOT / "benchmarks" / f"{name}.py").exists()
+    assert f"`python -m benchmarks.{name}`" in (harness.ROOT / "benchmarks" / "README.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize(("names", "kept"), [([], {"new"}), (["store"], {"old", "new"})])
 def test_a_whole_run_makes_the_file_anew(
     names: list[str], kept: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -59,3 +59,23 @@ def test_files_are_as_editors_are_told() -> None:
         assert "\r" not in text, path
         assert not text or text.endswith("\n"), path
         assert not re.search(r"[ \t]$", text, re.MULTILINE), path
+
+
+def test_the_site_has_a_first_page() -> None:
+    """index.html at the top of the site leads to the page of docs/index.md; `make docs` names it."""
+    text = (ROOT / "docs" / "site" / "index.html").read_text()
+    assert re.findall(r"url=([\w/.]+)", text) == ["docs/index.html"]
+    assert 'html_extra_path = ["site"]' in (ROOT / "docs" / "conf.py").read_text()
+    assert recipe("docs")[-1] == '@echo "Open $(CURDIR)/build/docs/index.html"'
+
+
+def test_checkpoints_of_notebooks_are_ignored() -> None:
+    """Jupyter leaves copies beside the notebooks of the documentation."""
+    assert ".ipynb_checkpoints/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_each_page_has_a_title_of_its_own() -> None:
+    """The site's list of pages has no heading twice; its root, docs/index.md, is not in that list."""
+    pages = [path for path in tracked() if path.suffix == ".md" and name_of(path) != "docs/index.md"]
+    titles = [line for path in pages if (line := path.read_text().partition("\n")[0]).startswith("# ")]
+    assert [title for title in set(titles) if titles.count(title) > 1] == []

@@ -35,6 +35,10 @@ class FastClock(Clock):
         """Return the time, in seconds since 1970."""
         return int(self.time())
 
+    def boot_ms(self) -> int:
+        """Return the time in ms: this clock is never set."""
+        return int(1000 * self.time())
+
     def pause_s(self, instant_s: int) -> float:
         """Return how long to wait for an instant, in seconds of the system's clock."""
         return max(instant_s - self.time(), 0.0) / self._speed

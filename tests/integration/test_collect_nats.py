@@ -16,6 +16,7 @@ from meteragent.collect.topic import StreamTopic
 from meteragent.mqtt import Endpoint
 from tests.integration.collecting import send
 from tests.integration.service import until
+from tests.support.broker import Certificates, free_port
 from tests.support.collecting import TEMPLATE, record_messages, terms_message, topic
 from tests.support.nats import Nats, nats_program
 from tests.support.stores import TERMS
@@ -104,3 +105,30 @@ async def test_a_server_without_jetstream(tmp_path: Path, caplog: pytest.LogCapt
     with server:
         async with connected(replace(endpoint(server), username=None, password=None)):
             await until(lambda: "JetStream" in caplog.text)
+
+
+async def test_a_wrong_certificate_is_said_and_tried_again(
+    tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The source is refused a certificate of another authority, says so, and connects with the right one."""
+    program = nats_program()
+    assert program is not None
+    (tmp_path / "other").mkdir()
+    server = Nats(program, tmp_path, Certificates.make(tmp_path / "other"))
+    address = replace(endpoint(server), tls=True, ca_file=str(certificates.ca))
+    async with connected(address):
+        with server:
+            await until(lambda: "CERTIFICATE_VERIFY_FAILED" in caplog.text)
+        configuration = tmp_path / "nats.conf"
+        text = configuration.read_text()
+        right = text.replace(str(tmp_path / "other"), str(certificates.server.parent))
+        configuration.write_text(right)
+        with server:
+            # It has no streams, which it says only to those who have connected.
+            await until(lambda: "no stream holds the subject" in caplog.text)
+
+
+async def test_a_server_that_is_not_there_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the reason within seconds, with the system's word for it."""
+    async with connected(Endpoint("127.0.0.1", free_port(), tls=False)):
+        await until(lambda: "Connect call failed" in caplog.text, 5)

@@ -2,9 +2,53 @@
 
 import pytest
 
-from meteragent.operators.clock import TICK_S, TICKS_S, Ticks
+from meteragent.operators import clock
+from meteragent.operators.clock import TICK_S, TICKS_S, Clock, Steps, Ticks
 
 START_S = 1_795_000_200
+DAY_S = 86_400
+
+
+class Settable(Clock):
+    """A clock that can be set, on a machine that has run for `boot_s`."""
+
+    boot_s = 100
+
+    def boot_ms(self) -> int:
+        """Return the time since the machine's start."""
+        return 1000 * self.boot_s
+
+
+def steps(monkeypatch: pytest.MonkeyPatch, synchronised: bool | None = True) -> tuple[Steps, Settable]:
+    """Return the steps of a clock that shows START_S, and the clock."""
+    monkeypatch.setattr(clock, "synchronised", lambda: synchronised)
+    settable = Settable()
+    watch = Steps(settable)
+    assert watch.ahead_s(START_S) == 0
+    return watch, settable
+
+
+def test_a_jump_of_the_clock_lasts_until_it_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of more than 5 minutes is a jump; after the clock was set back, the same step is one again."""
+    watch, settable = steps(monkeypatch)
+    settable.boot_s += DAY_S
+    now_s = START_S + DAY_S + 300
+    assert watch.ahead_s(now_s) == 0
+    assert watch.ahead_s(now_s + 301) == 301
+    settable.boot_s += 3600
+    assert watch.ahead_s(now_s + 3600 + DAY_S) == DAY_S
+    assert watch.ahead_s(now_s + 3600) == 0
+    assert watch.ahead_s(now_s + 3600 + DAY_S) == DAY_S
+    assert watch.ahead_s(now_s) == 0
+
+
+def test_a_jump_where_it_is_unknown_whether_the_clock_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour is allowed if the machine does not tell, and any step before the clock is first set."""
+    watch, _ = steps(monkeypatch, synchronised=None)
+    assert watch.ahead_s(START_S + 3600) == 0
+    assert watch.ahead_s(START_S + 7201) == 3601
+    watch, _ = steps(monkeypatch, synchronised=False)
+    assert watch.ahead_s(START_S + DAY_S) == 0
 
 
 @pytest.mark.parametrize("pauses_s", [(1,) * 60, (9, 1, 25, 25), (0, 59, 1)])

@@ -23,8 +23,11 @@ VITALS = Vitals(
     is_connected=True,
     waiting=2,
     unanswered_s=0,
+    ahead_s=0,
+    published_s=0,
     loaded_s=None,
     refused_topics=(),
+    silent_slot_s=None,
     counts={"reports": 5, "slots_total": 1},
     refusals={"late": 1},
     slots=((1_795_000_200, "total", 100),),
@@ -103,6 +106,42 @@ def test_all_errors_come_at_once(tmp_path: Path) -> None:
     assert "http://x" not in text
 
 
+def test_errors_of_form_hide_no_others(tmp_path: Path) -> None:
+    """Wrong keys, address, identity and group come together, first those of the configuration."""
+    config = folder(tmp_path, smallest_crowd="1", level="-1")
+    text = (
+        config.read_text().replace("mqtt://127.0.0.1", "http://x").replace("[store]", "stor = [1.5]\n[store]")
+    )
+    config.write_text(f"grup = 1\n{text}")
+    (tmp_path / "leader.key").unlink()
+    with pytest.raises(ConfigError) as caught:
+        configuration.load(config, "leader")
+    keys = [(error.key, error.file is None) for error in caught.value.errors]
+    own = ["grup", "identity_file", "broker.url", "broker.stor"]
+    assert keys == [*((key, True) for key in own), *((key, False) for key in ("level", "smallest_crowd"))]
+
+
+@pytest.mark.parametrize("text", ['name = "', "a = [", "= 3", "\n\nname"])
+def test_a_group_that_is_not_toml_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is that of a configuration, and the text names the group's file."""
+    config = folder(tmp_path)
+    (tmp_path / "group.toml").write_text(text)
+    assert main(["crowd", "leader", str(config), "--check"]) == 78
+    error = capsys.readouterr().err
+    assert f"{tmp_path}/group.toml: found text that is not TOML" in error
+
+
+def test_numbers_are_shown_as_written(tmp_path: Path) -> None:
+    """No text has the name of Python's type for decimals."""
+    config = folder(tmp_path)
+    config.write_text(f"group_file = [1.5, 2]\n{config.read_text().partition(chr(10))[2]}")
+    with pytest.raises(ConfigError, match=r"group_file: found .*") as caught:
+        configuration.load(config, "leader")
+    assert "Decimal" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -126,12 +165,20 @@ def test_the_ledger_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["crowd", "ledger", str(config)]) == 1
     operation = configuration.load(config, "leader")
     with Store.open(operation.store, "leader", operation.group.id) as store:
-        store._transact({}, [LedgerLine(1_795_000_200, 1_795_003_301, "total", 1000)], is_counted=False)
+        lines = [
+            LedgerLine(1_795_000_200, 1_795_003_301, "total", 1000),
+            LedgerLine(1_795_002_000, 1_795_005_101, "too_few", 2),
+            LedgerLine(1_795_003_800, 1_795_006_901, "malformed", 0),
+        ]
+        store._transact({}, lines, is_counted=False)
     capsys.readouterr()
     assert main(["crowd", "ledger", str(config)]) == 0
-    assert capsys.readouterr().out.startswith("2026-11-18T11:10:00Z  total            1,000 homes")
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("2026-11-18T11:10:00Z  total            1,000 homes")
+    assert second.startswith("2026-11-18T11:40:00Z  too_few              2 homes")
+    assert third.startswith("2026-11-18T12:10:00Z  malformed            - homes")
     assert main(["crowd", "ledger", str(config), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["homes"] == 1000
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["homes"] == 1000
 
 
 def test_health_without_an_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +200,11 @@ def test_vitals_are_read_back() -> None:
         ("broker_down", {"is_connected": False}),
         ("topic_refused", {"refused_topics": ("total",)}),
         ("unanswered", {"unanswered_s": 901}),
+        ("clock_jumped", {"ahead_s": 301}),
+        ("keys_ahead", {"published_s": 60, "is_connected": False}),
         ("overloaded", {"loaded_s": 10.0}),
+        ("no_reports", {"silent_slot_s": 1_795_000_200}),
+        ("no_requests", {"silent_slot_s": 1_795_000_200, "role": "helper"}),
         ("no_total", {"slots": ((1_795_000_200, "too_few", 0),)}),
     ],
 )
@@ -163,7 +214,7 @@ def test_each_problem_is_named(code: str, changes: dict[str, object]) -> None:
     assert [problem.code for problem in wrong.problems] == [code]
     assert f"({code})" in vitals.as_text(wrong)
     assert (
-        f'meteragent_crowd_problem{{group="elm-street",role="leader",code="{code}"}} 1'
+        f'meteragent_crowd_problem{{group="elm-street",role="{wrong.role}",code="{code}"}} 1'
         in vitals.as_metrics(wrong)
     )
 

@@ -2,7 +2,7 @@
 
 from meteragent.crowd.machine import Outgoing, due_s
 from meteragent.operators.departures import REFUSED_S, Departures
-from meteragent.operators.desk import PATIENCE_S, RESEND_S, Arrival, Desk, LedgerLine, Step, in_order
+from meteragent.operators.desk import RESEND_S, Arrival, Desk, LedgerLine, Step, in_order, pieces
 from tests.support.crowd import SLOT_S, Street, fixed_entropy, make_group
 
 
@@ -41,12 +41,13 @@ def test_a_slot_from_reports_to_total() -> None:
 
 
 def test_a_refused_slot_is_in_the_ledger() -> None:
-    """A slot of too few homes has the reason and no homes."""
+    """A slot of too few homes has the reason, and how many had reported for it and no other."""
     world = Street(make_group())
     leader = Desk(world.leader, fixed_entropy("desk"))
-    leader.take([Arrival("report/a", world.report("a", 1), world.group.end_s(SLOT_S))], 0)
+    for label in ("a", "b"):
+        leader.take([Arrival(f"report/{label}", world.report(label, 1), world.group.end_s(SLOT_S))], 0)
     now_s = world.deadline_s()
-    assert leader.tick(now_s).lines == [LedgerLine(SLOT_S, now_s, "too_few", 0)]
+    assert leader.tick(now_s).lines == [LedgerLine(SLOT_S, now_s, "too_few", 2)]
 
 
 def test_acknowledgements_do_not_show_a_draw() -> None:
@@ -80,12 +81,19 @@ def test_messages_and_ticks_are_in_the_order_of_their_times() -> None:
     assert list(in_order([], [])) == [([], None)]
 
 
+def test_each_request_is_a_commit_of_its_own() -> None:
+    """Requests and answers are taken one by one, reports in a row together."""
+    topics = ("report/a", "report/b", "answer", "answer", "report/a")
+    order = [[a.topic for a in some] for some in pieces([Arrival(topic, b"", 0) for topic in topics])]
+    assert order == [["report/a", "report/b"], ["answer"], ["answer"], ["report/a"]]
+
+
 def test_what_waited_too_long_is_dropped() -> None:
-    """A request that waited for other work is dropped, so that its answer cannot be late; reports are not."""
+    """A request that waited for more than 20 s is dropped, so that no answer is late; reports are not."""
     world, leader, helper = street()
     now_s = world.deadline_s()
     [request] = payloads(leader.tick(now_s), "request")
-    late_s = now_s + PATIENCE_S + 1
+    late_s = now_s + 21
     step = helper.take([Arrival("request", request, now_s)], late_s)
     assert (step.counts, step.rows, step.messages) == ({"dropped": 1}, {}, [])
     assert helper.take([Arrival("request", request, now_s + 1)], late_s).lines
@@ -119,6 +127,16 @@ def test_the_first_step_publishes_keys_and_descriptor() -> None:
     assert helper.tick(next_day_s + 60).messages == []
 
 
+def test_an_unconfirmed_time_changes_no_key() -> None:
+    """After a jump of the clock no key is created, published or destroyed; once it is confirmed, all are."""
+    _, _, helper = street()
+    later_s = SLOT_S + 3650 * 86_400
+    step = helper.tick(later_s, is_confirmed=False)
+    assert (step.messages, [key for key in step.rows if key.table in ("secret", "mark")]) == ([], [])
+    assert helper.tick(SLOT_S + 60).messages == []
+    assert [message.topic for message in helper.tick(later_s).messages] == ["keys/helper"]
+
+
 def test_a_key_is_destroyed_when_its_day_is_over() -> None:
     """The day's secret is deleted at the tick after its last slot has expired or is answered."""
     world, _, helper = street()
@@ -131,11 +149,15 @@ def test_a_key_is_destroyed_when_its_day_is_over() -> None:
 
 
 def test_messages_leave_at_their_instants() -> None:
-    """What is late leaves at the next minute; what is repeated leaves once; what is retained is replaced."""
+    """What is late leaves at the next minute, but an answer never; what is repeated leaves once.
+
+    What is retained is replaced.
+    """
     departures = Departures()
-    assert departures.add([Outgoing("answer", b"1", due_s=120)], 100) == 0
-    assert departures.add([Outgoing("answer", b"1", due_s=180)], 100) == 0
-    assert departures.add([Outgoing("total", b"2", due_s=60)], 121) == 1
+    assert departures.add([Outgoing("answer", b"1", due_s=120)], 100) == {}
+    assert departures.add([Outgoing("answer", b"1", due_s=180)], 100) == {}
+    assert departures.add([Outgoing("total", b"2", due_s=60)], 121) == {"late": 1}
+    assert departures.add([Outgoing("answer", b"3", due_s=120)], 121) == {"dropped": 1}
     assert departures.next_s() == 120
     assert [message.payload for message in departures.due(120)] == [b"1"]
     assert [message.payload for message in departures.due(179)] == [b"1"]

@@ -73,27 +73,34 @@ def test_a_restored_folder_is_refused(tmp_path: Path) -> None:
     backup = copied(live, tmp_path / "backup")
     shutil.rmtree(live)
     copied(backup, live)
-    with pytest.raises(StoreRestored, match="a copy from a backup or snapshot, or moved"):
+    with pytest.raises(StoreRestored, match="restored from a backup, or moved; if it is the newest"):
         opened(live)
 
 
 @pytest.mark.parametrize("table", ["closed", "answer", "batch", "request", "secret", "mark"])
 def test_an_old_database_is_refused(tmp_path: Path, table: str) -> None:
     """A copy of the database from before a commit is refused, unless only reports were committed since."""
-    live = tmp_path / "live"
-    live.mkdir()
-    with opened(live) as store:
-        store.commit(ROWS)
-        backup = copied(live, tmp_path / "backup")
-        store.commit({Key(table, 1800): b"x"})
-        # As after kill -9: the store has not been closed.
-        crash = copied(live, tmp_path / "crash")
-    for name in ("leader.db", "leader.db-wal", "leader.db-shm"):
-        shutil.copy(backup / name, live / name)
-    shutil.copy(crash / "leader.db.gen", live / "leader.db.gen.copy")
-    (live / "leader.db.gen").write_bytes((crash / "leader.db.gen").read_bytes())
-    with pytest.raises(StoreRestored):
-        opened(live)
+    store = opened(tmp_path)
+    store.commit(ROWS)
+    old = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith(".gen")}
+    store.commit({Key(table, 1800): b"x"})
+    store._resources.close()  # without a new generation, as after kill -9
+    for name, content in old.items():  # in place: nothing but the generation file tells that it is old
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(StoreRestored, match="before the last records"):
+        opened(tmp_path)
+
+
+def test_an_old_database_of_reports_alone_is_accepted(tmp_path: Path) -> None:
+    """Commits of reports are not counted: reports are delivered again, and nothing has left."""
+    store = opened(tmp_path)
+    store.commit(ROWS)
+    old = (tmp_path / "leader.db").read_bytes()
+    store.commit({Key("report", 1800, "other"): b"report"})
+    store._resources.close()
+    (tmp_path / "leader.db").write_bytes(old)
+    with opened(tmp_path) as store:
+        assert store.rows() == ROWS
 
 
 def test_a_killed_store_is_accepted(tmp_path: Path) -> None:
@@ -171,6 +178,27 @@ def test_a_destroyed_secret_is_nowhere(tmp_path: Path) -> None:
         assert secret in (tmp_path / "leader.db").read_bytes()
         store.commit({Key("secret", 20): None})
         assert not any(secret in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_an_erasure_that_a_reader_prevents_is_tried_again(tmp_path: Path) -> None:
+    """A secret that is deleted while another program reads the log is erased at a later tick."""
+    secret = bytes(range(100, 132))
+
+    def holders() -> list[str]:
+        return [path.name for path in tmp_path.iterdir() if secret in path.read_bytes()]
+
+    with opened(tmp_path) as store:
+        store.commit({Key("secret", 20): secret})
+        uri = f"file:{tmp_path / 'leader.db'}?mode=ro"
+        reader = sqlite3.connect(uri, uri=True, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM ledger").fetchone()
+        store.commit({Key("secret", 20): None})
+        store.commit({})
+        assert holders() != []
+        reader.close()
+        store.commit({})
+        assert holders() == []
 
 
 def test_the_ledger_has_a_slot_once(tmp_path: Path) -> None:

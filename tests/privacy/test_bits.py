@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meteragent.privacy import LInfLaplace
 from meteragent.privacy.bits import Bits, SeededBits, SystemBits
 
 
@@ -142,3 +143,10 @@ def test_a_missing_seed_is_refused() -> None:
     """None is not a seed: bits are reproducible only when somebody asked for it."""
     with pytest.raises(TypeError, match="a seed is an int"):
         SeededBits(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bits", [1, "seed", np.random.default_rng(0)])
+def test_what_is_no_source_of_bits_is_refused(bits: Any) -> None:
+    """A seed or a generator of another library is no source: the error names one that is."""
+    with pytest.raises(TypeError, match=r"expected a source of random bits, such as SeededBits\(1\)"):
+        LInfLaplace("1/220", 1, 2).release([1, 2], bits=bits)

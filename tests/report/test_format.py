@@ -77,17 +77,31 @@ def test_energies_are_in_one_unit() -> None:
     [
         (Fraction(1), "1", "e^1 = 2.72"),
         (Fraction(48), "48", "e^48 = 7.02e+20"),
-        (Fraction(1, 3), "0.333", "e^0.333 = 1.4"),
-        (Fraction(12, 11), "1.09", "e^1.09 = 2.98"),
-        (Fraction(1440, 7), "206", "e^206 = 2.19e+89"),
+        (Fraction(1, 3), "0.333", "e^0.334 = 1.4"),
+        (Fraction(12, 11), "1.09", "e^1.1 = 3"),
+        (Fraction(1440, 7), "206", "e^206 = 2.92e+89"),
         (Fraction(10830), "10,830", "e^10,830 = 2.57e+4703"),
         (Fraction("0.125"), "0.125", "e^0.125 = 1.13"),
         (Fraction(9), "9", "e^9 = 8,103"),
+        (Fraction("1.0043"), "1", "e^1.01 = 2.75"),
+        (Fraction("6.00999"), "6.01", "e^6.02 = 412"),
     ],
 )
 def test_levels_and_odds(level: Fraction, rate: str, odds: str) -> None:
     """A level is exact if it is short, and the odds are e to its power; no level is too large to write."""
     assert (written.rate(level), written.odds(level)) == (rate, odds)
+
+
+@given(st.fractions(min_value=Fraction(1, 1000), max_value=600))
+def test_odds_are_a_right_equation_that_understates_nothing(level: Fraction) -> None:
+    """The factor is that of the exponent beside it; neither is smaller than those of the level."""
+    exponent, factor = (
+        float(part.replace(",", "")) for part in written.odds(level).removeprefix("e^").split(" = ")
+    )
+    assert factor == pytest.approx(math.exp(exponent), rel=0.006)
+    if (level * 1000).denominator > 1:
+        assert exponent >= float(level)
+        assert factor >= math.exp(level) * (1 - 1e-9)
 
 
 @given(LEVELS)

@@ -109,6 +109,7 @@ def test_a_problem_is_said_in_english_as_in_the_log() -> None:
         "messages_wait": {"waiting": 3, "since_ms": 90_000},
         "other_agent": {"meters": 1},
         "no_readings": {"limit_ms": 3_600_000, "refusals": "late 2"},
+        "none_accepted": {"reasons": "refused_json 3"},
         "wrong_profile": {"count": 3, "reasons": "refused_json 3"},
         **{code: {"count": 3} for code in ("clock_behind", "wrong_zone", "all_late", "all_clamped")},
     }

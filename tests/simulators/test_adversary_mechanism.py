@@ -145,6 +145,7 @@ def test_modules_of_the_current_directory_are_found(tmp_path: Path, monkeypatch:
         ("linf epsilon", "key=value"),
         ("linf epsilon=1 epsilon=2", "each once"),
         ("linf scale=1", "takes other parameters"),
+        ("linf eps=1/40", "its parameters are: epsilon$"),
         ("average slots=4", "divide"),
         ("average slots=1.5", "takes other parameters"),
         ("laplace", "linf, independent, per-reading, telegraf, average, none"),

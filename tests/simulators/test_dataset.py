@@ -1,10 +1,13 @@
 """Columns of public data sets and of any table are read in watts, and what is no power is refused."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from meteragent.extras import SIMULATORS, hint
 from simulators import __main__ as simulators
 from simulators.dataset import load, unit_in
 from simulators.trace import TraceError
@@ -176,3 +179,36 @@ def test_real_homes() -> None:
     for path in sorted((data_folder() / "homes").glob("*.parquet")):
         assert np.array_equal(load(path).watts, load_trace(path).watts)
         assert load(path, watts="Kettle").watts.max() > 1000
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The path, and that there is no such file: nothing about its format."""
+    with pytest.raises(TraceError, match=r"lod\.csv: no such file$"):
+        load(tmp_path / "lod.csv")
+
+
+def test_a_first_column_of_names_is_told(tmp_path: Path) -> None:
+    """If the first column holds no times, the error says how to name the one that does, and lists all."""
+    path = tmp_path / "load.csv"
+    path.write_text("home,time,watts\nnorth,1400000400,5\nnorth,1400000460,7\n")
+    with pytest.raises(TraceError, match=r"with time=\.\.\.; there are: home, time, watts"):
+        load(path, watts="watts")
+    assert load(path, time="time", watts="watts").watts.tolist() == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("import simulators.dataset", "sim"),
+        ("from simulators.peers import opendp_laplace; opendp_laplace('1/40')", "peers"),
+        ("from simulators.peers import diffprivlib_laplace; diffprivlib_laplace('1/40')", "peers"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(code: str, extra: str) -> None:
+    """Importing or using a module without its extra says what to install, as the commands do."""
+    packages = ["pyarrow", "opendp", "opendp.prelude", "diffprivlib", "diffprivlib.mechanisms"]
+    program = f"import sys; sys.modules.update(dict.fromkeys({packages}, None)); {code}"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: ")
+    assert hint(extra, SIMULATORS) in last

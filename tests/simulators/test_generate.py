@@ -13,7 +13,8 @@ from pyarrow import csv, parquet
 
 from simulators import plan
 from simulators.__main__ import main
-from simulators.compare import BEGIN, END, HOME_FILES, Kind, Row, runs_of, table
+from simulators.arguments import BEGIN, END
+from simulators.compare import HOME_FILES, Kind, Row, runs_of, table
 from simulators.fleet import Fleet
 from simulators.plan import Files, Plan
 from tests.support.broker import Broker, free_port
@@ -108,7 +109,7 @@ def test_a_seed_is_asked_for(tmp_path: Path) -> None:
         (["--resolution", "0", "--out", "y"], 2, "resolution_w"),
         (["--out", "/proc/nothing/here"], 1, "/proc/nothing"),
         (["--out", "http://host"], 2, "is not a URL such as mqtt://"),
-        (["--out", f"mqtt://127.0.0.1:{free_port()}"], 1, "generate: "),
+        (["--out", f"mqtt://127.0.0.1:{free_port()}"], 1, "generate: no broker answers at mqtt://127.0.0.1:"),
     ],
 )
 def test_what_cannot_be_written(
@@ -217,7 +218,7 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
 def test_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without traces, or without a place for the table, it says so."""
     assert main(["compare", "--data", str(tmp_path)]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "REFIT_House2.parquet: no such file" in capsys.readouterr().err
     (tmp_path / "file").write_text("nothing")
     assert main(["compare", "--data", str(data_folder()), "--into", str(tmp_path / "file")]) == 2
     assert BEGIN in capsys.readouterr().err

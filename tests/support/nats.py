@@ -10,11 +10,14 @@ import sys
 from pathlib import Path
 
 from tests.commands.system_parts import find
-from tests.support.broker import READY_S, Server, free_port
+from tests.support.broker import READY_S, Certificates, Server, free_port
 from tests.support.not_run import ROOT
 
 DOCUMENT = ROOT / "docs" / "collect.md"
 
+_TLS = """
+tls {{ cert_file: "{certificate}", key_file: "{key}" }}
+"""
 _CONFIGURATION = """
 server_name: "test"
 listen: "127.0.0.1:{port}"
@@ -30,9 +33,12 @@ def nats_program() -> Path | None:
 
 
 class Nats(Server):
-    """A nats-server and its folder; `url` is its own protocol's, `mqtt_url` that of the gateway."""
+    """A nats-server and its folder; `url` is its own protocol's, `mqtt_url` that of the gateway.
 
-    def __init__(self, program: Path, folder: Path) -> None:
+    With certificates, its own protocol needs TLS.
+    """
+
+    def __init__(self, program: Path, folder: Path, certificates: Certificates | None = None) -> None:
         super().__init__(folder, [str(program), "-c", str(folder / "nats.conf")])
         mqtt_port = free_port()
         self.url, self.mqtt_url = (
@@ -40,6 +46,8 @@ class Nats(Server):
             f"mqtt://agents:password@127.0.0.1:{mqtt_port}",
         )
         text = _CONFIGURATION.format(port=self.port, mqtt_port=mqtt_port, folder=folder)
+        if certificates is not None:
+            text += _TLS.format(certificate=certificates.server, key=certificates.server_key)
         (folder / "nats.conf").write_text(text + users())
 
     def make_streams(self) -> None:

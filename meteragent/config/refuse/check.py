@@ -34,13 +34,13 @@ PROMISE = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of one stream, which yields nothing if one of its keys is already wrong."""
+    """A check of one stream, which yields nothing if one of its keys has already been refused."""
 
     problems: Callable[[Stream], Problems]
     keys: tuple[Path, ...]
 
     def __call__(self, stream: Stream, wrong_paths: Collection[Path]) -> Problems:
-        """Yield refusals, unless they could result from a key that is already wrong."""
+        """Yield refusals, unless they could result from a key that has already been refused."""
         if not any(depends(key, path) for key in self.keys for path in wrong_paths):
             yield from self.problems(stream)
 

@@ -100,7 +100,7 @@ def limits(stream: Stream) -> Problems:
 
 @reads("sink.crowd.group", "source.kind", "source.unit", "source.interval", "source.profile", "source.value")
 def lattice(stream: Stream) -> Problems:
-    """Yield a refusal of an interval in which the group's quantum is not a whole number of units."""
+    """Yield a refusal of an interval for which the group's quantum is not whole in accumulator units."""
     source, group = stream.source, stream.group
     if group is None or source.kind is Kind.POWER:
         return

@@ -1,4 +1,4 @@
-"""Refusals for the promise: of presets, a radius off the lattice, noise out of range, and budgets."""
+"""Refusals for the promise: of metrics, a radius off the lattice, noise out of range, and budgets."""
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, reads
@@ -10,7 +10,7 @@ from meteragent.domain.shape import Metric, Space
 from meteragent.domain.units import DAY_MS, MICRO
 
 RATIO_MAX = 2**45
-"""n / (epsilon * quantum) stays below this (THEORY 2.1)."""
+"""The value below which n / (epsilon * quantum) must stay (THEORY 2.1)."""
 
 
 @reads("privacy.hide", "privacy.radius")

@@ -34,7 +34,7 @@ StreamProblems = Callable[[Stream, set[Path]], Problems]
 def receivers(
     config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems, *, flat: bool
 ) -> Problems:
-    """Yield the refusals of a file with receivers; `wrong_paths` are those of its stream."""
+    """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of its stream."""
     if not flat:
         expected = "tables source and window instead of [[stream]], or a stream for each receiver without it"
         yield ConfigError("receiver", "tables together with [[stream]]", expected)
@@ -75,7 +75,7 @@ def _names_and_times(config: Config) -> Iterator[ConfigError]:
 
 
 def _links(config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems) -> Problems:
-    """Yield the refusals of each receiver's stream, broker and topic, but each common key's only once."""
+    """Yield the refusals of each receiver's stream, broker and topic; shared keys are refused only once."""
     [base] = config.stream
     keys, links, wrong_by_link = set[str](), [], []
     for number, receiver in enumerate(config.receiver):

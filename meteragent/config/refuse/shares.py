@@ -76,7 +76,7 @@ def nesting(stream: Stream) -> Problems:
 
 
 def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
-    """Yield a refusal if the windows of a fine stream do not fill those of the next coarser stream."""
+    """Yield a refusal if the windows of a fine stream do not fill the windows of the next coarser stream."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
     key, value = f"privacy.shares.{fine}", f"a share of {fine!r} together with one of {coarse!r}"
     if usual_ms(fine) == usual_ms(coarse):

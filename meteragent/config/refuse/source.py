@@ -76,7 +76,7 @@ def kind(stream: Stream) -> Problems:
 
 @reads("source.profile", "source.kind", "source.value", "source.time")
 def device(stream: Stream) -> Problems:
-    """Yield refusals of an unknown profile, a quantity that it lacks, and `time` beside a profile."""
+    """Yield refusals of an unknown profile, of a quantity that it lacks, and of `time` beside a profile."""
     source, device_profile = stream.source, profile(stream.source)
     if source.profile in FORMATS:
         return

@@ -1,4 +1,4 @@
-"""Refusals of tariffs that price bands other than a stream's, or that cannot be compared."""
+"""Refusals of tariffs that price bands no stream has, or whose costs cannot be compared."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +17,8 @@ _BANDS = tuple(map(path_of, (*GRID, "source.kind")))
 def tariffs(config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong: Collection[Path]) -> Problems:
     """Yield refusals of repeated names, of a second currency, and of unknown or unpriced bands.
 
-    `wrong` holds the paths in the list of tariffs that are already wrong.
+    `wrong` holds the paths in the list of tariffs that have already been refused, and `wrong_by_stream` the
+    paths that have been refused in each stream.
     """
     if wrong:
         return
@@ -42,7 +43,7 @@ def _names(tariffs: Sequence[Tariff]) -> Problems:
 
 
 def _bands(config: Config) -> Problems:
-    """Yield refusals of tariffs that no stream can use."""
+    """Yield refusals of tariffs without a stream that has bands, of unknown bands, and of missing prices."""
     by_stream = [bands for stream in config.stream if (bands := band_names(stream))]
     if not by_stream:
         expected = "a stream with privacy.preset = 'tariff': tariffs price its bands"
@@ -54,7 +55,7 @@ def _bands(config: Config) -> Problems:
         for band in unknown:
             yield _unknown_band(f"tariff[{number}].prices.{band}", band, all_bands)
         lacking = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
-        if lacking and not unknown:  # in other cases a misspelt name may be the cause
+        if lacking and not unknown:  # an unknown band may be the missing one, misspelt
             expected = "a price for each band of a stream"
             names = ", ".join(map(repr, lacking))
             yield ConfigError(f"tariff[{number}].prices", f"no price for {names}", expected)
@@ -68,5 +69,5 @@ def _unknown_band(key: str, band: str, all_bands: Sequence[str]) -> ConfigError:
 
 
 def _without_price(tariff: Tariff, bands: Sequence[str]) -> Iterator[str]:
-    """Yield refusals of bands that lack a price; energy whose band is unknown needs none."""
+    """Yield the names of the bands that lack a price; energy whose band is unknown needs none."""
     return (band for band in bands if band not in {*tariff.prices, UNKNOWN_BAND})

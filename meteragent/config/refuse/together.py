@@ -17,7 +17,7 @@ _PLACES = tuple(map(path_of, ("source.topic", "source.url", "sink.topic", "sink.
 """Keys that determine the topics that a stream reads and writes."""
 
 WrongPaths = Sequence[Collection[Path]]
-"""For each stream, the paths of the keys that are already wrong."""
+"""For each stream, the paths of the keys that have already been refused."""
 
 
 def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
@@ -45,12 +45,12 @@ def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
 
 
 def _is_sound(wrong_paths: Collection[Path]) -> bool:
-    """Return whether all keys that determine the stream's topics are right."""
+    """Return whether no key that determines the stream's topics has been refused."""
     return not any(depends(key, path) for key in _PLACES for path in wrong_paths)
 
 
 def _is_wrong(key: str, wrong_paths: Collection[Path]) -> bool:
-    """Return whether a key, or a table around it, is already wrong."""
+    """Return whether a key, or a table around it, has already been refused."""
     return any(depends(path_of(key), path) for path in wrong_paths)
 
 
@@ -115,7 +115,7 @@ def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
 
 
 def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield refusals of windows that `sanitise` does not release."""
+    """Yield refusals of streams that `sanitise` cannot release."""
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         if stream.sink.crowd is not None:
             yield ConfigError(f"{prefix}sink.crowd", "a table together with [archive]", "a file of its own")

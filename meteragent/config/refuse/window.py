@@ -15,7 +15,7 @@ from meteragent.domain.shape import UNKNOWN_BAND, Space
 from meteragent.domain.units import HOUR_MS, Kind
 
 BANDS_MAX = 96
-"""The largest number of bands in a mean day; more would take seconds to check, and even longer to open."""
+"""The largest number of bands; more would take seconds to check, and their windows even longer to open."""
 
 
 @reads("window.timezone", "window.length", "privacy.preset")
@@ -40,7 +40,7 @@ def zone(stream: Stream) -> Problems:
 
 
 def unknown_zone(key: str, name: str, also: str = "") -> ConfigError | None:
-    """Return the refusal of a time zone, or None if it exists; `also` describes other valid values."""
+    """Return the refusal of a time zone; None if the zone exists. `also` describes other valid values."""
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -61,7 +61,7 @@ def alternatives(stream: Stream) -> Problems:
 
 @reads(*GRID)
 def bands(stream: Stream) -> Problems:
-    """Yield a refusal of slots that do not fit the space: profiles have bands, and no other space does."""
+    """Yield a refusal of slots that do not fit the space: only profiles have bands of the day."""
     window, is_profile = stream.window, space(stream) is Space.PROFILE
     if window.bands is not None and not is_profile:
         yield ConfigError("window.bands", "hours of the day", "privacy.space = 'profile': a mean day")

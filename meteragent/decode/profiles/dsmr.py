@@ -83,7 +83,7 @@ def _export_kw(message: Telegram) -> Decimal:
 
 
 def _net_kw(message: Telegram) -> Decimal:
-    """Return import minus export or, for a meter that sends only their signed sum, that sum."""
+    """Return import minus export or, unless the meter sends both, its own net power."""
     import_kw, export_kw = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
     if import_kw is not None and export_kw is not None:
         return total([import_kw, export_kw.copy_negate()])

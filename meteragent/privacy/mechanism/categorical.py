@@ -100,7 +100,7 @@ class Categorical:
         Raises:
             ValueError: a label is not in the set; the message omits the label, which may be private.
         """
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         labels = label_array(points)
         true_indices = self._indices(labels)
         is_replaced = sampling.choice(self._replacement_bounds, true_indices.size, source) == 0

@@ -152,7 +152,7 @@ class LInfLaplace:
             ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
         values = whole_vectors(windows, self.n)
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         noise = sampling.windows(self.n, self.a, values.size // self.n, source).reshape(values.shape)
         noise += values
         return noise

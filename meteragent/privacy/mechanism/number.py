@@ -84,7 +84,7 @@ class Laplace:
         Raises:
             TypeError: the values are not integers.  ValueError: a value is beyond 2^62 quanta.
         """
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         numbers = quanta(points, self.space)
         noisy = numbers.ravel() + sampling.discrete_laplace(numbers.size, self.a, source)
         return noisy.reshape(numbers.shape)

@@ -136,7 +136,7 @@ class PlanarLaplace:
             TypeError: the values are not integers.
             ValueError: the length of the last axis is not 2, or a value is beyond 2^62 quanta.
         """
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         vectors = whole_vectors(points, 2)
         return vectors + sampling.planar_laplace(vectors.size // 2, self.a, source).reshape(vectors.shape)
 

@@ -82,7 +82,7 @@ class RandomisedResponse:
         Raises:
             ValueError: a point is neither yes nor no.
         """
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         values = np.asarray(points)
         if not np.isin(values, [0, 1]).all():
             raise ValueError("an answer must be yes or no: give booleans, or 0 and 1")
@@ -139,7 +139,7 @@ class RandomRow:
         Raises:
             ValueError: the length of the last axis is not n.
         """
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         values = np.asarray(points)
         if values.ndim == 0 or values.shape[-1] != self.space.n:
             raise ValueError(f"databases have shape (..., {self.space.n}), not {values.shape}")

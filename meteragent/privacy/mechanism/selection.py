@@ -124,7 +124,7 @@ class NoisyMax(_Selection):
             TypeError: the values are not integers.
             ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)
         noisy = rows + sampling.geometric(rows.size, self.a, source).reshape(rows.shape)
         return np.asarray(np.argmax(noisy, axis=-1), np.int64)
@@ -181,7 +181,7 @@ class Exponential(_Selection):
             TypeError: the utilities are not integers.
             ValueError: the length of the last axis is not n, or a utility is beyond 2^62 quanta.
         """
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)
         distinct, group, counts = np.unique(
             rows.reshape(-1, self.n), axis=0, return_inverse=True, return_counts=True

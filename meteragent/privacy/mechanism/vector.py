@@ -91,7 +91,7 @@ class VectorLaplace:
             TypeError: the values are not integers.
             ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
-        source = sampling.BulkBits() if bits is None else bits
+        source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)
         return rows + sampling.discrete_laplace(rows.size, self.a, source).reshape(rows.shape)
 

@@ -29,7 +29,7 @@ value is released (THEORY 2.4 on timing).
 """
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits
-from meteragent.privacy.bulk import BulkBits
+from meteragent.privacy.bulk import BulkBits, source_of
 from meteragent.privacy.sampling.bernoulli import bernoulli, bernoulli_exp, choice
 from meteragent.privacy.sampling.gaussian import check_variance, discrete_gaussian
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
@@ -64,6 +64,7 @@ __all__ = [
     "noise_bounds",
     "planar_laplace",
     "row_windows",
+    "source_of",
     "uniform",
     "uniform_rows",
     "windows",

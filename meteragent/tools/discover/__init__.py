@@ -15,7 +15,8 @@ Rules
 but no values.
 3. Values are used only to judge plausibility, by their sign, their size, and whether they fall.
 4. Memory for messages is bounded.
-5. If the kind, unit, direction or medium is uncertain, nothing is proposed, and the reason is stated.
+5. If the kind, unit or medium is uncertain, or a direction is ambiguous, nothing is proposed, and the reason
+is stated. A number whose name states no direction is proposed with a doubt.
 6. No topic is dropped silently: it is proposed, read as a description, left out with a reason, or listed as
 quiet.
 

@@ -41,7 +41,7 @@ def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
 
 
 def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
-    """Make a candidate from one device's points."""
+    """Make a candidate from one device's points, and list the points that cannot be proposed."""
     groups: defaultdict[tuple[object, ...], list[Point]] = defaultdict(list)
     unplaced = []
     for point in _with_ways(points):
@@ -180,7 +180,7 @@ def _single(point: Point) -> Candidate:
 
 
 def _seen(point: Point) -> Direction:
-    """Return the direction of a point whose name states none: net for a power that falls below zero."""
+    """Return the direction of a point whose name states none: net for a power with negative values."""
     is_net = point.kind is Kind.POWER and any(match.number < 0 for match in point.numbers)
     return Direction.NET if is_net else Direction.UNSTATED
 

@@ -79,7 +79,7 @@ class Candidate:
 
     @property
     def watts(self) -> list[list[Decimal]]:
-        """The numbers by topic and id, in W or Wh if the scale is known."""
+        """The numbers by topic and id, in W or Wh; if `scale` is None, `unit` is assumed."""
         scale = self.scale if self.scale is not None else Fraction(UNIT_FACTOR[self.unit])
         factor = Decimal(scale.numerator) / Decimal(scale.denominator)
         rows: defaultdict[tuple[int, str | None], list[Decimal]] = defaultdict(list)

@@ -68,7 +68,10 @@ def _monthly(candidate: Candidate, access: Access, name: str) -> str:
 
 
 def _usual_period(candidate: Candidate) -> str | None:
-    """Return a round time between reports that is longer than the observed time; None for energy."""
+    """Return a usual time between reports that is at least 1.5 times the observed median time.
+
+    Return None for energies, and if no usual time is long enough.
+    """
     every_ms = cadence_ms(candidate.topics)
     if candidate.kind is not Kind.POWER or every_ms is None:
         return None

@@ -96,7 +96,7 @@ def _about_values(candidate: Candidate) -> Iterator[str]:
 
 
 def rough(duration_ms: int) -> str:
-    """Return a duration in whole seconds or minutes."""
+    """Return a duration as text, in ms, whole seconds or whole minutes."""
     if duration_ms < 1000:
         return f"{max(duration_ms, 1)} ms"
     seconds = round(duration_ms / 1000)

@@ -14,8 +14,8 @@
 
 Rules
 1. No text holds a reading.
-2. A proposal has a certain kind, unit, direction and medium. If one of them is uncertain, the topic is
-   unplaced.
+2. If the kind, unit or medium is uncertain, or a direction is ambiguous, the topic is unplaced. A quantity
+   whose name states no direction is proposed, with this doubt among its assumptions.
 3. An offer's kind and unit are stated by a profile, a description on the broker, or a name; the operator
    confirms both (law 5).
 """
@@ -101,7 +101,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All results of a search: proposals, unplaced topics, and topics that do not concern electricity."""
+    """All results of a search: proposals, unplaced topics, and topics that name neither power nor energy."""
 
     proposals: tuple[Proposal, ...]
     unplaced: tuple[Unplaced, ...]
@@ -109,7 +109,7 @@ class Findings:
 
 
 def findings(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:
-    """Search a listener's log for meters that match a profile, and for others that are described by texts."""
+    """Search a listener's log for meters that match a profile, a description on the broker or known names."""
     outcome = search(listener, profiles)
     proposals = tuple(map(Proposal.of, outcome.candidates))
     return Findings(proposals, tuple(outcome.unplaced), tuple(outcome.quiet))

@@ -238,7 +238,7 @@ def _unit_beside(leaf: Leaf, kind: Kind) -> str | None:
 
 
 def _time(leaf: Leaf) -> str | None:
-    """Return the path of a readable time in the same object as a field."""
+    """Return the path of a readable time in the same object as a field; None if there is no such time."""
     for key in _TIME_KEYS:
         if key in leaf.siblings:
             with suppress(PayloadError):

@@ -21,7 +21,10 @@ Path = tuple[str | int, ...]
 
 
 class Unit(NamedTuple):
-    """A device's unit: its kind (register for any energy), the configuration's unit, and its size in that."""
+    """A device's unit: its kind (register for any energy), and its size in the configuration's unit `name`.
+
+    `factor` is None if the units are the same.
+    """
 
     kind: Kind
     name: str
@@ -44,8 +47,8 @@ UNIT_NAMES = {
 class Point:
     """A number on a topic; `value` is its JMESPath expression, or None if the payload is a bare number.
 
-    `device` groups the points of one device. `factor` is the configuration's `source.scale`. `heard` is true
-    if a message was received; `source` describes where kind and unit are stated.
+    `device` groups the points of one device. `factor` is the configuration's `source.scale`. `source`
+    describes where kind and unit are stated.
     """
 
     log: TopicLog
@@ -75,7 +78,10 @@ class Point:
 
 
 class Leaf(NamedTuple):
-    """A number in a document, or a text that spells a number: its path, and the object's other leaves."""
+    """A number in a document, or a string that spells a number, with its path.
+
+    `siblings` holds all strings and numbers of the same object.
+    """
 
     path: Path
     number: Decimal
@@ -137,7 +143,7 @@ def _quoted(name: str) -> str:
 
 
 def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
-    """Read the numbers that an expression finds in a topic's payloads, or else the bare numbers."""
+    """Read the numbers that `value` finds in a topic's payloads, or bare numbers if `value` is None."""
     find = None if value is None else compile_expression(value)
     numbers = []
     for payload in log.payloads:

@@ -44,14 +44,14 @@ def report(
 
 
 def _nothing(outcome: Search) -> list[str]:
-    """Return why nothing is proposed."""
+    """Return the lines that explain why nothing is proposed."""
     if outcome.unplaced:
         return ["Nothing can be proposed with certainty."]
     return ["No topic looks like a meter. Listen longer (--seconds 600): some meters send rarely."]
 
 
 def progress(listener: Listener, seconds: int) -> str:
-    """Return a line about the messages so far, which is quicker to make than a report."""
+    """Return a line about the messages so far, which is faster to compute than a report."""
     if not listener.messages:
         return f"{seconds} s: nothing yet"
     live = sum(1 for log in listener.topics.values() if log.times_ms)
@@ -64,7 +64,7 @@ def _heard_count(listener: Listener) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    """Return a number of things as text."""
+    """Return a number and its noun, which is plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -126,7 +126,7 @@ def _keys_text(keys: Mapping[str, Any]) -> str:
 
 
 def _not_proposed(outcome: Search) -> Iterator[str]:
-    """Yield the topics that are not proposed, with reasons, and those that do not concern electricity."""
+    """Yield the topics that are not proposed, with reasons, and topics that name neither power nor energy."""
     if outcome.unplaced:
         yield from ("", "Heard, but not proposed:")
         for entry in outcome.unplaced[:_UNPLACED_SHOWN]:

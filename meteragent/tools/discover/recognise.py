@@ -67,11 +67,11 @@ def recognise(
     roles: Mapping[str, Role],
     profiles: Mapping[str, Profile] = PROFILES,
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families; return the candidates and the topics whose unit is unknown.
+    """Recognise families; return the candidates, and the families' topics that are not proposed.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
-    stated by a description on the broker; `roles` maps topics to their meter's role. If a topic matches a
-    family's template, its payloads are not compared with other families.
+    stated by a description on the broker; `roles` maps topics to their meter's role. The payloads of a topic
+    that a family's template places are not compared with other families.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
@@ -111,7 +111,7 @@ def _reads_any(profile: Profile, log: TopicLog) -> bool:
 def _of_template(
     profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Make a candidate from the meters on a template that have the same quantities and role."""
+    """Make a candidate for each group of meters on a template with the same quantities, phases and role."""
     rows = {name: rows_of(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
     for meter in dict.fromkeys(place.meter for place in places):
@@ -330,7 +330,7 @@ def _by_position(log: TopicLog) -> Unplaced:
 
 
 def _is_of_other_medium(log: TopicLog) -> bool:
-    """Return whether wmbusmeters states another medium, or states that a telegram only repeats a register."""
+    """Return whether a wmbusmeters telegram is about another medium, or only repeats a register."""
     reasons = set()
     for quantity in PROFILES["wmbusmeters"].quantities.values():
         try:

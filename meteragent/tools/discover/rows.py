@@ -113,7 +113,10 @@ def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
 
 
 def named_kind(template: str, place: Place) -> Kind | None:
-    """Return the kind that a bare number's topic names in its last segment, or else anywhere."""
+    """Return the kind that a bare number's topic names in its last segment, or else anywhere.
+
+    Return None if it names no kind, or if the meter's or phase's name refers to another quantity.
+    """
     topic = place.log.topic
     if any(meaning(name).objection for name in (place.meter, place.phase) if name is not None):
         return None
@@ -121,7 +124,7 @@ def named_kind(template: str, place: Place) -> Kind | None:
 
 
 def is_bare(log: TopicLog) -> bool:
-    """Return whether a topic has bare numbers."""
+    """Return whether any payload of a topic is a bare number."""
     for payload in log.payloads:
         try:
             number.read(payload)

@@ -2,8 +2,8 @@
 
     describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
 
-A topic is never dropped because of its neighbours: it is part of a candidate or a description, or it is
-unplaced with a reason; a topic that names neither power nor energy is quiet.
+A topic is never dropped because of its neighbours. It is part of a candidate or a description, or it is
+unplaced with a reason, or it is quiet because it names neither power nor energy.
 """
 
 import re
@@ -34,7 +34,10 @@ _NOT_HEARD = "described on the broker, but no message came while listening: is t
 
 @dataclass(slots=True)
 class Search:
-    """The outcome of a search; `ours` are private streams; `quiet` topics name neither power nor energy."""
+    """The outcome of a search.
+
+    `ours` holds the topics of private streams, and `quiet` the topics that name neither power nor energy.
+    """
 
     candidates: list[Candidate] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
@@ -43,7 +46,7 @@ class Search:
 
 
 def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Search:
-    """Search a listener's log for meters that match a profile, and for others that are described by texts."""
+    """Search a listener's log for meters that match a profile, a description on the broker or known names."""
     private = [log.topic for log in listener.topics.values() if log.is_ours]
     logs = {
         log.topic: log
@@ -84,7 +87,7 @@ def _logs(candidates: Iterable[Candidate]) -> list[TopicLog]:
 
 
 def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[TopicLog]:
-    """Return logs, with an example message from the description, of devices that sent nothing."""
+    """Return a log for each described device that sent nothing, with the example from its description."""
     topics = {log.topic for log in logged}
     logs = {
         device.topic: TopicLog(device.topic, payloads=deque([device.example]))
@@ -125,7 +128,7 @@ def _switched(logs: Iterable[TopicLog]) -> Iterator[str]:
 
 
 def _uncontradicted(candidates: Iterable[Candidate], described: Descriptions) -> list[Candidate]:
-    """Drop family candidates whose unit contradicts a description on the broker."""
+    """Drop family candidates that contradict a description on the broker, or whose numbers it refuses."""
     stated: dict[str, list[Point]] = {}
     for point in described.points:
         stated.setdefault(point.log.topic, []).append(point)
@@ -223,7 +226,7 @@ def _channels(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _owns(main: Candidate, candidate: Candidate) -> bool:
-    """Return whether a candidate is on another topic of the only meter in a family's candidate."""
+    """Return whether `candidate` is on another topic of the only meter in `main`."""
     segments = candidate.template.split("/")
     return main.profile == candidate.profile and len(main.meters) == 1 and main.meters[0] in segments
 
@@ -240,7 +243,7 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _each(entries: Iterable[Unplaced], placed: set[str]) -> list[Unplaced]:
-    """List each entry once."""
+    """Return each entry once; topics without a candidate come first."""
     unique: dict[tuple[str, str], Unplaced] = {}
     for entry in entries:
         unique.setdefault((entry.topic, entry.reason), entry)

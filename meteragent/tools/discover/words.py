@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-A name is the key of a field, a segment of a topic, or a text that describes a number. It is split into words
-at punctuation, digits and capitals. A unit (kWh, Wh, kW, W) decides the kind before any other word, so
+A name is the key of a field, a segment of a topic, or the description of a number. It is split into words at
+punctuation, digits and capitals. A unit (kWh, Wh, kW, W) decides the kind before any other word, so
 `total_power_import_kwh` is an energy. A word that belongs to another quantity (VA, volts, a maximum, a
 tariff's price), to another medium (gas, water, heat) or to a part of a register (today) is an objection: a
 number with such a name is never proposed.
@@ -70,7 +70,7 @@ _GROWS = _set(
     "total register import export imported exported delivered returned cumulative counter lifetime"
     " index reading zaehlerstand zählerstand meterstand gesamt totaal ever"
 )
-"""Words for a register that only grows; an energy with any of these is not the energy of an interval."""
+"""Words for a register that only grows; an energy named by any of them is not the energy of an interval."""
 PART_WORDS = _set(
     "today yesterday day daily week weekly month monthly year yearly hour hourly period minute last"
     " session trip heute gestern tag monat jahr dag maand jaar jour mois since interval previous prev"
@@ -134,9 +134,9 @@ _FILLERS = _set(
 class Meaning:
     """The meaning of a name's words; `objection` is the reason never to propose such a number.
 
-    `is_quiet` is true if the words name nothing that is measured in Wh, VA or cubic metres. `is_register` is
-    true if a word implies that an energy only grows. `rest` holds the remaining words, which distinguish a
-    device's measuring points.
+    `is_quiet` is true if no word names apparent or reactive power, a medium other than electricity, or a
+    battery. `is_register` is true if a word implies that an energy only grows, or if the name has an OBIS
+    code. `rest` holds the remaining words, which distinguish a device's measuring points.
     """
 
     kind: Kind | None = None
@@ -155,7 +155,10 @@ class Meaning:
     rest: frozenset[str] = frozenset()
 
     def completed_by(self, context: "Meaning") -> "Meaning":
-        """Return this meaning, completed from a surrounding name except for the kind and unit."""
+        """Return this meaning with a missing direction, phase, tariff or channel taken from `context`.
+
+        If `context` names a register or a total, so does the result.
+        """
         return replace(
             self,
             direction=self.direction or context.direction,
@@ -256,7 +259,7 @@ def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
 
 
 def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
-    """Return the kind and unit; a unit precedes other words, and two different units cancel out."""
+    """Return the kind and unit; a unit outranks other words, and both are None if two units differ."""
     units = {_UNITS[word] for word in words if word in _UNITS}
     if len(units) == 1:
         kind, unit = units.pop()
@@ -271,7 +274,7 @@ def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
 
 
 def _direction(parts: list[str], words: frozenset[str]) -> Direction | None:
-    """Return the direction; None if the words name none, or UNSTATED if they contradict each other."""
+    """Return the direction; None if the words name none, or UNSTATED if they are ambiguous."""
     pairs = set(pairwise(parts))
     is_export = bool(words & _FED_IN) or bool(
         pairs
@@ -302,7 +305,7 @@ def _role(words: frozenset[str]) -> Role:
 
 
 def _objection(words: frozenset[str], parts: list[str]) -> str | None:
-    """Return why a number with such a name is not a meter's power or energy; None if it may be."""
+    """Return the reason why a name's number is not a meter's power or energy; None if it may be."""
     if ("m", "3") in set(pairwise(parts)):
         return "m3 is a volume of gas or water"
     for names, reason in _OBJECTIONS:
@@ -319,4 +322,4 @@ _OBJECTIONS = (
     (PART_WORDS, "{} names a part of a register, which restarts at zero"),
     (_LIMITS, "{} names another quantity, a limit or a statistic"),
 )
-"""Words for something other than a meter's power or energy, and what they name."""
+"""Words for something other than a meter's power or energy, with the reason for the objection."""

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-Everything is replaced by default. A text is read token by token, not parsed, so malformed payloads stay
+Everything is replaced by default. A payload is read token by token, not parsed, so malformed payloads stay
 malformed in the same way. Only tokens that identify nobody stay: punctuation, metering words (keys, units,
 states), 0, null, the booleans, NaN, OBIS codes. Every other string or number is replaced by a random string
 or number of the same shape: the output depends only on shapes, the order of first appearance, and randomness.

@@ -37,7 +37,7 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 class Redactor:
-    """A redactor of texts, which gives equal content equal replacements; `replaced` counts these by kind.
+    """A redactor that gives equal strings equal replacements; `replaced` counts the replacements by kind.
 
     `entropy` returns a requested number of random bytes; `keep` has names to keep in addition to the known
     words.

@@ -29,7 +29,7 @@ _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """A shift of all times by the days that move the first to BASE; distant times move to BASE, too."""
+    """A shift of all times by the days that move the first to BASE; distant times move to BASE instead."""
 
     def __init__(self) -> None:
         self._days: int | None = None
@@ -41,7 +41,9 @@ class Shift:
         return BASE + timedelta(days=offset_days if abs(offset_days) <= NEAR_DAYS else 0)
 
     def text(self, text: str) -> tuple[str, str | None] | None:
-        """Return the shifted time and its fraction of a second; None if the text is not a time.
+        """Return the shifted time, and the digits of its fraction of a second or None.
+
+        Return None instead of both if the text is not a time.
 
         An impossible date, such as the 45th, is replaced by nines.
         """

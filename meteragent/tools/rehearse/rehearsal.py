@@ -42,7 +42,7 @@ _NOISELESS_LEVEL = Fraction(10_000)
 class Row(NamedTuple):
     """A slot: its meter's public id, the wall-clock time of its end, and its values in `unit`.
 
-    `half_width` is half the interval that contains 95% of the numbers.
+    `half_width` is the half-width of the interval that contains 95% of the numbers.
     """
 
     meter: str
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 class Rehearsal:
-    """One stream on a fast clock; `slot_ms` is the real time of a slot, and `factor` the clock's speed."""
+    """One stream on a fast clock; `slot_ms` is a slot's wall-clock time, and `factor` the clock's speed."""
 
     def __init__(
         self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, now_ms: int

@@ -27,7 +27,7 @@ Stretch = tuple[int, int]
 class Raw(NamedTuple):
     """The use over a stretch of time, in the stream's unit: a mean power or an energy.
 
-    It is `partial` if some of that time was before the tap started.
+    `partial` is true if some of that time was before the tap started.
     """
 
     value: Fraction
@@ -83,7 +83,10 @@ class Trace:
             self.since_ms = max(self.since_ms, self.readings[0][0])
 
     def used(self, stretches: Sequence[Stretch], until_ms: int, terms: Terms) -> Raw | None:
-        """Return the use over the tapped part of the stretches of time; None if no part was tapped."""
+        """Return the use over the tapped part of the stretches of time; None if no part was tapped.
+
+        Also return None for amounts and for energies above a threshold, which are not computed here.
+        """
         tapped_stretches = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
         tapped_stretches = [(a, b) for a, b in tapped_stretches if a < b]
         duration_ms = sum(b - a for a, b in tapped_stretches)

@@ -150,7 +150,7 @@ class StreamView:
         return [(record.time_ms, record.time_ms + record.step_ms)]
 
     def silence(self) -> str | None:
-        """Return what to do if no message arrives within SILENCE_MS; None for a shard without meters."""
+        """Return the advice for a source that is silent for SILENCE_MS; None for a shard without meters."""
         reason = why_none(self._stream, Counts(), SILENCE_MS)
         if reason is None or self._only is None:
             return reason
@@ -208,7 +208,7 @@ class View:
         self._listening_ms.setdefault(stream, self._now_ms())
 
     def tick(self) -> None:
-        """Write what to do if no message arrives on a stream for a while, once for each stream."""
+        """Write advice, once for each stream, if its source is silent for SILENCE_MS."""
         for stream, since_ms in self._listening_ms.items():
             if stream not in self._checked and self._now_ms() - since_ms >= SILENCE_MS:
                 self._checked.add(stream)
@@ -233,7 +233,7 @@ class View:
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
 
     def _refuse(self, stream: StreamView, topic: str, reason: str) -> None:
-        """Write why a message is not a reading: for each reason, after 1, 10, 100 messages and so on."""
+        """Write why messages are not readings: for each reason, after 1, 10, 100 messages and so on."""
         self._refused[stream.name, reason] += 1
         count = self._refused[stream.name, reason]
         if str(count).strip("0") == "1":
@@ -256,7 +256,7 @@ class View:
 
 
 def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
-    """Return half the width of the 95% interval for each of the configuration's descriptors."""
+    """Return the half-width of the 95% interval, by id, for each of the configuration's descriptors."""
     half_widths = {}
     for terms in {*shapes, usual}:
         descriptor = describe(replace(terms, others_per_day=usual.others_per_day))

@@ -30,9 +30,9 @@ _CONTRADICTION = "two descriptions contradict each other"
 class Descriptions:
     """The content of all descriptions: points, and numbers that cannot be read.
 
-    `places` are the topics and expressions of all these numbers, and `refused` those of the numbers that
-    cannot be read. `topics` are the topics of the descriptions themselves, and `devices` are the Tasmota
-    devices.
+    `places` holds the topic and expression of each number, and `refused` the topic and expression of each
+    number that cannot be read. `topics` are the topics of the descriptions themselves, and `devices` are the
+    Tasmota devices.
     """
 
     points: list[Point] = field(default_factory=list)

@@ -14,6 +14,6 @@ def document_in(payload: bytes) -> Any:
 
 
 def text_in(fields: Mapping[str, Any], name: str) -> str | None:
-    """Return a field if it is a non-empty text, else None."""
+    """Return a field if it is a non-empty string, else None."""
     value = fields.get(name)
     return value if isinstance(value, str) and value else None

@@ -28,10 +28,10 @@ _BY_TEMPLATE = ("homeassistant-statestream", "esphome")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a description says about a number; a field is None if the description does not state it.
+    """The content of a description of one number; a field is None if the description does not state it.
 
-    `value` is the number's JMESPath expression, or None for a bare number. `names` are the texts that name
-    the number, most specific first. `device` distinguishes devices. `problem` is the reason why the number
+    `value` is the number's JMESPath expression, or None for a bare number. `names` holds the number's names,
+    most specific first. `device` distinguishes devices. `problem` is the reason why the number
     cannot be read. `is_total` is true if the description's format has no energies except growing registers.
     """
 
@@ -61,7 +61,10 @@ class Statement:
 
 
 def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unplaced | None:
-    """Return the point that a statement describes, or why it is not proposed; None for other quantities."""
+    """Return the point that a statement describes, or the reason not to propose it.
+
+    Return None for a number that is neither electric nor of a class in `_OTHER_CLASSES`.
+    """
     if not statement.is_electric and statement.device_class not in _OTHER_CLASSES:
         return None
     stated = _meaning(statement)
@@ -97,7 +100,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
 
 
 def _readable(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
-    """Return the expression that finds numbers, and the numbers; texts that spell numbers are converted."""
+    """Return the expression that finds numbers, and the numbers; strings that spell numbers are converted."""
     numbers = numbers_at(log, statement.value)
     if numbers or statement.value is None:
         return statement.value, numbers
@@ -124,7 +127,7 @@ def _meaning(statement: Statement) -> Meaning:
 
 
 def _objection(statement: Statement, stated: Meaning) -> str | None:
-    """Return why a number is not a meter's power or energy, or cannot be read."""
+    """Return the reason why a number is not a meter's power or energy, or cannot be read; None if it can."""
     unit = statement.unit or ""
     if statement.device_class in _OTHER_CLASSES:
         return _OTHER_CLASSES[statement.device_class]
@@ -140,7 +143,7 @@ def _objection(statement: Statement, stated: Meaning) -> str | None:
 
 
 def _kind_problem(statement: Statement, stated: Meaning, unit: Unit) -> str | None:
-    """Return why the kind is uncertain: class and unit disagree, or an energy may not be a register."""
+    """Return the reason why the kind is uncertain; None if the description states the kind."""
     expected = _CLASSES.get(statement.device_class or "", unit.kind)
     if expected is not unit.kind:
         return f"device class {statement.device_class} and unit {statement.unit} contradict each other"

@@ -1,4 +1,4 @@
-"""Attributes that Home Assistant's mqtt_statestream publishes beside a sensor's state, as JSON texts.
+"""Attributes that Home Assistant's mqtt_statestream publishes beside a sensor's state, as JSON.
 
 Source: the documentation of the integration MQTT Statestream (publish_attributes).
 """

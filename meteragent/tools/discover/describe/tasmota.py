@@ -20,7 +20,7 @@ _STATUS = re.compile(r"stat/(?P<device>.+)/STATUS(?:\d{1,2})?")
 
 
 class Device(NamedTuple):
-    """A device: the topic of its SENSOR messages, its name there, an example of one, and its role."""
+    """A device: the topic of its SENSOR messages, its name, an example message or None, and its role."""
 
     topic: str
     name: str

@@ -1,0 +1,64 @@
+"""The key list that an operator has published before, which a new store does not know.
+
+Homes refuse a list whose serial is below the highest that they have had, and a serial is the time. So an
+operator that begins anew must not publish before its clock has passed the serial of its retained list, which
+was ahead if the clock was ahead.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from meteragent.crowd import home
+from meteragent.crowd.codec import Malformed
+from meteragent.crowd.group import Group
+from meteragent.mqtt import Endpoint, Session, Token, keep_connected
+from meteragent.mqtt.reconnect import Entropy
+from meteragent.mqtt.session import SubscriptionRefused
+
+LISTEN_S: Final = 1.0
+"""How long a retained list may take after the subscription is granted."""
+
+_log = logging.getLogger("meteragent")
+
+
+async def newest_serial(endpoint: Endpoint, group: Group, role: str, entropy: Entropy) -> int:
+    """Wait for a connection; return the serial of the role's retained key list, or 0 if there is none.
+
+    Only a list that the role's identity has signed counts. A broker that withholds the list, or does not let
+    this user read it, makes it 0.
+    """
+    topic = f"crowd/{group.name}/keys/{role}"
+    newest = 0
+    is_read = asyncio.Event()
+
+    def _on_message(_topic: str, payload: bytes, _qos: int, _retain: bool, _token: Token | None) -> None:
+        nonlocal newest
+        try:
+            newest = home.keys_of(group, role, payload, newest).serial
+        except Malformed:
+            _log.warning("what the broker keeps on %s is not a key list of this operator", topic)
+
+    async def _serve(session: Session) -> None:
+        try:
+            await session.subscribe(topic)
+        except SubscriptionRefused:
+            _log.warning("the broker does not let this operator read %s: compare its access list", topic)
+        await asyncio.sleep(LISTEN_S)
+        is_read.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        connection = tasks.create_task(
+            keep_connected(
+                endpoint,
+                f"meteragent-crowd-{role}-{group.name}-keys",
+                _serve,
+                entropy=entropy,
+                on_message=_on_message,
+                session_expiry_s=0,
+                role="broker",
+            )
+        )
+        await is_read.wait()
+        connection.cancel()
+    return newest

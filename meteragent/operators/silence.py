@@ -1,0 +1,37 @@
+"""The last slot without what it should have had: a report at the leader, a request at the helper."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from meteragent.crowd.group import Group
+from meteragent.crowd.machine import Key
+
+PATIENCE_S: Final[Mapping[str, int]] = {"leader": 60, "helper": 1800}
+"""How long after a deadline a message may still come: a request of 2^20 homes leaves after 19 min."""
+_TABLES: Final[Mapping[str, str]] = {"leader": "report", "helper": "batch"}
+_SLOTS: Final = 2
+"""How many slots may pass in silence after a start: homes may have had no keys for them."""
+
+
+class Silence:
+    """Which slot was silent, from the rows of accepted messages."""
+
+    def __init__(self, role: str, group: Group, now_s: int) -> None:
+        self._group, self._started_s = group, now_s
+        self._table, self._patience_s = _TABLES[role], PATIENCE_S[role]
+        self._newest_s: int | None = None
+
+    def take(self, rows: Mapping[Key, bytes | None]) -> None:
+        """Note the slots of the reports or requests that a step has accepted."""
+        slots = [key.at for key, value in rows.items() if key.table == self._table and value is not None]
+        if slots:
+            self._newest_s = max(slots) if self._newest_s is None else max(self._newest_s, *slots)
+
+    def slot_s(self, now_s: int) -> int | None:
+        """Return the last slot whose deadline has passed in silence; None if the last one was not silent."""
+        group = self._group
+        past_s = now_s - self._patience_s - group.deadline_s
+        if self._newest_s is None and past_s < self._started_s + _SLOTS * group.slot_s:
+            return None
+        last_s = (past_s // group.slot_s - 1) * group.slot_s
+        return None if self._newest_s is not None and self._newest_s >= last_s else last_s

@@ -18,13 +18,13 @@ from benchmarks.harness import ROOT, ROUNDS_VARIABLE
 
 PROGRAMS = ("mechanisms", "agent", "store", "footprint", "simulators", "attackers", "archive")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Variables that limit numpy and its peers to one thread, so that CPU times are comparable."""
+"""Environment variables that limit numpy and its peers to one thread, so that CPU times are comparable."""
 
 LIMIT_S = 3600.0
 
 
 def run(name: str, rounds: int, out: Path) -> str:
-    """Run one program; return a description of its failure, or ""."""
+    """Run one program; return a description of its failure, or "" if it succeeds."""
     environment = os.environ | ONE_THREAD | {ROUNDS_VARIABLE: str(rounds)}
     command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(out)]
     try:
@@ -35,7 +35,7 @@ def run(name: str, rounds: int, out: Path) -> str:
 
 
 def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
-    """Run the programs; return the failures."""
+    """Run the programs; return descriptions of their failures."""
     began_s, failures = time.monotonic(), []
     for name in names:
         program_began_s = time.monotonic()
@@ -48,7 +48,7 @@ def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
 
 
 def main() -> None:
-    """Run the named programs."""
+    """Run the programs that the arguments name, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=5, help="how often each contestant runs (default 5)")
     parser.add_argument("--out", type=Path, help="write the rows to this JSON file")

@@ -4,12 +4,12 @@
 broker, with 20 meters and one reading per slot. Throughput is measured with 1,000 readings in flight, latency
 at 500 readings a second. For every reading, the agent decodes, draws exact noise, charges the ledger, commits
 to disk with fsync, acknowledges and sends a record; the others forward the payload. In the QoS 0 rows, the
-contestants receive and forward at QoS 0, but the agent still publishes at QoS 1. Rates are records a second
-at the receiver; CPU time and memory are those of the contestant.
+contestants receive and forward at QoS 0, but the agent still publishes at QoS 1. Rates are records per second
+at the receiver; CPU time and memory are those of the contestant's process.
 
 This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
-one reading in 180 opens a window, and the other 179 are only decoded, counted and committed; they are
-measured here too. Times come from the payloads, so the benchmark can run faster than real time.
+one reading in 180 opens a window, and the other 179 are only decoded, counted and committed. The cost of such
+a reading is measured too. Times come from the payloads, so the benchmark can run faster than real time.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ Rounds = Sequence[dict[str, Measured]]
 
 @dataclass(frozen=True)
 class Rate:
-    """Records a second, CPU seconds for 100,000 of them, and the resident memory at the end in MB."""
+    """Records per second, CPU seconds per 100,000 records, and the resident memory at the end in MB."""
 
     per_s: float
     cpu_s: float
@@ -59,7 +59,7 @@ class Rate:
 
 
 async def rate(running: RunningContestant, qos: int) -> Rate:
-    """Measure the number of records a second that pass in a closed loop."""
+    """Measure the records per second that pass in a closed loop, with their cost."""
     load = ClosedLoop(METERS, qos)
     await load.connect(running.source_port, running.sink_port)
     await load.begin(OUTSTANDING)
@@ -121,7 +121,7 @@ def measure_interleaved(
 
 
 def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
-    """Compare records a second, CPU time and memory."""
+    """Compare records per second, CPU time and memory with each peer."""
     results = []
     for name in rounds[0]:
         if name == "agent":
@@ -143,7 +143,10 @@ def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
 
 
 def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
-    """Compare the median and 99th percentile at 500 readings a second; the limit is gmqtt's plus 10 ms."""
+    """Compare the median and the 99th percentile of the latency at 500 readings per second.
+
+    The limit is the latency of gmqtt plus 10 ms.
+    """
     results = []
     for index, (statistic, goal) in enumerate((("median", None), ("p99", 1.0))):
         for name in rounds[0]:
@@ -166,7 +169,7 @@ def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
 
 
 def ordinary() -> Result:
-    """Compare a reading that opens no window with a forwarded message."""
+    """Compare the CPU time of a reading that opens no window with that of a forwarded message."""
     sides = {"agent": agent(length="30min"), "gmqtt": forwarder("gmqtt")}
     rounds = measure_interleaved(sides, 1, ordinary_cpu_s)
     durations_us = [(1e6 * times_s["agent"], 1e6 * times_s["gmqtt"]) for times_s in rounds]

@@ -24,7 +24,10 @@ PACKAGES = ("numpy", *REQUIRED, "pyspark")
 
 @contextlib.contextmanager
 def spark() -> Iterator[Any]:
-    """Yield `meteragent.spark.sanitise_archive` with a session on two cores; None without Spark."""
+    """Yield `meteragent.spark.sanitise_archive` with a session on two cores.
+
+    Yield None if pyspark or Java is missing.
+    """
     sql, java = harness.peer("pyspark.sql"), system_parts.find("java")
     if java is None:
         harness.report_missing("java", f"was not found: version {system_parts.JAVA_MIN} or newer")
@@ -53,7 +56,7 @@ def spark() -> Iterator[Any]:
 
 
 def rows(*, full: bool) -> list[Result]:
-    """Measure all rows that this machine can measure."""
+    """Measure all rows for which the packages are installed."""
     if None in [harness.peer(name) for name in REQUIRED]:
         return []
     results: list[Result] = importlib.import_module("benchmarks.archives").measure(spark, full=full)

@@ -1,9 +1,10 @@
 """The attackers that learn, compared with the same methods of scikit-learn.
 
 `python -m benchmarks.attackers [--out FILE]`. The attackers guess which of 100 simulated programmes was on,
-from 30 noisy means of 10 s. They are trained on 2,000 windows and queried about another 2,000; the rate is
+from 30 noisy means over 10 s. They are trained on 2,000 windows and queried about another 2,000; the rate is
 queries per CPU-second, including training. Both sides get the same windows, and both discriminants use the
-same features; the note says how often they name the same class. RAMP and richardsonpy have no attackers.
+same features; the note states how often both sides choose the same class. RAMP and richardsonpy have no
+attackers.
 """
 
 from collections.abc import Callable
@@ -21,11 +22,11 @@ PROGRAMMES, SLOTS, TRIALS = 100, 30, 2000
 EPSILON = Fraction(1, 10)
 
 Answer = Callable[[], Floats]
-"""A function that learns, and returns the probability of each class for each window in the queries."""
+"""A function that trains an attacker, and returns the probability of each class for each queried window."""
 
 
 def observe(scene: Scene, seed: int) -> tuple[Integers, Integers]:
-    """Return released windows, and the class of each."""
+    """Return released windows, (trials, slots), and the class of each."""
     classes = scene.play(TRIALS)
     mechanism = LInfLaplace(EPSILON, 1, SLOTS)
     return mechanism.release(scene.points[classes, 0], bits=SeededBits(seed)), scene.labels[classes]
@@ -68,7 +69,7 @@ def votes(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answe
 
 
 def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
-    """Return a row of the two calls, with a note on the share of windows on which they agree."""
+    """Return a row that compares two calls, with a note on the share of windows on which they agree."""
     ours, theirs = calls
     agreement = np.mean(ours().argmax(axis=1) == theirs().argmax(axis=1))
     note = f"the same answer about {100 * agreement:.1f}% of windows"

@@ -51,7 +51,7 @@ DESCRIPTOR = Message(f"{topic('m0')}/privacy", describe(TERMS).message("m0", NOO
 
 
 class Contestant(NamedTuple):
-    """A function that writes records, given a database or a folder, and whether it writes files."""
+    """A function that writes records to a database or a folder, and whether it writes files."""
 
     work: Callable[[str], Coroutine[Any, Any, None]]
     is_files: bool
@@ -67,7 +67,7 @@ def messages(meters: int, slots: int) -> Iterator[Message]:
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Cut items into transactions."""
+    """Divide items into batches, one per transaction."""
     yield from (items[place : place + BATCH] for place in range(0, len(items), BATCH))
 
 
@@ -78,7 +78,7 @@ async def payloads_of(records: Sequence[Message]) -> Batches:
 
 
 async def copied(url: str, rows: Sequence[Row]) -> None:
-    """Copy parsed rows."""
+    """Copy parsed rows into the table."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         for batch in batches(rows):
             async with (
@@ -143,7 +143,7 @@ def new_table(server: Postgres) -> str:
 
 
 def measured(server: Postgres, count: int, contestant: Contestant) -> tuple[Run, float]:
-    """Run a contestant on empty tables or files; return its cost, and the bytes per record on disk."""
+    """Run a contestant on empty tables or files; return its cost, and the bytes on disk per record."""
     with tempfile.TemporaryDirectory() as folder:
         prepared_files(Path(folder))
         target = folder if contestant.is_files else new_table(server)
@@ -158,7 +158,7 @@ def measured(server: Postgres, count: int, contestant: Contestant) -> tuple[Run,
 
 
 def bytes_a_record(url: str, count: int) -> float:
-    """Return the size of the table and its key, per record."""
+    """Return the size of the table and its key, in bytes per record."""
     query = (
         "SELECT sum(pg_total_relation_size(inhrelid)), (SELECT count(*) FROM meteragent.record)"
         " FROM pg_inherits WHERE inhparent = 'meteragent.record'::regclass"
@@ -192,7 +192,7 @@ def contestants(records: Sequence[Message]) -> dict[str, Contestant]:
 
 
 def line(name: str, runs: Sequence[Run], size: float | None = None) -> str:
-    """Return a row of the table: medians, and the other measurements."""
+    """Return a line of the output: the median rate and CPU time, and the other measurements, if any."""
     rate = statistics.median(run.rate for run in runs)
     cpu_us = statistics.median(run.cpu_us for run in runs)
     text = f"{name:33} {rate:9.0f} records/s {cpu_us:7.1f} us of CPU a record"

@@ -1,9 +1,9 @@
 """`collect` and a plain consumer as programs, each with a broker that holds the records: part of `collect`.
 
-Each program starts when all records are waiting at the broker. Time runs from its start until the table has
-every record, or until the program has ended if it writes files. CPU time is that of its process, including
-its start, but not that of a broker or database. Memory is the peak of `collect`'s process, after a tenth of
-the records and at the end.
+Each program starts when all records are waiting at the broker. Time runs from the program's start until the
+table has every record, or until the program has exited if it writes files. CPU time is that of the program's
+process, including its start, without the broker and the database. Memory is the peak of `collect`'s process,
+after a tenth of the records and at the end.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ _PARTITIONS = 64
 
 
 class Feed(NamedTuple):
-    """Where records wait: the lines of `[source]`, and the source and address for the plain consumer."""
+    """Waiting records: `[source]`'s lines for `collect`, and source and address for the plain consumer."""
 
     source: str
     plain: tuple[str, str]
 
 
 class Run(NamedTuple):
-    """The cost of a program: records a second, CPU time per record, and peaks of memory, if measured."""
+    """The cost of a program: records per second, CPU time per record in us, and memory peaks, if measured."""
 
     rate: float
     cpu_us: float
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 
 async def publish(url: str, records: Sequence[Message]) -> None:
-    """Publish at QoS 1, a few hundred at a time."""
+    """Publish records at QoS 1, with at most `_WINDOW` unanswered at a time."""
     room, completion = asyncio.Semaphore(_WINDOW), asyncio.Event()
     answered = 0
 
@@ -65,7 +65,7 @@ async def publish(url: str, records: Sequence[Message]) -> None:
             completion.set()
 
     async def serve(session: Session) -> None:
-        """Publish everything."""
+        """Publish all records."""
         for message in records:
             await room.acquire()
             session.publish(message.topic, message.payload)
@@ -85,7 +85,7 @@ async def publish(url: str, records: Sequence[Message]) -> None:
 
 
 async def publish_to_nats(url: str, records: Sequence[Message]) -> None:
-    """Publish, and wait until the stream has everything."""
+    """Publish records, and wait until the stream has all of them."""
     client = await nats.connect(url)
     for place, message in enumerate(records):
         await client.publish(message.topic.replace("/", "."), message.payload)
@@ -100,7 +100,7 @@ async def publish_to_nats(url: str, records: Sequence[Message]) -> None:
 
 @contextmanager
 def by_mqtt(folder: Path, records: Sequence[Message], url: str) -> Iterator[Feed]:
-    """Let a mosquitto hold the records, in a session for each program."""
+    """Publish the records to a mosquitto broker, which holds them in a session for each program."""
     program = mosquitto_program()
     assert program is not None
     with Broker(program, folder, settings=DURABLE) as broker:
@@ -117,7 +117,7 @@ def by_mqtt(folder: Path, records: Sequence[Message], url: str) -> Iterator[Feed
 
 @contextmanager
 def by_nats(folder: Path, records: Sequence[Message], _: str) -> Iterator[Feed]:
-    """Let a stream of a nats-server hold the records."""
+    """Publish the records to a nats-server, which holds them in a stream."""
     program = nats_program()
     assert program is not None
     with Nats(program, folder) as server:
@@ -132,7 +132,7 @@ def by_nats(folder: Path, records: Sequence[Message], _: str) -> Iterator[Feed]:
 
 @contextmanager
 def by_kafka(_folder: Path, records: Sequence[Message], _: str) -> Iterator[Feed]:
-    """Let the mock cluster of librdkafka hold the records, in memory."""
+    """Publish the records to librdkafka's mock cluster, which holds them in memory."""
     with Kafka(_PARTITIONS) as cluster:
         cluster.send(records)
         topics = ", ".join(f'"{topic}"' for topic in TOPICS)
@@ -154,7 +154,7 @@ def _cpu_s() -> float:
 
 
 def plain_run(feed: Feed, target: str, count: int) -> Run:
-    """Let the plain consumer take everything; return its cost."""
+    """Run the plain consumer until it has written all records; return its cost."""
     cpu_s, wall_s = _cpu_s(), time.perf_counter()
     assert _plain(feed, target, count).wait() == 0
     wall_s = time.perf_counter() - wall_s
@@ -162,7 +162,7 @@ def plain_run(feed: Feed, target: str, count: int) -> Run:
 
 
 def collect_run(feed: Feed, folder: Path, target: str, count: int) -> Run:
-    """Let `collect` take everything; return its cost."""
+    """Run `collect` until it has written all records; return its cost."""
     collector = Collector(folder, feed.source, target)
     is_table = target.startswith("postgresql:")
     if not is_table:

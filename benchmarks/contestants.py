@@ -50,7 +50,7 @@ path = "{folder}/db"
 class RunningContestant:
     """A running contestant: the ports of its readings and records, its process, and its start times.
 
-    A reading's record leaves once `behind` further readings of its meter have arrived.
+    A reading's record is sent once `behind` further readings of the meter have arrived.
     """
 
     source_port: int
@@ -63,24 +63,24 @@ class RunningContestant:
 
     @property
     def cpu_s(self) -> float:
-        """The CPU time of the process in s."""
+        """The CPU time of the process, in s."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     @property
     def memory_mb(self) -> float:
-        """The resident memory in units of 10^6 bytes."""
+        """The resident memory, in units of 10^6 bytes."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     @property
     def peak_memory_mb(self) -> float:
-        """The peak resident memory in units of 10^6 bytes."""
+        """The peak resident memory, in units of 10^6 bytes."""
         return self._status_mb("VmHWM")
 
     @property
     def mapped_memory_mb(self) -> float:
-        """The resident memory of mapped files, such as programs and libraries."""
+        """The resident memory of mapped files, such as libraries, in units of 10^6 bytes."""
         return self._status_mb("RssFile")
 
     def _status_mb(self, key: str) -> float:
@@ -90,15 +90,15 @@ class RunningContestant:
 
 
 Contestant = Callable[[int], AbstractContextManager[RunningContestant]]
-"""A function of the QoS whose context manager runs a contestant, subscribed before the block begins."""
+"""A function of the QoS; it returns a context manager that runs a contestant, which has then subscribed."""
 
 
 @contextmanager
 def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
     """Run a process during the block and yield its id.
 
-    The process uses cached bytecode, as an installed program does. Its output goes to `log`; if the process
-    ends by itself, the last lines of the output are printed.
+    The process uses cached bytecode, as an installed program does. Its output goes to `log`, or else to a
+    temporary file; if the process exits during the block, the last 2,000 bytes of the output are printed.
     """
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -133,7 +133,7 @@ def broker(**settings: str | int) -> Iterator[Broker]:
 
 
 def mosquitto_version() -> str:
-    """Return the version of the broker."""
+    """Return the version of mosquitto."""
     program = mosquitto_program()
     assert program is not None
     usage = subprocess.run([program, "-h"], check=False, capture_output=True, text=True).stdout
@@ -141,7 +141,7 @@ def mosquitto_version() -> str:
 
 
 def await_subscription(local_broker: Broker) -> None:
-    """Wait until a client has subscribed to readings. Raises TimeoutError."""
+    """Wait until a client has subscribed to readings. Raises TimeoutError after `READY_S`."""
     until_s = time.monotonic() + READY_S
     while SUBSCRIBED not in (local_broker.folder / "log").read_bytes():
         if time.monotonic() > until_s:
@@ -172,7 +172,7 @@ def agent(length: str = "1s", clock: str = "event") -> Contestant:
 
 
 def forwarder(name: str) -> Contestant:
-    """Return a contestant: the program of `benchmarks.forwarders` with this name."""
+    """Return a contestant: the program of `benchmarks.forwarders` with the given name."""
 
     @contextmanager
     def start(qos: int) -> Iterator[RunningContestant]:
@@ -192,7 +192,7 @@ def forwarder(name: str) -> Contestant:
 
 
 def in_c() -> Contestant | None:
-    """Build `forward.c` and return it as a contestant; None, with a message, if it cannot be built."""
+    """Build `forward.c` and return it as a contestant; print a message and return None if that fails."""
     program = build(Path(tempfile.mkdtemp()) / "forward")
     if program is None:
         reason = f"is NOT BUILT: one of {', '.join(BUILD_PACKAGES)} is missing and cannot be installed"

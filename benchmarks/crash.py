@@ -24,7 +24,7 @@ COMMIT_S, BETWEEN_S, MIN_LOG_BYTES = 0.2, 0.003, 100_000
 
 @contextmanager
 def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that makes `commits` commits; it has made its first release when the block begins."""
+    """Run a process that makes `commits` commits; the block begins after its first release."""
     command = [sys.executable, "-m", "benchmarks.crash", str(path), str(meters), str(commits)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -37,7 +37,7 @@ def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen
 
 
 def kill_in_commit(path: Path, meters: int) -> int:
-    """Kill a process in the middle of a commit; return the bytes of log that it leaves."""
+    """Kill a process while SQLite's log has content; return the size of the log in bytes."""
     log = Path(f"{path}-wal")
     with _process(path, meters, FOREVER) as process:
         time.sleep(COMMIT_S)
@@ -62,7 +62,7 @@ def recovery_s(path: Path, meters: int) -> float:
 
 
 def main() -> None:
-    """Open the store and commit."""
+    """Open the store, and make the commits."""
     path, *numbers = sys.argv[1:]
     meters, commits = map(int, numbers)
     with open_store(Path(path)) as store:

@@ -1,14 +1,14 @@
 """Measure the operators of a crowd: `python -m benchmarks.crowd [--homes 100000]`.
 
 One slot passes through the leader's and the helper's desk and store, with real files and commits, without a
-broker. The output has the CPU seconds of each step, the CPU time for each home, the elapsed time, and the
-memory that the slot adds at its peak.
+broker. The output has the CPU seconds of each step, the CPU time per home, the elapsed time, and the memory
+that the slot adds at its peak.
 
-Besides the street with all homes, there are ten with a tenth of them each, every street in its own process.
-Each step is taken by five small streets, the large one and the other five, one after the other, so that the
-load of the machine affects both sizes alike. The growth is the CPU time of the large street, divided by that
-of the small ones, which have as many homes together. The median of the rounds counts, and the exit code is 1
-if it is above the limit.
+Besides the street with all homes, there are ten streets with a tenth of the homes each, every street in its
+own process. Each step is taken by five small streets, the large street and the other five, one after the
+other, so that the load of the machine affects both sizes alike. The growth is the CPU time of the large
+street, divided by that of the small streets, which have as many homes together. The median of the rounds
+counts, and the exit code is 1 if it is above the limit.
 """
 
 import argparse
@@ -44,12 +44,12 @@ STEPS: Final = {"leader": ("reports", "batch", "total"), "helper": ("answer",)}
 """The steps of each operator."""
 ORDER: Final = ("reports", "batch", "answer", "total")
 SMALL: Final = 10
-"""The number of small streets, and the ratio of the large street's homes to those of each small one."""
+"""The number of small streets, which is also the ratio of the large street's homes to a small street's."""
 
 
 @dataclass
 class Measured:
-    """The cost of one slot: CPU seconds of each step, elapsed seconds, and the memory that it adds."""
+    """The cost of one slot: CPU seconds of each step, elapsed seconds, and the memory that the slot adds."""
 
     homes: int
     cpu_s: dict[str, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Measured:
     memory_mib: float = 0.0
 
     def us(self, role: str) -> float:
-        """Return an operator's CPU time for each home."""
+        """Return an operator's CPU time per home, in us."""
         return 1e6 * sum(self.cpu_s[step] for step in STEPS[role]) / self.homes
 
 
@@ -129,7 +129,7 @@ class Operators:
 
 
 class Street:
-    """The operators of one street, in a process of their own."""
+    """The operators of one street, in a separate process."""
 
     def __init__(self, stack: ExitStack, homes: int) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -138,7 +138,7 @@ class Street:
         self._begun = self._process.submit(_nothing)
 
     def wait(self) -> None:
-        """Wait until all reports are made."""
+        """Wait until all reports have been constructed."""
         self._begun.result()
 
     def take(self, step: str) -> Measured:
@@ -155,7 +155,7 @@ def _begin(folder: Path, homes: int) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing, once the process has begun."""
+    """Do nothing; the call returns once the process has started."""
 
 
 def _take(step: str) -> Measured:
@@ -163,7 +163,7 @@ def _take(step: str) -> Measured:
 
 
 def measure(homes: int) -> tuple[Measured, list[Measured]]:
-    """Measure a slot of a street, and of small ones that have as many homes together."""
+    """Measure a slot of a street, and of small streets that have as many homes together."""
     with ExitStack() as stack:
         large = Street(stack, homes)
         small = [Street(stack, homes // SMALL) for _ in range(SMALL)]
@@ -176,7 +176,7 @@ def measure(homes: int) -> tuple[Measured, list[Measured]]:
 
 
 def growth(role: str, large: Measured, small: Sequence[Measured]) -> float:
-    """Return how much more a home costs an operator in the large street."""
+    """Return an operator's cost per home in the large street, divided by the mean in the small streets."""
     return large.us(role) / statistics.fmean(street.us(role) for street in small)
 
 
@@ -193,7 +193,7 @@ def text(measured: Measured) -> str:
 
 
 def main() -> int:
-    """Measure both sizes; return 1 if the cost of a home grows."""
+    """Measure both sizes; return 1 if the cost per home grows by more than the limit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crowd", allow_abbrev=False)
     parser.add_argument("--homes", type=int, default=100_000, help="in the slot (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="default %(default)s")

@@ -1,8 +1,8 @@
 """Measure what a slot of a crowd costs a home: `python -m benchmarks.crowd_home`.
 
-The agent runs without its connections, on a store on the project's disk: one meter, each slot opened and
-closed by the clock, so each slot has two commits, or one if the next slot opens as it closes. The same
-stream with noise of its own runs beside it. CPU time is that of the process, as the median of the rounds.
+The agent runs without its connections, with a store on the project's disk and one meter. The clock opens and
+closes each slot, so a slot has two commits, or one if the next slot opens as it closes. The same stream with
+its own noise is measured too. CPU time is that of the process, as the median of the rounds.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from meteragent.store import transaction
 
 NOW_MS, SLOT_MS = 1_800_000_000_000, 1_800_000
 SLOTS = 40
-"""The slots of a round, all in the days whose keys are known."""
+"""The number of slots of a round, all of them on days whose keys are known."""
 TEXT = """
 [source]
 topic = "m/power"
@@ -105,7 +105,7 @@ def street() -> tuple[groups.Group, Keys]:
 
 
 def streams() -> dict[str, Stream]:
-    """Return the same stream with noise of its own, and in a crowd."""
+    """Return the same stream with its own noise and in a crowd, by name."""
     [plain] = config.parse(TEXT).stream
     local = core(plain, config.others_per_day(config.parse(TEXT), plain), Links.of(plain), bytes(32))
     group, keys = street()
@@ -118,7 +118,7 @@ def streams() -> dict[str, Stream]:
 
 
 def run(stream: Stream, path: Path, slots: int) -> tuple[float, list[Outgoing]]:
-    """Run a home for some slots; return the CPU seconds of a slot, and what left."""
+    """Run a home for `slots` slots; return the CPU seconds per slot, and the records or reports sent."""
     rows: list[Outgoing] = []
     with open_store(path) as store:
         pipeline = Pipeline(stream, store.snapshot(stream.name), Spending(), SystemBits(), Counts())

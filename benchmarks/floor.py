@@ -42,7 +42,7 @@ class Recorder:
 
 
 def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
-    """Return the statements of releases, by commit; leave the store as it was before them at `path`."""
+    """Return the statements of `BATCHES` commits of releases; copy the store before them to `path`."""
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()
@@ -56,7 +56,7 @@ def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
 
 
 def replay_s(path: Path, statements: list[tuple[str, Any]]) -> float:
-    """Return the CPU time of SQLite for a release, in s."""
+    """Return the CPU time of SQLite per release, in s, for statements replayed on a copy of the store."""
     connection = connect(Path(shutil.copy(path, path.with_suffix(".copy"))))
     began_s = time.process_time()
     for sql, values in statements:
@@ -67,7 +67,7 @@ def replay_s(path: Path, statements: list[tuple[str, Any]]) -> float:
 
 
 def floor(folder: Path, small: int, large: int) -> Result:
-    """Compare the cost of a release in SQLite alone for `large` and `small` numbers of meters."""
+    """Compare the cost of a release in SQLite alone with `large` and with `small` meters."""
     statements = {meters: record_statements(folder / f"floor{meters}", meters) for meters in (large, small)}
     costs_us = []
     for _ in range(ROUNDS):

@@ -1,7 +1,7 @@
-"""The agent's memory, disk space, imports and time to start.
+"""The agent's memory, disk space, imports and start-up time.
 
 `python -m benchmarks.footprint [--out FILE]`. Memory is the peak resident memory while two readings of every
-meter pass, each in a slot of its own. Python's bytecode is cached beforehand, as after an installation.
+meter pass, each in a separate slot. Python's bytecode is cached beforehand, as after an installation.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ PARTS = {
     "configuration": "meteragent.config",
     "the rest": "meteragent.agent",
 }
-"""The parts, and the modules that are imported for them, cumulatively."""
+"""The parts of the memory, and the modules that are imported for each, in addition to the ones before."""
 
 RESIDENT = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS:')))"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def memory() -> list[Result]:
-    """Measure the peak resident memory for several numbers of meters, as after a start of the machine."""
+    """Measure the peak resident memory for several numbers of meters, as after a restart of the machine."""
     forget_libraries()
     peaks_mb: dict[int, list[float]] = {meters: [] for meters in LIMITS_MB}
     files: dict[int, list[float]] = {meters: [] for meters in LIMITS_MB}
@@ -111,7 +111,7 @@ async def _readings(load: Paced, port: int, per_s: int) -> None:
 
 
 def start() -> Result:
-    """Compare the time from the start of the process to its subscription with the gmqtt forwarder's."""
+    """Compare the time from the process's start to its subscription with the gmqtt forwarder's time."""
     sides = agent(), forwarder("gmqtt")
     durations_s = []
     for _ in range(ROUNDS):
@@ -127,7 +127,7 @@ def _until_subscribed_s(contestant: Contestant) -> float:
 
 
 def count_imports() -> Result:
-    """Count the modules that an agent has imported after a release; none of them may be forbidden."""
+    """Count the modules that an agent has imported after a release; no forbidden module may be among them."""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -1,6 +1,6 @@
 """Programs that forward messages unchanged, as a user would write them: the peers of the agent's benchmark.
 
-`python -m benchmarks.forwarders NAME SOURCE_PORT SINK_PORT QOS` runs one until it is stopped.
+`python -m benchmarks.forwarders NAME SOURCE_PORT SINK_PORT QOS` runs a program until it is stopped.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ def sink_topic(topic: str) -> str:
 
 
 async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
-    """Forward messages with two gmqtt connections; acknowledge each after it has been forwarded."""
+    """Forward messages with two gmqtt connections; acknowledge each message after it has been forwarded."""
     sink = gmqtt.Client("bench-out")
     await sink.connect("127.0.0.1", sink_port)
     source = gmqtt.Client("bench-in", optimistic_acknowledgement=False)

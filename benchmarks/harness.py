@@ -1,4 +1,4 @@
-"""Measurement for benchmarks: interleaved runs of contestants, their ratios, and the medians of these.
+"""Measurement for benchmarks: interleaved runs of contestants, their ratios, and the median ratios.
 
 Times alone mean little on a shared machine. Therefore every round runs every contestant once, and the rounds
 begin with different contestants. A ratio is taken within a round, where all contestants meet the same
@@ -26,7 +26,7 @@ ROUNDS_VARIABLE = "BENCH_ROUNDS"
 ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
 SLICE_S = 0.05
 GROWTH = 1.1
-"""The largest allowed cost of a unit of large work, as a multiple of that of small work."""
+"""The largest allowed cost of a unit of large work, as a multiple of the cost of a unit of small work."""
 FSYNCS = 20
 ROOT = Path(__file__).resolve().parent.parent
 LOAD_BEFORE = os.getloadavg()[0]
@@ -37,8 +37,8 @@ _missing_peers: list[str] = []
 class Row:
     """Two calls that do the same work: their names, and the goal for the ratio of their rates.
 
-    `theirs` may be a limit instead of a call: the CPU seconds that `ours` may take. `work` is the number of
-    `unit`s that each call processes; a slow peer may process fewer.
+    `theirs` may be a limit instead of a call: the CPU seconds that `ours` may take. `work` holds the number
+    of `unit`s that each call processes; a slow peer may process fewer.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison: the ratio in each round, and the goal."""
+    """A comparison: the ratio in each round, and the goal, or None if there is none."""
 
     name: str
     against: str
@@ -107,8 +107,8 @@ def calls_per_slice(call: Callable[[], object]) -> int:
 def slice_s(call: Callable[[], object] | float, times: int) -> float:
     """Return the CPU time of one call in s, averaged over `times`, or `call` itself if it is a limit in s.
 
-    A short call is first made once: the system reclaims memory from a process that waits, and the first call
-    to touch it would pay for the others.
+    A short call is first made once without measurement, because the system reclaims memory from a process
+    that waits, and the first call that uses this memory would pay for it.
     """
     if not callable(call):
         return call
@@ -118,7 +118,7 @@ def slice_s(call: Callable[[], object] | float, times: int) -> float:
 
 
 def run(rows: Sequence[Row]) -> list[Result]:
-    """Measure all rows, interleaved; ours and theirs take turns to go first."""
+    """Measure all rows, interleaved; ours and theirs take turns at going first."""
     calls = [(row.ours, row.theirs) for row in rows]
     times = [tuple(calls_per_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
     row_times_s: list[list[tuple[float, float]]] = [[] for _ in rows]
@@ -141,7 +141,7 @@ def compare(
     goal: float | None = None,
     allow: Callable[[float], float] = float,
 ) -> Result:
-    """Compare ours with theirs, round by round: rates if `more` is better, else costs.
+    """Compare ours with theirs, round by round: as rates if `more` is set, otherwise as costs.
 
     Our cost may be as high as `allow(theirs)`. `text` formats the note from the medians of ours and theirs.
     """
@@ -165,7 +165,7 @@ def _result(row: Row, durations_s: Sequence[tuple[float, float]]) -> Result:
 
 
 def rate(per_s: float) -> str:
-    """Format a number with three digits, with M for millions.
+    """Format a number with three significant digits, with M for millions.
 
     >>> rate(12_345_678), rate(7_312), rate(0.1234)
     ('12.3M', '7,310', '0.123')
@@ -179,7 +179,7 @@ def rate(per_s: float) -> str:
 
 
 def peer(module: str) -> Any:
-    """Import a peer's module; return None if it cannot be imported, in which case `report` exits with 1."""
+    """Import a peer's module; return None if it cannot be imported, and `report` then exits with 1."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -213,7 +213,7 @@ def machine() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit that is measured, marked if files differ from it."""
+    """Return the commit that is measured, marked with -dirty if files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return result.stdout.strip() or "not known"
@@ -253,10 +253,10 @@ def _version(package: str) -> str:
 def report(
     results: Sequence[Result], packages: Sequence[str], program_versions: dict[str, str] | None = None
 ) -> None:
-    """Print a table and, with --out FILE, write the rows to that JSON file, replacing older ones.
+    """Print a table and, with --out FILE, write the rows to that JSON file, replacing older rows.
 
-    `program_versions` are the versions of peers that are not Python packages. Raises SystemExit if a peer is
-    missing.
+    `program_versions` holds the versions of peers that are not Python packages. Raises SystemExit if a peer
+    is missing.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--out", type=Path, help="write the rows to this JSON file")

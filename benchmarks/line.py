@@ -1,6 +1,6 @@
 """The agent without its connections: messages through the core into the store, as the runner feeds them.
 
-It measures the cost of a record without MQTT, and whether the cost grows with history.
+It serves to measure the cost of a record without MQTT, and whether that cost grows with the store's history.
 """
 
 import sqlite3
@@ -58,7 +58,8 @@ def open_store(path: Path) -> Store:
 class Line:
     """One stream on an open store: `meters` meters with a reading every `step_ms` each (by default a slot).
 
-    Committed rows are delivered at once; if there is a `backlog`, its oldest rows are delivered instead.
+    Committed rows are marked as delivered by the next commit; if there is a `backlog`, its oldest rows are
+    marked instead.
     """
 
     store: Store
@@ -76,7 +77,7 @@ class Line:
         )
 
     def warm(self) -> None:
-        """Feed two readings of each meter, at least a batch, so that each meter has released."""
+        """Feed two readings of each meter, but at least a batch, so that each meter has released a slot."""
         for _ in range(-(-max(2 * self.meters, BATCH) // BATCH)):
             self.feed(self.messages(BATCH))
 
@@ -110,7 +111,7 @@ def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.W
 
 
 def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
-    """Put past releases of half an hour into the outbox and the ledger, delivered or still waiting."""
+    """Put past releases of half hours into the outbox and the ledger, as delivered or as still waiting."""
     first_ms = NOW_MS - (releases // meters + 1) * SLOT_MS
     with store.transaction() as tx:
         for begin in range(0, releases, CHUNK):
@@ -139,7 +140,7 @@ RECORD = (
 
 
 def cost_s(line: Line, batches: list[list[Message]]) -> tuple[float, float]:
-    """Return the CPU time and the elapsed time of a message, in s."""
+    """Return the CPU time and the elapsed time per message, in s."""
     count = sum(map(len, batches))
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     for batch in batches:

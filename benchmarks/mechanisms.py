@@ -2,15 +2,15 @@
 
 `python -m benchmarks.mechanisms [--out FILE]`. A ratio is our readings per CPU-second over theirs. Our
 mechanisms use the same source of bits as the agent, numpy uses its own generator, and the peers use their
-defaults. The level is that of the default preset: 1 at 220 quanta. No peer implements the l_inf law. Where
-our mechanism releases a window, the peers add independent noise of the same scale to as many readings, which
-is n times less private. A peer's time is linear in the count from 1,440 on, so a peer gets at most 1,440
-readings.
+defaults. The level is that of the default preset: 1 at 220 quanta. No peer implements the l_inf mechanism.
+Where our mechanism releases a window, the peers add independent noise of the same scale to as many readings,
+which is n times less private. A peer's time is linear in the count from 1,440 on, so a peer gets at most
+1,440 readings.
 
-Random bytes: the bytes drawn per reading, compared with the law's entropy, a lower bound for every sampler.
-Time and the secret: a call on windows of zeros, compared with a call on windows at the top of the range. A
-ratio of about 1 means that a call's CPU time is the same. It does not cover caches or later steps (a record
-has as many digits as its noisy value), which `tests/commands/timing.py` tests.
+Random bytes: the bytes drawn per reading, compared with the distribution's entropy, a lower bound for every
+sampler. Time and the secret: a call on windows of zeros, compared with a call on windows at the top of the
+range. A ratio of about 1 means that both calls take the same CPU time. The ratio does not cover caches or
+later steps (a record has as many digits as its noisy value), which `tests/commands/timing.py` tests.
 """
 
 import math
@@ -57,12 +57,12 @@ class CountedBits:
         self.byte_count = 0
 
     def integer(self, k: int) -> int:
-        """Count and return bits, as `Bits.integer` does."""
+        """Return bits as `Bits.integer` does, and count their bytes."""
         self.byte_count += k + 7 >> 3
         return BITS.integer(k)
 
     def array(self, count: int, dtype: type[np.unsignedinteger[Any]]) -> UnsignedArray:
-        """Count and return bits, as `Bits.array` does."""
+        """Return bits as `Bits.array` does, and count their bytes."""
         self.byte_count += count * np.dtype(dtype).itemsize
         return BITS.array(count, dtype)
 
@@ -79,7 +79,7 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """A mechanism on `count` arrays of n at once."""
+    """A mechanism, applied to `count` arrays of `n` values at once."""
 
     kind: str
     mechanism: Mechanism
@@ -94,12 +94,12 @@ class Case:
 
     @property
     def values(self) -> NDArray[np.int64]:
-        """The values that get noise."""
+        """The values to which noise is added, (count, n)."""
         return np.full((self.count, self.n), VALUE)
 
     @property
     def point(self) -> object:
-        """One of the values, in the form that `log_mass` takes."""
+        """The point that is released, in the form that `log_mass` takes: a number, or an array of n."""
         return VALUE if self.kind in SCALAR_KINDS else np.full(self.n, VALUE)
 
 
@@ -174,7 +174,7 @@ def call(case: Case, values: NDArray[np.int64]) -> Call:
 
 
 def random_bytes(case: Case) -> Result:
-    """Compare the random bytes per reading with the entropy of the law."""
+    """Compare the random bytes per reading with the entropy of the distribution."""
     calls, bytes_pairs = max(1, LEAST_SAMPLE // (case.count * case.n)), []
     for _ in range(ROUNDS):
         counted_bits, entropy, values = CountedBits(), 0.0, case.values
@@ -189,7 +189,7 @@ def random_bytes(case: Case) -> Result:
 
 
 def secret_timings() -> Iterator[Row]:
-    """Yield rows that compare the CPU time for values at the top of the range with that for zeros."""
+    """Yield rows that compare the CPU time for values at the top of the range with the CPU time for zeros."""
     against, note = f"all {RANGE:,} quanta, compared with all 0", "1 means equal; CPU time of the call only"
     for count in (1000, 1):
         for case in (
@@ -208,7 +208,7 @@ def secret_timings() -> Iterator[Row]:
 
 
 def generator() -> Row:
-    """Return a row that compares our generator of large arrays of bits with the kernel's."""
+    """Return a row that compares our generator of large arrays of bits with the kernel's generator."""
     return Row(
         "random bits, 1 MiB at once",
         "the kernel's, os.urandom",

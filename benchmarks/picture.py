@@ -1,9 +1,9 @@
 """Draw the rows of `results.json` that have a goal as `results.png`: `python -m benchmarks.picture`.
 
-Each row shows ratio / goal on a log scale; the goal is met to the right of the line. A filled circle is a
-goal met, and an open square a goal missed, in two colours of the Okabe-Ito palette that colour-blind readers
-can distinguish; the bar spans the rounds. The picture fits a phone held upright, and is dark on white for
-print.
+Each row shows ratio / goal on a log scale; the goal is met on the line and to the right of it. A filled
+circle is a goal met, and an open square a goal missed, in two colours of the Okabe-Ito palette that
+colour-blind readers can distinguish; the bar spans the rounds. The picture fits a phone held upright, and is
+dark on white for print.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ LEAST, MOST = 0.1, 10.0
 
 
 def place(value: float) -> float:
-    """Return the position of a ratio over its goal on the scale."""
+    """Return the position of `value`, a multiple of the goal, within the ends of the scale."""
     return min(max(value, LEAST), MOST)
 
 
@@ -49,7 +49,7 @@ def mark(axes: Axes, y: int, row: dict[str, Any]) -> None:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the rows with a goal."""
+    """Draw the rows that have a goal, as a PNG."""
     mpl.use("Agg")
     rows_with_goal = [row for row in rows if row["goal"] is not None]
     figure, axes = plt.subplots(

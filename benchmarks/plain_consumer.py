@@ -55,11 +55,11 @@ def parsed(payload: bytes) -> Row:
 
 
 async def none() -> None:
-    """Acknowledge nothing: the library has done it."""
+    """Acknowledge nothing, because the library has already acknowledged the messages."""
 
 
 async def of_mqtt(url: str, count: int) -> Batches:
-    """Yield batches of a session that the broker keeps; if `count` is 0, only create the session."""
+    """Yield batches from a session that the broker keeps; if `count` is 0, only create the session."""
     expiry = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     expiry.SessionExpiryInterval = 86_400
     client = aiomqtt.Client(
@@ -83,7 +83,7 @@ async def of_mqtt(url: str, count: int) -> Batches:
 
 
 async def of_nats(url: str, count: int) -> Batches:
-    """Yield batches of a durable pull consumer."""
+    """Yield batches from a durable pull consumer."""
     client = await nats.connect(url)
     settings = ConsumerConfig(max_ack_pending=4 * SIZE)
     consumer = await client.jetstream().pull_subscribe(
@@ -103,7 +103,7 @@ async def of_nats(url: str, count: int) -> Batches:
 
 
 async def of_kafka(servers: str, count: int) -> Batches:
-    """Yield batches of a group of one."""
+    """Yield batches from a consumer group with one member."""
     settings = {"bootstrap.servers": servers, "group.id": NAME, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings | {"enable.auto.commit": False})
     consumer.subscribe(["private"])
@@ -132,7 +132,7 @@ async def copied(url: str, batches: Batches) -> None:
 
 
 def table_of(rows: Sequence[Row]) -> pa.Table:
-    """Return rows as a table."""
+    """Return rows as an Arrow table."""
     return pa.table(list(map(list, zip(*rows, strict=True))), schema=SCHEMA)
 
 

@@ -22,7 +22,7 @@ Function = tuple[str, int, str]
 
 
 def part(function: Function) -> str | None:
-    """Return the part of the project that a function belongs to: its folder or module."""
+    """Return the part of the program (a folder or module) that contains a function, or None if none does."""
     name = function[0]
     if not name.startswith(OURS):
         return None
@@ -30,7 +30,7 @@ def part(function: Function) -> str | None:
 
 
 def shares(stats: dict[Function, Any]) -> Counter[str]:
-    """Return the share of each part; the shares add up to 1."""
+    """Return each part's share of the CPU time; the shares add up to 1."""
     times_s: Counter[str] = Counter()
     for function, (_, _, own_s, _, _) in stats.items():
         _give(stats, function, own_s, times_s, depth=0)
@@ -54,7 +54,7 @@ def _give(
 
 
 def main() -> None:
-    """Measure, then profile."""
+    """Measure the CPU time of a record, profile the program, and print the shares."""
     with folder() as path, open_store(path / "db") as store:
         line = Line(store, METERS)
         line.feed(line.messages(BATCH))

@@ -23,13 +23,13 @@ HOMES, DAYS = 1000, 5
 SECOND_HOMES, SECOND_DAYS = 40, 4
 YEAR_HOMES, YEAR_DAYS, YEAR, OCCUPANTS = 73, 5, 365, 3
 GOAL_AT_1_S, GOAL_RAMP = 300, 4
-"""Goals: home-days per CPU-second on a quiet core, and the multiple of RAMP's rate."""
+"""The goals: home-days per CPU-second on a quiet core, and a multiple of RAMP's rate."""
 
 UNIT = "home-days"
 
 
 def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
-    """Return a function that simulates `homes` for `days`, different ones in each call to defeat caches."""
+    """Return a function that simulates `homes` for `days` days, other days in each call to defeat caches."""
     fleet, first_day = Fleet(0, range(homes)), 0
 
     def call() -> object:
@@ -87,7 +87,7 @@ def ramp_user(library: Any, number: int) -> Any:
 
 
 def ramp(library: Any, users: int, days: int) -> Callable[[], object]:
-    """Return a function that simulates `users` for `days` with RAMP."""
+    """Return a function that simulates `users` homes for `days` days with RAMP."""
     user_list = [ramp_user(library, number) for number in range(users)]
     case = library.UseCase(users=user_list, date_start="2025-01-06")
     case.initialize(num_days=days, force=True)
@@ -178,7 +178,7 @@ def compare_with_richardson() -> list[Row]:
 
 
 def compare_with_goal() -> Row:
-    """Return a row that compares ours at 1 s with the CPU time that it may take."""
+    """Return a row that compares our simulation at 1 s with the CPU time that it may take."""
     days = SECOND_HOMES * SECOND_DAYS
     at_1_s, limit_s = ours(SECOND_HOMES, SECOND_DAYS, 1), days / GOAL_AT_1_S
     baseline = f"{GOAL_AT_1_S} home-days per CPU-second"

@@ -28,7 +28,7 @@ RECOVERY_S = 10.0
 
 
 def commits(path: Path, per_commit: int) -> Result:
-    """Compare commits per second with plain SQLite that writes only the records."""
+    """Compare our commits per second with those of plain SQLite, which writes only the records."""
     line = Line(store := open_store(path / f"each{per_commit}"), min(per_commit, METERS))
     plain = sqlite3.connect(path / f"plain{per_commit}", isolation_level=None)
     plain.execute("PRAGMA journal_mode = WAL")
@@ -56,7 +56,10 @@ def commits(path: Path, per_commit: int) -> Result:
 
 
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
-    """Compare a release's cost after a long and after a short history, in commits of `per_commit`."""
+    """Compare the cost of a release in the large line with its cost in the small line.
+
+    The small line makes commits of `per_commit` releases, the large line commits of `BATCH`.
+    """
     costs_s = []
     for line in (small, large):
         line.warm()
@@ -72,7 +75,7 @@ def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BAT
 
 
 def ordinary(path: Path) -> Result:
-    """Compare a reading in an open window with one that opens, charges, closes and releases a window."""
+    """Compare a reading in an open window with a reading that opens, charges, closes and releases one."""
     with open_store(path / "worst") as worst_store, open_store(path / "ordinary") as usual_store:
         worst, usual = Line(worst_store, METERS), Line(usual_store, *ORDINARY)
         for line in (worst, usual):
@@ -102,7 +105,7 @@ def size(path: Path) -> Result:
 
 
 def recovery(path: Path) -> Result:
-    """Measure the time that a new process takes to release after another was killed during a commit."""
+    """Measure the time to the first release of a process whose predecessor was killed during a commit."""
     runs = []
     for _ in range(ROUNDS):
         log_bytes = crash.kill_in_commit(path, METERS)

@@ -1,8 +1,8 @@
 """Write the rows of `results.json` as tables into this folder's README.md: `python -m benchmarks.table`.
 
 Each block between `<!-- bench: NAME -->` and `<!-- bench end -->` is generated from the rows: `goals` from
-the rows with a goal; `others` from the rows without one, one line per name; `machine` from the conditions of
-the run.
+the rows with a goal; `others` from the rows without a goal, with one line per name; `machine` from the
+conditions of the run.
 """
 
 import json
@@ -28,7 +28,7 @@ def published_rows() -> list[dict[str, Any]]:
 
 
 def number(value: float) -> str:
-    """Format a number with three digits, without an exponent.
+    """Format a number with three significant digits, without an exponent.
 
     >>> number(0.05712), number(1.0), number(12_345)
     ('0.0571', '1', '12,300')
@@ -37,7 +37,7 @@ def number(value: float) -> str:
 
 
 def meets_goal(row: dict[str, Any]) -> bool:
-    """Return whether the median reaches the goal."""
+    """Return whether the median ratio reaches the goal, or there is none."""
     return bool(row["goal"] is None or row["ratio"] >= row["goal"])
 
 
@@ -53,7 +53,7 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def goals(rows: Rows) -> str:
-    """Return the rows with a goal, as a picture and in figures."""
+    """Return the rows with a goal, as a picture and as a table."""
     cells = [["what", "against", "ratio", "least – greatest", "goal", "", "in figures"]]
     for row in rows:
         if row["goal"] is not None:
@@ -76,7 +76,7 @@ def others(rows: Rows) -> str:
 
 
 def machine(rows: Rows) -> str:
-    """Return the machine of the run, and the versions of all packages."""
+    """Return a description of the machine and its load, with the versions of all packages."""
     versions: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row["versions"].items():

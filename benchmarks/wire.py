@@ -15,7 +15,7 @@ _KEEPALIVE_S = 600
 
 
 def packet(kind: int, body: bytes) -> bytes:
-    """Return a packet with its length."""
+    """Return a packet: its type `kind`, its length and its body."""
     length, size = len(body), bytearray()
     while True:
         length, low = divmod(length, 128)
@@ -44,7 +44,7 @@ class Client(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, port: int, name: str, on_message: Callable[[bytes], None]) -> "Client":
-        """Connect a client."""
+        """Return a client that the broker at `port` has accepted."""
         loop = asyncio.get_running_loop()
         _, client = await loop.create_connection(lambda: cls(name, on_message), "127.0.0.1", port)
         await client.ready.wait()
@@ -72,13 +72,13 @@ class Client(asyncio.Protocol):
         self._packets.append(packet(PUBLISH | qos << 1, topic + number + payload))
 
     def flush(self) -> None:
-        """Write the published packets."""
+        """Write the packets published since the last flush."""
         if self._packets:
             self._transport.write(b"".join(self._packets))
             self._packets.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Split the packets, acknowledge those that require it, and report topics."""
+        """Split the data into packets, acknowledge messages at QoS 1, and report their topics."""
         buffer = self._buffer
         buffer += data
         offset, answers = 0, []
@@ -104,7 +104,7 @@ class Client(asyncio.Protocol):
 
 
 def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
-    """Return the type of the packet at an offset and its body's start and end; None if it is incomplete."""
+    """Return the type of the packet at `offset`, and its body's start and end; None if it is incomplete."""
     length = shift = 0
     place = offset + 1
     while place < len(buffer):
@@ -121,7 +121,7 @@ def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
 class Load:
     """`meters` meters whose readings pass through a contestant between two topics.
 
-    Each meter's first reading has the time `first_s`, and each further one is `step_s` later.
+    Each meter's first reading has the time `first_s`, and each further reading is `step_s` later.
     """
 
     def __init__(self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1) -> None:
@@ -144,7 +144,7 @@ class Load:
         self.arrived(topic)
 
     def arrived(self, topic: bytes) -> None:
-        """Handle the arrival of a record on this topic."""
+        """Handle the arrival of a record on `topic`."""
 
     def send(self) -> None:
         """Send the next meter's reading; after the last meter, the time advances by a step."""
@@ -154,7 +154,7 @@ class Load:
         self.reading_count += 1
 
     def flush(self) -> None:
-        """Write the readings that were sent."""
+        """Write the readings sent since the last flush."""
         self._sender.flush()
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class ClosedLoop(Load):
     """A fixed number of readings in flight: each record that arrives triggers the next reading."""
 
     async def begin(self, outstanding: int) -> None:
-        """Send the first readings and start writing; the loop then runs by itself."""
+        """Send the first `outstanding` readings and start writing; the loop then continues on its own."""
         for _ in range(outstanding):
             self.send()
         self._ticking = asyncio.create_task(self._tick())
@@ -190,8 +190,8 @@ class ClosedLoop(Load):
 class Paced(Load):
     """Readings at a fixed rate, with the latencies of their records in s, in order of arrival.
 
-    A forwarder sends a message for each reading. The agent's record of a slot leaves with the reading
-    `behind` slots later, so the first readings of a meter release none.
+    A forwarder sends a message for each reading. The agent's record of a slot is sent at the reading `behind`
+    slots later, so the first readings of a meter release no record.
     """
 
     def __init__(
@@ -210,13 +210,13 @@ class Paced(Load):
         super().send()
 
     def arrived(self, topic: bytes) -> None:
-        """Record the latency of a record; a duplicate is ignored."""
+        """Note the latency of a record; a duplicate is ignored."""
         sent_s = self._sent_s[topic.partition(b"/")[2]]
         if sent_s:
             self.latencies_s.append(time.perf_counter() - sent_s.popleft())
 
     async def run(self, per_s: int, seconds: float) -> None:
-        """Send for `seconds`, then wait half a second for the last records."""
+        """Send `per_s` readings per second for `seconds`, then wait half a second for the last records."""
         began_s, start_count = time.perf_counter(), self.reading_count
         while (elapsed_s := time.perf_counter() - began_s) < seconds:
             while self.reading_count - start_count < elapsed_s * per_s:

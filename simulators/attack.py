@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def scene_of(arguments: argparse.Namespace) -> Scene:
-    """Make the scene that the arguments name.
+    """Construct the scene that the arguments name.
 
-    Raises Unusable for a scene that cannot be made.
+    Raises Unusable if the scene cannot be constructed.
     """
     size = arguments.size or 100
     options = arguments.slots, arguments.seed, arguments.times, arguments.data
@@ -52,7 +52,7 @@ def scene_of(arguments: argparse.Namespace) -> Scene:
 def _attack(arguments: argparse.Namespace) -> int:
     scene = scene_of(arguments)
     rivals = [rival(text, scene) for text in ["none", *(arguments.mechanism or [DEFAULT_MECHANISM])]]
-    # The best attacker uses the law, which a mechanism of another library may not state.
+    # `bayes` needs the output distribution, which a mechanism of another library may not state.
     state_laws = all(hasattr(rival.mechanism, "log_mass") for rival in rivals)
     names = arguments.attackers or [name for name in ATTACKERS if state_laws or name != "bayes"]
     outcomes = [measure(scene, rival, names, arguments.trials, arguments.seed) for rival in rivals]
@@ -90,7 +90,7 @@ def _register(arguments: argparse.Namespace) -> int:
 
 
 def _homes(arguments: argparse.Namespace, days: int) -> tuple[Floats, str]:
-    """Return homes by the minute in W, (homes, days, 1440), and a description of them."""
+    """Return the power of homes by the minute in W, (homes, days, 1440), and a description of the homes."""
     size = arguments.size or 20
     if arguments.data is None:
         return library.simulated_days(size, days, arguments.seed), f"{size} simulated homes"

@@ -25,7 +25,7 @@ _LOW_BITS: Final = 0xFFFFFFFF
 _LOW: Final = np.uint64(_LOW_BITS)
 _HALF: Final = np.uint64(32)
 _AT_ONCE: Final = 1 << 13
-"""The number of counters whose words fit into a processor's cache."""
+"""The number of counters processed at once; their words fit into a processor's cache."""
 _MOST: Final = 256
 """Upper limit on Poisson counts; their means are below 100."""
 
@@ -64,8 +64,8 @@ def _ten_rounds(words: Words, key: int) -> Words:
 def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index: ArrayLike = 0) -> Floats:
     """Draw four independent numbers in (0, 1) for every (home, day, index), broadcast: shape (4, …).
 
-    Homes, days and indices count modulo 2³², so there is a day before day 0. Raises ValueError for a seed
-    that is not in 0 .. 2⁶⁴ - 1.
+    Homes, days and indices count modulo 2³², so there is a day before day 0. Raises ValueError if the seed is
+    not in 0 .. 2⁶⁴ - 1.
     """
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"a seed is a whole number from 0 to 2**64 - 1, not {seed}")
@@ -78,7 +78,7 @@ def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index:
 
 
 def normal(u: Floats, v: Floats) -> Floats:
-    """Return standard normal numbers computed from two independent uniform ones (Box and Muller 1958)."""
+    """Return standard normal numbers, computed from pairs of uniform numbers (Box and Muller 1958)."""
     return np.asarray(np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v), np.float64)
 
 

@@ -78,7 +78,7 @@ unit = "W"
 
 
 def write(folder: Path, url: str, homes: int) -> None:
-    """Make the operators' identities, and write group.toml, leader.toml, helper.toml and agent.toml."""
+    """Create the operators' identities, and write group.toml, leader.toml, helper.toml and agent.toml."""
     text = _GROUP.format(name=NAME, slot_s=SLOT_MS // 1000, smallest=min(homes, SMALLEST_CROWD))
     for role in groups.ROLES:
         key = identity.create(folder / f"{role}.key")

@@ -11,7 +11,7 @@ from simulators.crowd_files import SLOT_MS
 from simulators.crowd_outcome import CrowdOutcome, Totals
 
 EVERY_MS = 2 * HOUR_MS
-"""The time between two of the half hours that are listed, all of them on the first day."""
+"""The time between two listed half hours, which are all on the first day."""
 ALONE, CROWD = "every home adds noise", "two operators add noise"
 _TRUST = (
     (
@@ -28,7 +28,7 @@ _TRUST = (
 
 
 def text(outcome: CrowdOutcome, seconds: float) -> str:
-    """Return the text; `seconds` is the run's duration."""
+    """Return the text of the demo; `seconds` is the duration of the run."""
     sections = (_head(outcome, seconds), _table(outcome), _test(outcome), _trust(outcome))
     return "\n".join(line for section in sections for line in [*section, ""])
 

@@ -55,7 +55,7 @@ def _crowd_demo() -> Callable[[Street, Path], None]:
 
 
 def _run(street: Street, target: Path) -> None:
-    """Run the street and write the text and the picture to a folder."""
+    """Run the street, and write the text and the picture to the folder `target`."""
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="meteragent-demo-") as name:
         folder = Path(name)

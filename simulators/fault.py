@@ -43,9 +43,10 @@ _JUMP_MS: Final = 60 * MINUTE_MS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """Messages in order of arrival: their readings, arrival times, stamps and values.
+    """Messages in order of arrival: their readings, true times, arrival times, stamps and values.
 
-    `readings` are the readings' indices, `sent_ms` their true times; all have shape (messages,).
+    `readings` holds the indices of the readings, `sent_ms` their true times, and `times_ms` their stamps. All
+    have shape (messages,).
     """
 
     readings: Integers
@@ -68,7 +69,7 @@ class Row(NamedTuple):
 
 
 class _Episode(NamedTuple):
-    """Whether each time is in an episode, the episode's beginning and end, and a number in (0, 1)."""
+    """For each time: whether it is in an episode, the episode's beginning and end, and a number in (0, 1)."""
 
     inside: Flags
     begin_ms: Integers
@@ -78,9 +79,9 @@ class _Episode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Probabilities: `drop`, `duplicate`, `reorder` and `late` are per reading, the others per home and day.
+    """Probabilities of faults: the first four are per reading, and the others per home and day.
 
-    Raises ValueError for a value that is not a probability.
+    Raises ValueError if a value is not a probability.
     """
 
     drop: float = 0.002
@@ -103,7 +104,7 @@ class Faults:
         """Apply faults to a home's readings, sent at true times (Unix ms); return arrivals and faults.
 
         Raises:
-            ValueError: there are more or fewer times than readings, or the seed is out of range.
+            ValueError: the numbers of times and readings differ, or the seed is out of range.
         """
         if len(sent_ms) != len(readings):
             raise ValueError(f"{len(readings)} readings need as many times, not {len(sent_ms)}")
@@ -167,13 +168,13 @@ def _draw_per_reading(seed: int, stream: str, home: int, sent_ms: Integers) -> F
 
 
 def _skew_error_ms(skew: _Episode, sent_ms: Integers) -> Integers:
-    """Return the error of a clock that has run at a wrong rate since the episode began."""
+    """Return the error, in ms, of a clock that has run at a wrong rate since the episode began."""
     rate = _SKEW * (2 * skew.size - 1)
     return np.where(skew.inside, np.floor(rate * (sent_ms - skew.begin_ms)), 0).astype(np.int64)
 
 
 def _jump_error_ms(jump: _Episode) -> Integers:
-    """Return the error of a clock that has jumped."""
+    """Return the error, in ms, of a clock that has jumped."""
     return np.where(jump.inside, np.floor(_JUMP_MS * (2 * jump.size - 1)), 0).astype(np.int64)
 
 

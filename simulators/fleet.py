@@ -30,8 +30,8 @@ TELEVISION, AWAY = "television", "nobody home"
 class Events:
     """The ground truth: a row for each event, sorted by home, then name in the order of `names`, then start.
 
-    `home` is the home's number, `appliance` an index into `names`; `start_s` and `end_s` count from midnight
-    of day 0; `watts` is the mean power, `channel` the channel of a television, or -1.
+    `home` is the home's number, and `appliance` an index into `names`. `start_s` and `end_s` count from the
+    midnight of day 0. `watts` is the mean power, and `channel` the channel of a television, otherwise -1.
     """
 
     names: tuple[str, ...]
@@ -78,7 +78,7 @@ class _Starts:
 class Fleet:
     """The homes with the given numbers, simulated from a seed.
 
-    Raises ValueError for numbers that are not distinct, or not from 0 to 2³² - 1.
+    Raises ValueError if the numbers are not distinct, or not all from 0 to 2³² - 1.
     """
 
     seed: int

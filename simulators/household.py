@@ -31,10 +31,10 @@ JOURNEY_MAX_DAYS = 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Absences:
-    """The absences of one day: nobody is home in [begin_s, end_s) after midnight, shape (homes,).
+    """The absences of one day: nobody is home in [begin_s, end_s), in seconds after midnight, shape (homes,).
 
-    Begin and end are equal where somebody is home all day. A home has at most one absence a day: at work, or
-    all day on a journey.
+    Begin and end are equal where somebody is home all day. A home has at most one absence per day: at work,
+    or all day on a journey.
     """
 
     begin_s: Integers
@@ -80,7 +80,7 @@ class Households:
         return self.busy * lognormal(chance[0], chance[1], _DAY_SPREAD)
 
     def absences(self, day: int) -> Absences:
-        """Return the times when nobody is home on the given day."""
+        """Return the times on the given day when nobody is home."""
         chance = uniforms(self.seed, "absence", self.homes, day)
         begin, end = _interpolate(_LEAVING_S, chance[0]), _interpolate(_RETURNING_S, chance[1])
         working = self.commutes & (day % 7 < 5)
@@ -90,7 +90,7 @@ class Households:
         )
 
     def travels(self, day: int) -> NDArray[np.bool_]:
-        """Return whether each home is on a journey for the whole of a day.
+        """Return whether each home is on a journey for the whole of the given day.
 
         A journey begins on a random day of its week. All weeks whose journeys can reach this day are checked.
         """

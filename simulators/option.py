@@ -23,16 +23,16 @@ def seed(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Parse a whole number above 0; raise argparse's error for anything else."""
+    """Parse a positive whole number; raise argparse's error for anything else."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
     return int(text)
 
 
 def levels(text: str) -> list[Fraction]:
-    """Parse lo:hi:k; return k levels from lo to hi in constant ratio, rounded to three digits.
+    """Parse lo:hi:k; return k levels from lo to hi in constant ratio, rounded to three significant digits.
 
-    Raises ValueError for any other text.
+    Raises ValueError if `text` does not have this form.
     """
     try:
         low, high, count = text.split(":")

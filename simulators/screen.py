@@ -16,7 +16,7 @@ MANY = 1000
 
 
 def text(outcome: Outcome, guarantee: Guarantee, seconds: float) -> str:
-    """Return the first screen, with the guarantee that `check` prints; `seconds` is the run's duration."""
+    """Return the demo's text, with the guarantee that `check` prints; `seconds` is the run's duration."""
     sections = (_head(outcome, seconds), _use(outcome), _test(outcome), _hidden(guarantee), _end(guarantee))
     return "\n".join(line for section in sections for line in [*section, ""])
 

@@ -3,9 +3,9 @@
 It first prints the closed forms of THEORY 3.8 and 3.9 beside the figures published there, and the ratios of
 the errors. It then prints, for simulated homes and (with --data) for real homes, how often releases identify
 the cheapest of four example tariffs, the mean loss from wrong choices, how often the sureness is at least
-95%, and how often it is although the choice is wrong. The tariffs are invented, and the results depend on
-the differences between them. The exit code is 1 if a figure differs from the published one, and 2 if a trace
-cannot be read.
+95%, and how often it is at least 95% but the choice is wrong. The tariffs are invented, and the results
+depend on the differences between them. The exit code is 1 if a figure differs from the published one, and 2
+if a trace cannot be read.
 """
 
 import argparse

@@ -12,7 +12,7 @@ IN_FLIGHT = 100
 
 
 def broker(url: str) -> SplitResult:
-    """Parse mqtt://[user:password@]host[:port]. Raises ValueError for any other URL."""
+    """Parse mqtt://[user:password@]host[:port]. Raises ValueError if `url` is not such a URL."""
     parts = urlsplit(url)
     if parts.scheme != "mqtt" or not parts.hostname or parts.port == 0:
         raise ValueError(f"{url} is not a URL such as mqtt://127.0.0.1:1883")

@@ -20,7 +20,7 @@ Theory of operation
     A crash stops the process at a chosen point and keeps the files as they are at that moment; the next
     process starts from them.
 
-    **The oracle decides what is correct.** The world reports everything that enters or leaves the process to
+    **The oracle decides what is correct.** The world reports everything that the process receives or sends to
     `oracle`: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
     the definitions and without the agent's arithmetic, which readings count for which time. `receivers`
     determines which receiver gets which slot. `expected_store` has the contents that must be on disk. When a

@@ -15,7 +15,7 @@ _GRIDS = {"fast": ["10/10", "20/20", "40/40"], "slow": ["5/5", "30/30"], "autumn
 
 
 class Crowding:
-    """The crowd of a schedule, with a random number generator of its own."""
+    """The crowd of a schedule, with its own random number generator."""
 
     def __init__(self, random: Random, pace: str, end_ms: int) -> None:
         self._random = random
@@ -44,7 +44,7 @@ class Crowding:
         )
 
     def draw_keys(self) -> Iterator[Event]:
-        """Yield lists of keys: late, for few days, replaced by newer ones, repeated, too old and forged."""
+        """Yield lists of keys, some of them late, for few days, replaced, repeated, too old or forged."""
         for role in ROLES:
             at_ms, serial = self._random.randrange(0, 2500), 1
             while at_ms < self._end_ms:

@@ -1,4 +1,4 @@
-"""The checks at the end of a world: everything that was due has been received, and nothing stays behind."""
+"""The checks at the end of a world: everything due has been received, and no descriptor stays behind."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ from simulators.simtest.opened import Key, MessageKey
 def check_complete(
     checker: InvariantChecker, closed_ms: dict[str, int], streams: set[str], until_ms: int
 ) -> None:
-    """Check that all due slots of wall-clock streams, and all rows due before `until_ms`, have left.
+    """Check that all due slots of wall-clock streams, and all rows due before `until_ms`, were received.
 
-    `closed_ms` has, for each stream, the time up to which its windows must have closed.
+    `closed_ms` maps each stream to the time up to which its slots must have closed.
     """
     incomplete = _incomplete_windows(checker, closed_ms)
     check(not incomplete, "a slot that was due has not been received", incomplete)
@@ -25,9 +25,9 @@ def check_complete(
 
 
 def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
-    """Check that the descriptors of revoked receivers are gone from their broker.
+    """Check that no descriptors of revoked receivers are retained among `topics`.
 
-    Topics of receivers who are admitted, and those on which a withdrawal still waits, are exempt.
+    Topics of admitted receivers, and topics on which a withdrawal still waits, are exempt.
     """
     expected = checker.expected
     admitted = tuple(grant.topic.removesuffix(identity.PLACEHOLDER) for grant in expected.active())
@@ -38,7 +38,7 @@ def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
 
 
 def _withdrawn(checker: InvariantChecker) -> set[MessageKey]:
-    """Return the messages of revoked grants, which need not arrive."""
+    """Return the messages of revoked grants, which need not be received."""
     expected = checker.expected
     revoked = {grant.queue for grant in expected.grants.values() if grant.is_revoked}
     rows = [row.outgoing for row in expected.rows.values() if row.queue in revoked]
@@ -46,7 +46,7 @@ def _withdrawn(checker: InvariantChecker) -> set[MessageKey]:
 
 
 def _incomplete_windows(checker: InvariantChecker, closed_ms: dict[str, int]) -> list[Key]:
-    """Return the windows with slots that must have closed by a time but have not been received."""
+    """Return the windows with a slot that must have closed by `closed_ms` but has not been received."""
     incomplete = []
     received = checker.confirmed | checker.late | _withdrawn(checker)
     for key, window in checker.windows.items():

@@ -106,7 +106,7 @@ class ExpectedStore:
         self.rows[self.last_id] = Message(queue, outgoing, core_topic)
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
-        """Compare with a store, for `streams` and all expected streams; return the first difference."""
+        """Compare with a store, for `streams` and all expected streams; return a difference, or None."""
         streams = streams | {stream for stream, _ in [*self.marks, *self.states]} | set(self.prices)
         for stream in sorted(streams):
             snapshot = store.snapshot(stream)

@@ -1,4 +1,4 @@
-"""The names under which meters, terms and slots leave, as the invariants expect them."""
+"""The names that records contain for meters, terms and slots, as the invariants expect them."""
 
 from functools import lru_cache
 
@@ -9,7 +9,7 @@ from simulators.simtest.open_windows import ClosedSlot
 
 
 def public_name(key: bytes | None, meter: str) -> str:
-    """Return the name under which a meter leaves."""
+    """Return a meter's public id: its pseudonym, or its own name if `key` is None."""
     return meter if key is None else identity.pseudonym(key, meter)
 
 
@@ -20,7 +20,7 @@ def descriptor_id(terms: Terms) -> str:
 
 
 def time_and_band(slot: ClosedSlot) -> tuple[str, str | None]:
-    """Return the time and the band by which a record names a slot."""
+    """Return the time and the band by which a record names a slot; the band is None if there are no bands."""
     if slot.terms.bands:
         return grid.iso_time(slot.window_ms), slot.terms.bands[slot.slot_index].name
     return grid.iso_time(slot.window_ms + slot.terms.stretches(slot.slot_index)[0][0]), None

@@ -40,7 +40,7 @@ class Publication(NamedTuple):
 
 
 class Observer(Protocol):
-    """The observer of everything that enters or leaves the process; it may end the process then and there."""
+    """The observer of everything that the process receives or sends; it may end the process at once."""
 
     @property
     def guard(self) -> AbstractContextManager[None]:

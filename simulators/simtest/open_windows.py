@@ -1,4 +1,4 @@
-"""The open windows of the model, and the slots that it closes."""
+"""The open windows of the model, and the slots that the model closes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,8 +27,8 @@ class OpenWindow:
     """An open window, and the indices of its slots that have not closed.
 
     For a peak, a part counts if it begins at or after `from_ms`, the time from which this process has seen
-    the readings. `is_drawn` says whether this process has drawn noise, and `is_first` whether it opened the
-    window.
+    the readings. `is_drawn` is whether this process has drawn noise, and `is_first` whether this process
+    opened the window.
     """
 
     start_ms: int
@@ -44,7 +44,7 @@ class OpenWindow:
         return self.terms.space is Space.PEAK
 
     def whole_ms(self, time_ms: int) -> int:
-        """Return the start of the peak's part that contains a time; for other windows, the time itself."""
+        """Return the start of the peak's part that contains `time_ms`; for other windows, `time_ms`."""
         if not self.is_peak or not self.start_ms <= time_ms < self.start_ms + self.terms.length_ms:
             return time_ms
         return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
@@ -55,7 +55,7 @@ class OpenWindow:
         return max(self.whole_ms(min(covered_ms, end_ms)), self.start_ms)
 
     def next_close(self) -> tuple[int, int]:
-        """Return the index of the open slot that ends first, and that end."""
+        """Return the index of the open slot that ends first, and the time of its end."""
         ends = [
             (self.start_ms + self.terms.stretches(slot_index)[-1][1], slot_index)
             for slot_index in self.open_slots
@@ -66,24 +66,25 @@ class OpenWindow:
     # --- peaks ---------------------------------------------------------------------------------
 
     def resume(self, covered_ms: int) -> None:
-        """Restart the process: it has no noise yet, and only parts from `covered_ms` on count."""
+        """Resume in a new process, which has drawn no noise yet; only parts from `covered_ms` on count."""
         self.from_ms, self.is_drawn, self.is_first = covered_ms, False, False
 
     def needs_noise(self, before_ms: int, covered_ms: int) -> bool:
-        """Return whether a part has ended between two times and this process has not yet drawn noise."""
+        """Return whether a part of a peak has ended between two times, and no noise has been drawn yet."""
         over_ms = self.end_of_parts_ms(covered_ms)
         return self.is_peak and not self.is_drawn and over_ms > self.end_of_parts_ms(before_ms)
 
     def charge(self, covered_ms: int, *, exceeds: bool) -> None:
-        """Draw noise for the parts that have ended; if the budget does not allow it, these do not count."""
+        """Draw noise for the parts that have ended; if the budget forbids it, these parts do not count."""
         self.is_drawn = not exceeds
         if exceeds:
             self.from_ms = self.end_of_parts_ms(covered_ms)
 
     def largest_energy(self, covered_ms: int, energy: Callable[[int, int, Terms], int]) -> int | None:
-        """Return the largest energy of a part that has ended since the restart; None without noise.
+        """Return the largest energy of a part that has ended since the restart, in an accumulator's units.
 
-        `energy` computes the energy of a slot from its window's start and terms.
+        Return None if no noise has been drawn or no such part has ended. `energy` computes the energy of a
+        slot from its window's start, its index and its terms.
         """
         if not self.is_drawn:
             return None

@@ -1,4 +1,4 @@
-"""The data that the invariants keep about opened windows and about messages that left, and their checks."""
+"""The data that the invariants keep about opened windows and their messages, and the checks of these data."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -31,10 +31,9 @@ class Key(NamedTuple):
 class Window:
     """A window that was opened, with its noise and records so far.
 
-    `public_id` is the meter's public name; `initial` is each slot's accumulator without energy, which is
-    noise and dither. `records` has each slot's messages: one, or one for each receiver that gets the
-    slot. `is_lost` is whether the store was lost or restored, or the stream retired, before all
-    slots closed.
+    `public_id` is the meter's public id; `initial` holds each slot's accumulator without energy, which is
+    noise and dither. `records` holds each slot's messages: one, or one for each receiver that gets the slot.
+    `is_lost` is whether the store was lost or restored, or the stream retired, before all slots closed.
     """
 
     terms: Terms
@@ -49,7 +48,7 @@ class Window:
     share: ShareCheck | None = None
 
     def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
-        """Check that the window has one noise bound, and that noise is drawn when its slot begins."""
+        """Check that the window has one noise bound, and that each slot's noise is drawn when it begins."""
         draws, terms = on_disk.draws, self.terms
         has_bound = on_disk.noise_bound is not None
         is_shared = terms.metric is Metric.LINF
@@ -66,7 +65,7 @@ class Window:
         check(draws == max(begun_slots, draws_before, 1), "a slot is drawn before or after it begins", key)
 
     def check_initial(self, key: Key, slot_index: int, initial: int) -> None:
-        """Check that a slot began with noise and dither that never change."""
+        """Check that a slot's noise and dither have not changed, and that the noise is within its bound."""
         noise, dither = divmod(initial, self.terms.lattice(slot_index))
         dithered, place = self.terms.rounding == "dithered", (key, slot_index)
         check(dithered or not dither, "an accumulator is not its noise and energy so far", place)
@@ -76,9 +75,9 @@ class Window:
         check(is_bounded, "noise beyond its bound", place)
 
     def check_rounding(self, key: Key, slot: ClosedSlot, quanta: int) -> None:
-        """Check a record's value, floor(A / L) or, rounded half up, floor(A / L + 1/2).
+        """Check a record's value: floor(A / L) with dither, and floor(A / L + 1/2) without.
 
-        A is known if it was ever on disk.
+        A is the accumulator, which is known if the slot was ever on disk, and L is one quantum.
         """
         if slot.terms.space is Space.PEAK:
             self.peak.check_release(slot, quanta, key)

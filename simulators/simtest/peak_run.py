@@ -1,4 +1,4 @@
-"""The accumulator that a peak must have on disk: the largest part plus noise, drawn anew by each process."""
+"""The accumulator that a peak must have on disk: the largest part plus noise, which each process draws."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class PeakRun:
 
     `draws` counts the draws in all processes. `before` is the accumulator with which the process began, or
     None if the process opened the window. `mask` is noise plus dither, or None until an accumulator reveals
-    it; until then `mask_max` is an upper bound on it.
+    it; until then `mask_max` is an upper bound on `mask`, or None if no bound is known.
     """
 
     draws: int = 1
@@ -36,7 +36,7 @@ class PeakRun:
         check(self._is_possible(accumulator, energy), "a peak is not its noise plus the largest part", key)
 
     def _is_possible(self, accumulator: int, energy: int | None) -> bool:
-        """Return whether an accumulator is the larger of `before` and mask + energy; record the mask."""
+        """Return whether an accumulator can be the larger of `before` and mask + energy; record the mask."""
         if energy is None:
             return accumulator == self.before
         if self.mask is not None:
@@ -49,7 +49,7 @@ class PeakRun:
         return accumulator == self.before
 
     def check_release(self, slot: ClosedSlot, quanta: int, key: object) -> None:
-        """Check the released quanta, as far as the noise is known."""
+        """Check the released value, in quanta, as far as the noise is known."""
         lattice, accumulators = slot.terms.lattice(0), [] if self.before is None else [self.before]
         if self.mask is not None and slot.energy is not None:
             accumulators.append(self.mask + slot.energy)

@@ -15,7 +15,7 @@ PRICE_TOPIC = "prices/market"
 """The topic of prices at the source's broker."""
 
 Row = tuple[int, int, int]
-"""A price: its start, its end, and millionths of a unit for each kWh."""
+"""A price: its start and end in Unix ms, and the price in millionths of the unit per kWh."""
 
 _QUARTER_MS = 15 * MINUTE_MS
 _AHEAD_MS = 62 * DAY_MS
@@ -29,7 +29,7 @@ class PriceMessage(NamedTuple):
 
 
 class PriceBook:
-    """The prices that a stream has accepted; `has_news` is whether there are any since its last commit."""
+    """The prices that a stream has accepted; `has_news` is whether it accepted any since its last commit."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.rows = set(rows)
@@ -60,7 +60,7 @@ class PriceBook:
         return ["prices"] if accepted == row else ["prices", "price_clamped"]
 
     def weight(self, terms: Terms, start_ms: int, end_ms: int) -> int:
-        """Return the sum of price * ms over a stretch of time or, for windows without prices, its length."""
+        """Return the sum of price * ms over a stretch of time; for terms without prices, its length in ms."""
         weights, total = terms.weights, 0
         if weights is None:
             return end_ms - start_ms
@@ -75,7 +75,7 @@ class PriceBook:
     def check_commit(self, prices: tuple[Row, ...] | None, undecided_ms: int) -> None:
         """Check that accepted prices are on disk as long as time after `undecided_ms` may need them.
 
-        `prices` are those of a transaction, or None if it leaves them as they are.
+        `prices` holds the prices of a transaction, or is None if the transaction does not change them.
         """
         is_written = prices is not None
         check(is_written == self.has_news, "a price is accepted and not written, or not new")

@@ -1,7 +1,7 @@
-"""Receivers of shared streams: their settings as text, and who gets what, by the definitions.
+"""Receivers of shared streams: their settings as text, and the slots that each gets, by the definitions.
 
-A receiver is admitted from a minute before its start until its last slot has had time to leave, unless it is
-paused or removed. From its admission to its revocation it has a *grant*, whose queue no other grant uses.
+A receiver is admitted from a minute before its start until its last slot has had time to be sent, unless it
+is paused or removed. From admission to revocation it has a *grant*, whose queue no other grant uses.
 """
 
 import re
@@ -19,10 +19,10 @@ _FORM = re.compile(r"([a-z]+)(\d*)(@outside)?(?:\+(\d+))?(?:-(\d+))?(!)?")
 
 
 class Receiver(NamedTuple):
-    """A receiver in a setting, as `name[topic][@outside][+start][-end][!]`; `!` says that it is paused.
+    """A receiver in a setting, as `name[topic][@outside][+start][-end][!]`; `!` means that it is paused.
 
-    `topic` is a number, which changes when the receiver moves; start and end are in ticks since the beginning
-    of the world.
+    `topic` is a number, which changes when the receiver moves. `start` and `end` are in ticks since the
+    beginning of the world.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Receiver(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Receiver":
-        """Read a receiver. Raises ValueError."""
+        """Parse a receiver. Raises ValueError if `text` does not have this form."""
         match = _FORM.fullmatch(text)
         if match is None:
             raise ValueError(f"not a receiver: {text!r}")
@@ -43,7 +43,7 @@ class Receiver(NamedTuple):
         return cls(name, int(topic or 0), BROKERS[bool(outside)], start_tick, end_tick, bool(pause))
 
     def __str__(self) -> str:
-        """Return the receiver's text."""
+        """Return the receiver as text that `parse` reads."""
         start, end = (
             "" if ticks is None else f"{sign}{ticks}" for sign, ticks in (("+", self.start), ("-", self.end))
         )
@@ -52,14 +52,14 @@ class Receiver(NamedTuple):
 
     @property
     def sink_topic(self) -> str:
-        """The template of its topics."""
+        """The template of the receiver's topics."""
         return f"{self.broker}/{self.name}{self.topic or ''}/{identity.PLACEHOLDER}"
 
 
 class Share(NamedTuple):
     """A configured receiver of a stream, with its times by the wall clock.
 
-    `settled_ms` is how long after a slot's end its records may take to reach the receiver's broker.
+    `settled_ms` is the longest time from a slot's end until its records are sent to the receiver's broker.
     """
 
     stream: str
@@ -71,24 +71,24 @@ class Share(NamedTuple):
     is_paused: bool
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the receiver gets nothing more."""
+        """Return whether the receiver gets nothing more: it is paused, or its end has passed."""
         is_past = self.end_ms is not None and now_ms >= self.end_ms + self.settled_ms + _TRANSIT_MS
         return self.is_paused or is_past
 
     def first_ms(self, now_ms: int) -> int:
-        """Return the earliest start of a window for a receiver that is admitted now."""
+        """Return the earliest start of a window that the receiver gets if it is admitted at `now_ms`."""
         return max(self.start_ms or 0, now_ms + _NOTICE_MS)
 
     def is_admitted(self, now_ms: int) -> bool:
-        """Return whether the receiver has a grant."""
+        """Return whether the receiver has a grant at `now_ms`."""
         is_early = self.start_ms is not None and now_ms < self.start_ms - _LEAD_MS
         return not (is_early or self.is_over(now_ms))
 
 
 class Grant(NamedTuple):
-    """One stretch of time for which a receiver gets a stream.
+    """One stretch of time in which a receiver gets a stream.
 
-    `inherited` are topics from which the descriptors of an earlier grant have not been withdrawn.
+    `inherited` holds the topics on which descriptors of an earlier grant have not been withdrawn.
     """
 
     id: int
@@ -102,14 +102,14 @@ class Grant(NamedTuple):
 
     @property
     def queue(self) -> str:
-        """The name of its rows in the outbox."""
+        """The name of the grant's queue in the outbox."""
         return f"{self.stream}@{self.name}.{self.id}"
 
     def sink_topic(self, core_topic: str) -> str:
-        """Return the receiver's topic for one of the core's, which begins with the public name."""
+        """Return the receiver's topic for a topic of the core, which begins with the public id."""
         public_id, *below = core_topic.split("/")
         return "/".join([self.topic.replace(identity.PLACEHOLDER, public_id), *below])
 
     def gets(self, window_ms: int, end_ms: int) -> bool:
-        """Return whether the receiver gets a slot, from the start of its window and its own end."""
+        """Return whether the receiver gets a slot that ends at `end_ms`, in a window from `window_ms` on."""
         return self.since_ms <= window_ms and (self.until_ms is None or end_ms <= self.until_ms)

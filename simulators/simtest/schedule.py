@@ -129,7 +129,7 @@ class Slow(Event):
 
 @dataclass(frozen=True, slots=True)
 class Full(Event):
-    """A shortage of space: for `lasts_ms`, the store may have at most `room_bytes`."""
+    """A shortage of space: for `lasts_ms`, the store may take at most `room_bytes` in all."""
 
     room_bytes: int
     lasts_ms: int

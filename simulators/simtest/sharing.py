@@ -1,4 +1,4 @@
-"""The part of the generator that lets receivers share the streams of a schedule, and come and go."""
+"""The part of the generator that draws receivers: they share the streams of a schedule, and come and go."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from simulators.simtest.schedule import Configuration, Event
 from simulators.simtest.setting import PACES, Setting
 
 SHARED_PACE = {"fast": "minutes", "slow": "slow", "autumn": "autumn"}
-"""The pace with receivers: they are admitted and revoked within minutes, and a fast schedule is too short."""
+"""The pace of schedules with receivers, which need minutes for admission; a fast schedule is too short."""
 SHARED = {"fast": 0.06, "slow": 0.3, "autumn": 0.3}
 """Share of the schedules of each pace in which receivers share the streams."""
 _NAMES = ("app", "utility", "tariff", "landlord")
@@ -19,14 +19,17 @@ _TICK_MS = 100
 
 
 class Sharing:
-    """The receivers of a schedule, with a random number generator of their own."""
+    """The receivers of a schedule, with their own random number generator."""
 
     def __init__(self, random: Random, end_ms: int) -> None:
         self._random = random
         self._end_ms = end_ms
 
     def share(self, configurations: list[Configuration]) -> tuple[list[Configuration], list[Event]]:
-        """Share the streams, and add configurations in which receivers change; return the added events."""
+        """Return the configurations with shared streams, and the events that are added.
+
+        Further configurations, in which receivers change, are appended.
+        """
         first = [self._draw_receivers(number) for number, _ in enumerate(configurations[0])]
         shared = [_with(configurations[0], first)]
         for configuration in configurations[1:]:
@@ -43,7 +46,7 @@ class Sharing:
         return shared, events
 
     def _draw_receivers(self, number: int) -> list[Receiver]:
-        """Draw the receivers of a stream; those of two streams have different names."""
+        """Draw the receivers of a stream; the receivers of two streams have different names."""
         names = _NAMES[:3] if number == 0 else _NAMES[3:]
         count = self._random.choice([1, 2, 2, 3])
         return [self._draw_times(Receiver(name, 0, self._random.choice(BROKERS))) for name in names[:count]]
@@ -74,7 +77,7 @@ class Sharing:
         return [receiver]
 
     def _draw_end(self, number: int) -> Event:
-        """Draw the end of a process whose successor has the configuration with this number."""
+        """Draw the end of a process whose successor has configuration `number`."""
         at_ms, down_ms = self._random.randrange(200, self._end_ms), self._random.choice([0, 50, 300, 2500])
         if self._random.random() < 0.4:
             return s.Stop(at_ms, down_ms, number)
@@ -95,7 +98,7 @@ def slowed(pace: str, events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _with(configuration: Configuration, receivers: list[list[Receiver]]) -> Configuration:
-    """Return a configuration whose streams are shared; such streams have names of their own."""
+    """Return a configuration whose streams are shared, under names that end with -shared."""
     return tuple(_share(setting, peers) for setting, peers in zip(configuration, receivers, strict=False))
 
 

@@ -15,7 +15,7 @@ _PLAIN = {"down_ms": 0, "then": 0, "part": 0, "store": "", "forgets": 0, "shuffl
 
 
 def invariant(plan: Schedule, folder: Path, *, twin: bool) -> str | None:
-    """Run a schedule; return the invariant that it violates, or None."""
+    """Run a schedule; return the invariant that it violates, or None if it violates none."""
     try:
         run(plan, folder, twin=twin)
     except InvariantViolation as violation:
@@ -30,9 +30,9 @@ def shrink(
     twin: bool,
     runs: int = 1000,
 ) -> Schedule:
-    """Shrink a schedule as far as possible, keeping the violated invariant; return the result.
+    """Return a schedule that violates the same invariant and is as small as possible.
 
-    It stops after `runs` runs. A schedule that violates no invariant is returned unchanged.
+    The search stops after `runs` runs. A schedule that violates no invariant is returned unchanged.
     """
     violated = invariant(plan, folder, twin=twin)
     steps = [plan]
@@ -52,7 +52,7 @@ def shrink(
 
 
 def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield smaller schedules, any of which may replace the current one."""
+    """Yield smaller variants of the current schedule, which the caller may replace at any time."""
     yield from _remove_events(current)
     index = 0
     while index < len(current().events):
@@ -69,7 +69,7 @@ def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
 
 
 def _remove_events(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield schedules with half of the events removed, then a quarter, … then one at a time."""
+    """Yield schedules without half of the events, then without a quarter, … then without single events."""
     size = len(current().events) // 2
     while size:
         begin = 0

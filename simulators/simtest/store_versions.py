@@ -1,4 +1,4 @@
-"""The folders of a world's store: what a process leaves, and how that changes before the next process."""
+"""The folders of a world's store: the files that a process leaves, and their changes before the next one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +14,9 @@ _OURS = "simtest"
 
 
 class StoreVersions:
-    """The folder of the store. With `keeps` each start makes a copy, so that an earlier copy can be restored.
+    """The folder of the store. With `keeps`, a copy is made at each start, which can be restored later.
 
-    `damages` lists the kinds of damage done to the store, for the counts.
+    `damages` lists the kinds of damage to the store, for the counts.
     """
 
     def __init__(self, root: Path, *, keeps: bool) -> None:
@@ -30,7 +30,7 @@ class StoreVersions:
         self._restored = False
 
     def leave(self, files: Files, damage: str) -> None:
-        """Leave these files, damaged ones, or a copy from before the last start for the next process."""
+        """Leave for the next process, depending on `damage`: `files`, damaged files, or an earlier copy."""
         if damage == "damaged" and "db" in files:
             self.damages.append("store damaged")
             self._copy = None
@@ -53,7 +53,7 @@ class StoreVersions:
             return open_store()
 
     def replaced_by(self, store: Store) -> ExpectedStore | None:
-        """Return the expected contents of a new or restored store; None if the store is unchanged."""
+        """Return the expected contents of a new or restored store, or None if the store is neither."""
         is_new, restored, self._restored = not store.client_id.startswith(_OURS), self._restored, False
         restored_copy, self._copy = self._copy, None  # not reset earlier: a crash must keep it
         if not is_new and not restored:
@@ -64,7 +64,7 @@ class StoreVersions:
         return contents
 
     def name(self, store: Store, secret: bytes) -> None:
-        """Replace the values that a new store draws (client id, secret) with values from the seed."""
+        """Replace the client id and secret that a new store draws with values that the seed determines."""
         if not store.client_id.startswith(_OURS):
             with store.transaction() as tx:
                 values = [(f"{_OURS}{self._starts}", "client_id"), (secret, "secret")]

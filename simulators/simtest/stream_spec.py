@@ -12,8 +12,9 @@ from simulators.simtest.receivers import Grant
 class StreamSpec:
     """The public settings of a stream, and the keys of its delays and names.
 
-    `grants` are those of the receivers who share it; None if it is not shared. `has_keys` returns
-    whether both operators' keys of a slot are known; None if the stream does not count in a crowd.
+    `grants` holds the grants of the receivers that share the stream; it is None if the stream is not shared.
+    `has_keys` returns whether both operators' keys for the slot that starts at a given time are known; it is
+    None if the stream does not count in a crowd.
     """
 
     name: str
@@ -37,7 +38,7 @@ class StreamSpec:
         return self.schedule.usual
 
     def is_wanted(self, window_ms: int, terms: Terms) -> bool:
-        """Return whether anybody gets a slot of a window."""
+        """Return whether any receiver gets a slot of a window; true for every stream that is not shared."""
         ends_ms = [window_ms + terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]
         return self.grants is None or any(
             g.gets(window_ms, end_ms) for g in self.grants for end_ms in ends_ms

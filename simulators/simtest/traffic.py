@@ -51,7 +51,7 @@ class Traffic:
         return {group.id.hex(): group for group in groups}
 
     def _publish_keys(self, event: Keys) -> None:
-        """Let an operator of each group publish a list of keys at the sink's broker."""
+        """Publish a list of keys at the sink's broker, as an operator of each group."""
         first_day = PACES[self.plan.pace].begin_ms // DAY_MS
         for group in self._groups().values():
             payload = key_list(
@@ -76,12 +76,12 @@ class Traffic:
     # --- messages ------------------------------------------------------------------------------
 
     def on_subscribe(self, client_id: str) -> None:
-        """Note that a stream has subscribed; its client id ends with its name, except for main."""
+        """Note that a stream has subscribed; the client id ends with the stream's name, except for main."""
         name = client_id.partition("-source")[2].removeprefix("-") or "main"
         self._oracle.process.subscribed_ms.setdefault(name, self._faults.wall_ms())
 
     def on_acknowledge(self, packet_ids: list[int]) -> int:
-        """Check acknowledgements by the agent; return the number of them that leave before it dies."""
+        """Check the agent's acknowledgements; return how many of them are sent before the process dies."""
         self.counts["acknowledged"] += len(packet_ids)
         with self.guard:
             self._oracle.check_acknowledgements(packet_ids)
@@ -89,11 +89,11 @@ class Traffic:
         return len(packet_ids) // 2 if self._traps.has_crash("acknowledge-half") else len(packet_ids)
 
     def after_acknowledge(self) -> None:
-        """Note that the acknowledgements have left."""
+        """Note that the acknowledgements have been sent."""
         self._die_if_armed("acknowledge")
 
     def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication on a connection; `newest_rows` has the connection's newest row by topic."""
+        """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it."""
         self._die_if_armed("publish-before")
         self.counts["published"] += 1
         self.log.append((self._loop.time(), topic, payload, retain))
@@ -104,7 +104,7 @@ class Traffic:
             )
 
     def after_publish(self) -> None:
-        """Note that the publication has left."""
+        """Note that the publication has been sent."""
         self._die_if_armed("publish-after")
 
     def on_confirm(self, publication: Publication) -> None:

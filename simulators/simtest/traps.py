@@ -1,4 +1,4 @@
-"""The ends of a process that are armed: each waits until the process reaches its place."""
+"""The armed ends of a process: each takes effect when the process reaches its place."""
 
 from simulators.simtest.schedule import Crash, End, Fail
 
@@ -10,7 +10,7 @@ class Traps:
         self._armed: list[End] = []
 
     def arm(self, end: End) -> None:
-        """Add an end to those that are armed."""
+        """Add an end to the armed ends."""
         self._armed.append(end)
 
     def clear(self) -> None:
@@ -18,18 +18,18 @@ class Traps:
         self._armed.clear()
 
     def spring(self, place: str) -> Crash | None:
-        """Remove and return the crash that is armed for this place, or None."""
+        """Remove and return the first crash whose place begins with `place`, or None if none is armed."""
         traps = (trap for trap in self._armed if isinstance(trap, Crash) and trap.where.startswith(place))
         if (trap := next(traps, None)) is not None:
             self._armed.remove(trap)
         return trap
 
     def take_failure(self) -> Fail | None:
-        """Remove and return the failure of the device that is armed, or None."""
+        """Remove and return the first armed failure of the device, or None if none is armed."""
         if (trap := next((trap for trap in self._armed if isinstance(trap, Fail)), None)) is not None:
             self._armed.remove(trap)
         return trap
 
     def has_crash(self, place: str) -> bool:
-        """Return whether a crash is armed for exactly this place."""
+        """Return whether a crash is armed for exactly `place`."""
         return any(isinstance(trap, Crash) and trap.where == place for trap in self._armed)

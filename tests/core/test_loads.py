@@ -294,11 +294,11 @@ def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:
 @pytest.mark.parametrize(
     ("source", "known", "unknown"),
     [
-        (f"{POWER}\nevery = '10s'", "e^1.51 = 4.52", None),
-        (f"{REGISTER}\ndead_band = 1", "e^9.09 = 8,874", None),
-        (POWER, None, "Set source.every and source.dead_band to find out how far"),
-        (REGISTER, None, "Set source.dead_band to find out how far"),
-        (f"{POWER}\nevery = '0s'", None, "Set source.dead_band to find out how far"),
+        (f"{POWER}\nevery = '10s'", "e^1.51 = 4.53", None),
+        (f"{REGISTER}\ndead_band = 1", "e^9.1 = 8,955", None),
+        (POWER, None, "Set source.every and source.dead_band to find out how closely"),
+        (REGISTER, None, "Set source.dead_band to find out how closely"),
+        (f"{POWER}\nevery = '0s'", None, "Set source.dead_band to find out how closely"),
     ],
 )
 def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown: str | None) -> None:

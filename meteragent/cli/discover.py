@@ -11,7 +11,7 @@ from pathlib import Path
 
 from meteragent import mqtt
 from meteragent.cli import common
-from meteragent.config import PROFILES_FOLDER, all_profiles, read_secret
+from meteragent.config import PROFILES_FOLDER, all_profiles, read_password
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.tools.discover import Access, Listener, progress, report
 
@@ -67,7 +67,7 @@ def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
     """Return the broker to listen to. Raises ConfigError if its address or a file cannot be used."""
     password = None
     if options.password_file is not None:
-        password = read_secret("--password-file", options.password_file).decode()
+        password = read_password("--password-file", options.password_file)
     try:
         return mqtt.Endpoint.parse(
             options.url,

@@ -97,7 +97,7 @@ def _given(options: argparse.Namespace) -> Options:
             option = name.replace("_", "-")
             raise Refused(f"{path} exists, and `init` never overwrites files: name another with --{option}")
     path = options.password_file
-    password = None if path is None else config.read_secret("--password-file", path).decode()
+    password = None if path is None else config.read_password("--password-file", path)
     return Options(answers, yes=options.yes, password=password, timezone=local_timezone())
 
 

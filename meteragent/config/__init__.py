@@ -16,7 +16,7 @@ from types import MappingProxyType
 from meteragent.config.accept import missing_extras, refusals
 from meteragent.config.broker import Receiver
 from meteragent.config.crowd import joined
-from meteragent.config.files import endpoint, exposed, read_secret, sink_broker, unreadable
+from meteragent.config.files import endpoint, exposed, read_password, read_secret, sink_broker, unreadable
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Archive, Config, Page, Stream
 from meteragent.config.nested import expanded
@@ -67,6 +67,7 @@ __all__ = [
     "month",
     "others_per_day",
     "parse",
+    "read_password",
     "read_secret",
     "receiver_link",
     "refusals",

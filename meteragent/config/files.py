@@ -126,6 +126,14 @@ def _is_source_broker(stream: Stream) -> bool:
     return source == sink
 
 
+def read_password(key: str, path: Path) -> str:
+    """Read a password. Raises ConfigError with the key if it cannot be read or is not UTF-8 text."""
+    try:
+        return read_secret(key, path).decode()
+    except UnicodeDecodeError:  # its text would show a byte of the password
+        raise ConfigError(key, f"{path}: not UTF-8", "a password as text") from None
+
+
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
     """Return a section's broker. Raises ConfigError if its address or one of its files cannot be used."""
     for key in ("ca_file", "cert_file", "key_file"):
@@ -134,11 +142,7 @@ def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
             read_secret(f"{section}.{key}", path)
     password = None
     if broker.password_file is not None:
-        key = f"{section}.password_file"
-        try:
-            password = read_secret(key, broker.password_file).decode()
-        except UnicodeDecodeError:
-            raise ConfigError(key, f"{broker.password_file}: not UTF-8", "a password as text") from None
+        password = read_password(f"{section}.password_file", broker.password_file)
     return address(section, url, broker, password)
 
 

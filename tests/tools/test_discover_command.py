@@ -83,6 +83,21 @@ async def test_progress_is_written_for_a_person(
     assert ("2 messages on 2 topics so far, 1 of them live" in told) is is_terminal
 
 
+def test_a_password_that_is_not_text_is_refused_without_a_byte_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is named; the codec's own text, which shows a byte of the password, is not printed."""
+    path = tmp_path / "password"
+    path.write_bytes(b"p\xffw")
+    arguments = ["--url", "mqtt://127.0.0.1", "--username", "u", "--password-file", str(path)]
+    for command in (["discover"], ["init", "--yes"]):
+        assert main([*command, *arguments]) != 0
+        text = capsys.readouterr().err
+        assert "--password-file" in text
+        assert "not UTF-8" in text
+        assert "0xff" not in text
+
+
 def test_a_password_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """The operator has just typed the option, so the error repeats its path."""
     arguments = ["--url", "mqtt://127.0.0.1", "--username", "u", "--password-file", "none-here"]

@@ -76,7 +76,7 @@ async def test_the_cheapest_tariff_is_named_with_how_sure_it_is(site: Site) -> N
     async with site.looking(**PLACE) as look:
         said = look.page.locator("#tariffs-cheapest")
         await expect(said).to_contain_text("Oct 1 – Oct 31: night would have cost the least, 51.4\u00a0EUR")
-        await expect(said).to_contain_text("How sure: 99.9%.")
+        await expect(said).to_contain_text("Confidence: 99.9%.")
         await expect(look.page.locator("#tariffs-earlier li")).to_have_count(1)
         assert [row.split()[0] for row in await rows(look.page, "tariffs-table")] == ["62.3", "51.4"]
 
@@ -100,7 +100,7 @@ async def test_the_budget_is_stated(site: Site) -> None:
         await expect(said).to_contain_text("No budget is set")
         epsilon, end_ms = look.world.descriptor.terms.epsilon_per_w, world.now_ms + DAY_MS
         world.allowance = page_module.Allowance(5 * epsilon, 2 * epsilon, 0, end_ms)
-        await expect(said).to_contain_text("Budget: level 3 of 5 remains until")
+        await expect(said).to_contain_text("Budget: 3 of a level of 5 is left until")
         await expect(said).to_contain_text("enough for 3 more windows")
         world.allowance = page_module.Allowance(5 * epsilon, 5 * epsilon - Fraction(1, 10**9), 0, end_ms)
         await expect(said).to_contain_text("too little for another window")

@@ -231,7 +231,7 @@ async def test_it_promises_only_the_number_that_leaves(site: Site) -> None:
             rf"(?:\w+ \d+, )?{iso_time(following_ms + after_ms)[11:16]}"
             for after_ms in (0, STEP_MS, STEP_MS + 60_000)
         ]
-        rest = f"to {hours[1]} and leaves at {hours[2]}"
+        rest = f"to {hours[1]} and will be sent at {hours[2]}"
         later = look.page.locator("#trace-next")
         await expect(later).to_contain_text(re.compile(rf"The first one covers {hours[0]} {rest}\."))
         for minute in range(31):

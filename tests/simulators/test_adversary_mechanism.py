@@ -141,7 +141,7 @@ def test_modules_of_the_current_directory_are_found(tmp_path: Path, monkeypatch:
     ("text", "why"),
     [
         ("linf", "linf takes other parameters"),
-        ("linf epsilon=0", "above"),
+        ("linf epsilon=0", "positive"),
         ("linf epsilon", "key=value"),
         ("linf epsilon=1 epsilon=2", "each once"),
         ("linf scale=1", "takes other parameters"),

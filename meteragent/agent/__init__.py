@@ -101,7 +101,7 @@ class Agent:
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
         address = None if self._config.page is None else page_settings(self._config.page)
-        for line in banner.lines(self._config, self._environment.wall_ms()):
+        for line in banner.lines(self._config):
             _log.info("%s", line)
         for key, path in settings.exposed(self._config).items():
             _log.warning("%s: every user of this machine can read %s: run chmod 600 on it", key, path)
@@ -258,9 +258,10 @@ class Agent:
         # other streams advance it, and so does a run that stops before the end of its catch-up.
         due_ms = pipeline.deadline_ms(closing=True)
         resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
-        limits_ms = silence_ms(stream), first_silence_ms(stream)
-        intake_health = IntakeHealth(counts, limits_ms[0], clock.newest_ms, limits_ms[1])
-        first_minutes = FirstMinutes(stream, counts, clock.newest_ms)
+        now_ms, listen_s = clock.newest_ms, self._environment.listen_s
+        _log.info("%s", banner.next_number(stream, core, pipeline, now_ms, listen_s))
+        intake_health = IntakeHealth(counts, silence_ms(stream), now_ms, first_silence_ms(stream))
+        first_minutes = FirstMinutes(stream, counts, now_ms)
         watch = StreamWatch(
             stream, pipeline, outlets.sink, intake_health, clock, first_minutes, queues=outlets.queues
         )

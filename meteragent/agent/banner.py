@@ -1,14 +1,16 @@
-"""The start banner: the source, the hidden energy, the sink, and the time of the first number.
+"""The log lines at a start: the source, the hidden energy, the sink, and when the next number leaves.
 
-The lines repeat the configuration and contain no data from meters. URLs that contain a password were refused
-earlier.
+The lines follow from the configuration, the clock and the schedule, and contain no data from meters. URLs
+that contain a password were refused earlier.
 """
 
 from collections.abc import Iterator
 
 from meteragent import __version__, config
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Stream
 from meteragent.crowd.group import Group
-from meteragent.domain.grid import format_duration, iso_time
+from meteragent.domain.grid import duration_text, format_duration, iso_time
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Clock, Terms
@@ -19,12 +21,12 @@ _IN_SECONDS = 120
 """Shorter waits are stated in seconds, longer waits in minutes."""
 
 
-def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
-    """Yield the lines that `run` logs when it starts."""
+def lines(settings: config.Config) -> Iterator[str]:
+    """Yield the lines that `run` logs before it opens the store."""
     yield f"meteragent {__version__}; store {settings.store.path.absolute()}"
     for stream in settings.stream:
-        schedule = config.schedule(stream, config.others_per_day(settings, stream))
-        terms, name = schedule.usual, f"stream {stream.name}"
+        terms = config.schedule(stream, config.others_per_day(settings, stream)).usual
+        name = f"stream {stream.name}"
         source = stream.source
         kind = str(source.kind).replace("_", " ")
         yield (
@@ -37,8 +39,6 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
         if not stream.receivers:
             yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
         yield from (f"{name}: {row.text}" for row in sharing.rows(settings) if row.stream == stream.name)
-        noun = "number" if stream.group is None else "report"
-        yield f"{name}: {_first_number_text(schedule, now_ms, noun)}"
 
 
 def _group_text(group: Group) -> str:
@@ -59,22 +59,40 @@ def _scope_text(terms: Terms) -> str:
     )
 
 
-def _first_number_text(schedule: Schedule, now_ms: int, noun: str) -> str:
-    """Return the words that say when a new meter's first number, or report to a crowd, will be sent."""
-    if schedule.usual.clock is Clock.EVENT:
-        return "the first number leaves when the readings' timestamps have passed the end of a slot"
-    at_ms = first_number_ms(schedule, now_ms)
-    wait_s = -(-(at_ms - now_ms) // 1000)
-    wait = f"{wait_s} s" if wait_s < _IN_SECONDS else f"{-(-wait_s // 60)} min"
+def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms: int, listen_s: float) -> str:
+    """Return the line that says when the stream's next number, or report to a crowd, will be sent.
+
+    `listen_s` is how long the agent listens for another agent before a new meter's first window opens.
+    """
+    noun, name = "number" if stream.group is None else "report", f"stream {stream.name}"
+    if core.terms.clock is Clock.EVENT:
+        return f"{name}: the next {noun} leaves when the readings' timestamps have passed the end of a slot"
+    slots = [slot for meter in pipeline.meters() if (slot := pipeline.upcoming(meter)) is not None]
+    if not slots:
+        first_ms = first_number_ms(core.schedule, now_ms + (round(listen_s * 1000) if core.listens else 0))
+        return (
+            f"{name}: a new meter's first {noun} leaves at {_time_text(first_ms, now_ms)} at the earliest,"
+            " after the first whole slot that follows its first reading"
+        )
+    leaves_ms = min(slot.leaves_ms for slot in slots)
+    if leaves_ms > now_ms:
+        return f"{name}: the next {noun} leaves at {_time_text(leaves_ms, now_ms)} at the earliest"
     return (
-        f"a new meter's first {noun} leaves at {iso_time(at_ms)} (in {wait}) at the earliest,"
-        " after the first whole slot that follows its first reading"
+        f"{name}: a {noun} was due at {iso_time(leaves_ms)}, while the agent was stopped. Overdue {noun}s"
+        f" leave {duration_text(stream.window.catch_up)} after the source's broker has confirmed the"
+        " subscription, so that readings that waited there count. Time without a reading counts as window.gap"
     )
 
 
-def first_number_ms(schedule: Schedule, now_ms: int) -> int:
-    """Return when a meter's first slot closes if its first reading arrives at `now_ms`; includes lateness."""
-    start_ms = schedule.first_ms(now_ms)
+def _time_text(time_ms: int, now_ms: int) -> str:
+    wait_s = -(-(time_ms - now_ms) // 1000)
+    wait = f"{wait_s} s" if wait_s < _IN_SECONDS else f"{-(-wait_s // 60)} min"
+    return f"{iso_time(time_ms)} (in {wait})"
+
+
+def first_number_ms(schedule: Schedule, time_ms: int) -> int:
+    """Return when a meter's first slot closes if its window may open from `time_ms`; includes lateness."""
+    start_ms = schedule.first_ms(time_ms)
     terms = schedule.terms(start_ms)
     ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]
     return start_ms + min(ends_ms) + terms.lateness_ms

@@ -260,7 +260,7 @@ def _topic(watched_stream: WatchedStream, meter: str) -> str:
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
-    """Return the stream under a preset without overrides; None if this configuration is refused."""
+    """Return the stream under a preset without overrides; None if `check` refuses this configuration."""
     zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
     slots = {"length": None, "step": None, "blocks": None, "bands": None}
     no_tariff = {"band": (), "rest": None, "holidays": ()}
@@ -270,7 +270,7 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
         refuse(settings.Config(stream=(preset_stream,)), flat=True)
     except ConfigError:
         return None
-    return preset_stream
+    return None if settings.is_too_coarse(preset_stream) else preset_stream
 
 
 def _read_state(

@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 
-from meteragent.config.accept import missing_extras, refusals
+from meteragent.config.accept import is_too_coarse, missing_extras, refusals
 from meteragent.config.broker import Receiver
 from meteragent.config.crowd import joined
 from meteragent.config.files import endpoint, exposed, read_password, read_secret, sink_broker, unreadable
@@ -61,6 +61,7 @@ __all__ = [
     "forget_ms",
     "has_local_times",
     "has_times",
+    "is_too_coarse",
     "load",
     "locate",
     "missing_extras",

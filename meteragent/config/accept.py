@@ -26,6 +26,12 @@ def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]
     return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
 
 
+def is_too_coarse(stream: Stream) -> bool:
+    """Return whether readings follow the load too coarsely and `privacy.accept` does not accept this."""
+    rules = terms(stream)
+    return loads.factor(rules) > FACTOR_MAX and _word(rules) not in stream.privacy.accept
+
+
 def missing_extras(config: Config) -> list[ConfigError]:
     """Return a refusal if the page or a crowd cannot be served because its extra is not installed."""
     module = None if config.page is None else extras.missing("page")
@@ -50,9 +56,8 @@ def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
     """
     largest: dict[str, tuple[Fraction, Stream]] = {}
     for place, stream in enumerate(config.stream):
-        rules, prefix = terms(stream), config.prefix(place)
-        factor, is_accepted = loads.factor(rules), _word(rules) in stream.privacy.accept
-        if factor > FACTOR_MAX and not is_accepted and (prefix not in largest or factor > largest[prefix][0]):
+        factor, prefix = loads.factor(terms(stream)), config.prefix(place)
+        if is_too_coarse(stream) and (prefix not in largest or factor > largest[prefix][0]):
             largest[prefix] = factor, stream
     for prefix, (_, stream) in largest.items():
         yield stream, prefix

@@ -149,6 +149,18 @@ def test_every_preset_can_be_looked_at(source: str) -> None:
         assert power["radius_power"] * power["watts"] * hours == pytest.approx(power["hides_wh_number"])
 
 
+def test_presets_that_check_refuses_are_not_offered() -> None:
+    """A device that reports only changes of 500 W is too coarse for half an hour, but not for a month."""
+    source, zone = 'profile = "json"\nvalue = "power"\ndead_band = 500\nhold = "30min"', "timezone = 'UTC'"
+    [stream] = told(written(source=source, privacy='preset = "bill"', window=zone)).view.streams
+    presets = set(stream.promises().presets)
+    for name in ("appliance", "television", "street", "day", "typical-day"):
+        text = written(source=source, privacy=f'preset = "{name}"', window=zone if name in ("day", "typical-day") else "")
+        is_refused = config.refusals(config.parse(text)) != []
+        assert (name in presets) != is_refused
+    assert presets < {"appliance", "television", "street", "day", "typical-day"}
+
+
 def test_records_are_looked_for_where_they_leave() -> None:
     """A meter's records are found under the name under which they leave: its pseudonym."""
     [stream] = told(written()).view.streams

@@ -147,10 +147,11 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
         result = yield Listen(_endpoint(url, username, password, files))
         if not isinstance(result, LoginRefused):
             break
-        if options.yes or username is not None:
+        if options.yes or "username" in options.answers:
             raise Refused(f"{result}: set --username and --password-file, or check them")
-        yield Say("The broker requires a user name and a password.")
-        username = yield from _ask(options, Question("username", "User name"))
+        text = "requires a user name and a password" if username is None else "refused this login: try again"
+        yield Say(f"The broker {text}.")
+        username = yield from _ask(options, Question("username", "User name", default=username))
         password = typed_password = yield from _ask(
             options,
             Question("password", "Password (it is kept in a file that only you can read)", secret=True),

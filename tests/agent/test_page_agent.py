@@ -155,7 +155,8 @@ def test_presets_that_check_refuses_are_not_offered() -> None:
     [stream] = told(written(source=source, privacy='preset = "bill"', window=zone)).view.streams
     presets = set(stream.promises().presets)
     for name in ("appliance", "television", "street", "day", "typical-day"):
-        text = written(source=source, privacy=f'preset = "{name}"', window=zone if name in ("day", "typical-day") else "")
+        window = zone if name in ("day", "typical-day") else ""
+        text = written(source=source, privacy=f'preset = "{name}"', window=window)
         is_refused = config.refusals(config.parse(text)) != []
         assert (name in presets) != is_refused
     assert presets < {"appliance", "television", "street", "day", "typical-day"}

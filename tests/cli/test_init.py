@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from meteragent import mqtt
-from meteragent.cli.conversation import Options, Refused, Say
+from meteragent.cli.conversation import Options, Question, Refused, Say
 from tests.support.conversations import (
     EM,
     EM_DATA,
@@ -160,10 +160,6 @@ def test_without_solar_panels_what_is_fed_in_is_not_offered() -> None:
 def test_a_broker_that_asks_for_a_login_gets_one(folder: Path) -> None:
     """What is typed goes to a file that only its owner reads, and the configuration names the file."""
     refused = mqtt.LoginRefused("connection refused")
-    talk = Talk([refused, refused, findings_of(EM, EM_DATA)], {"username": "me"})
-    talk.answers["username"], talk.answers["password"] = ["me", "me"], ["wrong", "hush"]
-    with pytest.raises(Refused, match="set --username and --password-file, or check them"):
-        talk.draft()
     talk = Talk([refused, findings_of(EM, EM_DATA)], {"username": "me", "password": "hush"})
     draft = talk.draft()
     assert talk.question("password").secret
@@ -172,6 +168,25 @@ def test_a_broker_that_asks_for_a_login_gets_one(folder: Path) -> None:
     assert draft.files[folder / "home.password"] == ("hush\n", 0o600)
     assert draft.files[folder / "home.toml"][1] == 0o600
     assert "hush" not in draft.files[folder / "home.toml"][0]
+
+
+def test_a_refused_login_is_asked_for_again(folder: Path) -> None:
+    """A typing error does not end the conversation; a login from the command line does."""
+    refused = mqtt.LoginRefused("connection refused")
+    talk = Talk([refused, refused, findings_of(EM, EM_DATA)], {})
+    talk.answers["username"], talk.answers["password"] = ["me", "me"], ["wrong", "hush"]
+    draft = talk.draft()
+    assert talk.asked.count("password") == 2
+    names = [step for step in talk.steps if isinstance(step, Question) and step.key == "username"]
+    assert [question.default for question in names] == [None, "me"]
+    assert [step.text for step in talk.steps if isinstance(step, Say)][:2] == [
+        "The broker requires a user name and a password.",
+        "The broker refused this login: try again.",
+    ]
+    assert draft.files[folder / "home.password"][0] == "hush\n"
+    stated = Options({"url": URL, "out": "home.toml", "username": "me"}, password="wrong")
+    with pytest.raises(Refused, match="set --username and --password-file, or check them"):
+        Talk([refused, findings_of(EM, EM_DATA)], {}, stated).draft()
 
 
 def test_without_a_meter_it_says_what_was_heard() -> None:

@@ -82,6 +82,15 @@ async def test_plots_move_with_what_happens(site: Site) -> None:
         await expect(look.page.locator("#said")).to_contain_text("812\u00a0W was sent")
 
 
+async def test_a_broker_that_is_not_connected_ends_live(site: Site) -> None:
+    """At the top, the page says that a broker is not connected, and when it is connected again."""
+    async with site.looking() as look:
+        await look.live()
+        for is_connected, text in ((False, "No connection to a broker: see Health"), (True, "Live")):
+            site.world.sink_is_connected = is_connected
+            await expect(look.page.locator("#line")).to_have_text(text)
+
+
 async def test_the_table_holds_the_numbers(site: Site) -> None:
     """Beside the plot is a table of the same numbers, the newest first, with the band that is promised."""
     async with site.looking() as look:

@@ -66,6 +66,7 @@ class PageWorld:
         self.descriptor = describe(config.terms(self.stream))
         self.window_descriptors: list[bytes] = []
         self.tariffs: tuple[Tariff, ...] = ()
+        self.sink_is_connected = True
         self.allowance: page.Allowance | None = None
         self.reports: page.Reports | None = None
         stream_view = replace(seen(self.stream), meters=lambda: self.meters)
@@ -81,7 +82,7 @@ class PageWorld:
 
     async def _glance(self, _stream: str, _meter: str) -> page.Glance:
         self.glances += 1
-        sides = {"source_is_connected": True, "sink_is_connected": True}
+        sides = {"source_is_connected": True, "sink_is_connected": self.sink_is_connected}
         return page.Glance(
             self.now_ms,
             self.spent,

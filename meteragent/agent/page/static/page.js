@@ -151,6 +151,7 @@ class Page {
   }
 
   #state(name) {
+    if (at("line").dataset.state === name) return;
     at("line").dataset.state = name;
     fill("line", say(`line.${name}`));
   }
@@ -185,6 +186,7 @@ class Page {
     showBudget(glance.allowance);
     showLast(glance.last);
     if (this.stream.group) showReports(glance.reports, this.stream.group);
+    this.#state(glance.health.source && glance.health.sink ? "open" : "offline");
     showHealth(glance, this.facts.counters);
     showProblems(glance.problems);
     if (Date.now() - this.drawn >= (calm.matches ? DRAW_CALM_MS : DRAW_MS)) this.draw();

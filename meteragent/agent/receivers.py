@@ -95,7 +95,7 @@ def settle(config: settings.Config, store: Store, now_ms: int) -> None:
     """Revoke and admit receivers as of `now_ms`, and write the receipts of revoked receivers.
 
     The log states the first window of each new or postponed grant. Raises StoreError if the store cannot be
-    used, and OSError if a receipt cannot be written.
+    used or a receipt cannot be written; a later call writes the receipt.
     """
     reasons = {
         (stream.name, receiver.name): reason
@@ -115,7 +115,11 @@ def settle(config: settings.Config, store: Store, now_ms: int) -> None:
     for grant in grants.settle(store, admissible, reasons, now_ms):
         _log_first_window(streams[grant.stream], grant)
     for entry in grants.receipts(store.connection):
-        path = receipt.write(store, entry)
+        try:
+            path = receipt.write(store, entry)
+        except OSError as error:
+            name = receipt.path_of(store.path, entry)
+            raise StoreError(f"cannot write the receipt {name}: {error.strerror}") from error
         grants.note_receipt(store, entry.grant)
         _log.info("receiver %s: %s, the receipt is %s", entry.grant.name, entry.reason, path)
 

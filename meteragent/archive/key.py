@@ -244,12 +244,12 @@ def create(
     """Create a key for windows from the epoch of `begin` on, in a file that only its owner can read.
 
     Raises:
-        ValueError: the tenant's name is not valid.
-        KeyError: `epoch_unit` is neither "month" nor "day".
+        ValueError: the tenant's name is not valid, or `epoch_unit` is neither "month" nor "day".
         OSError: the file cannot be written, or exists already.
     """
     check_tenant(tenant)
-    first = int(np.datetime64(begin, EPOCHS[epoch_unit]).astype(int))
+    # An unknown unit is refused by `Key`, before anything is written.
+    first = int(np.datetime64(begin, EPOCHS.get(epoch_unit, "D")).astype(int))
     key = Key(tenant, epoch_unit, first, entropy(SECRET_BYTES))
     _write(os.open(path, _NEW_FILE, 0o600), key)
     _sync_folder(path)

@@ -7,10 +7,8 @@ The texts of refusals are those of the agent's configuration (`domain.refusal`).
 import difflib
 import importlib
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +24,7 @@ from meteragent.config.value import Duration, Span, Template
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path as KeyPath
 from meteragent.domain.lines import line_of, lines, path_of
-from meteragent.domain.refusal import expectation, key_text, not_toml, raise_all, text_of_file, value_text
+from meteragent.domain.refusal import expectation, key_text, parse_toml, raise_all, text_of_file, value_text
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 
 _POSTGRES = ("postgresql://", "postgres://")
@@ -147,10 +145,7 @@ def load(path: Path) -> Settings:
 
 def parse(text: str) -> Settings:
     """Parse and check the text of a file; raises ConfigError as `load` does."""
-    try:
-        document = tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise not_toml(error, text) from None
+    document = parse_toml(text)
     key_lines = lines(text)
     errors = [*_repaired(document), *_sinks(document)]
     settings: Settings | None = None

@@ -9,7 +9,6 @@ the mechanism.
 import contextlib
 import tomllib
 from collections.abc import Collection, Mapping
-from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 
@@ -39,7 +38,7 @@ from meteragent.config.terms import budget, others_per_day, schedule, shapes, si
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, ConfigErrors
 from meteragent.domain.lines import line_of, lines, path_of
-from meteragent.domain.refusal import not_toml, raise_all, text_of_file
+from meteragent.domain.refusal import parse_toml, raise_all, text_of_file
 
 __all__ = [
     "PROFILES_FOLDER",
@@ -114,10 +113,7 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
 
     Raises ConfigError as `load` does, without a file.
     """
-    try:
-        document = tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:  # also raised for too many digits or nested brackets
-        raise not_toml(error, text) from None
+    document = parse_toml(text)
     form = Form(document, text, profiles)
     config = form.read()
     _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])

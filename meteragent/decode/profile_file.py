@@ -6,9 +6,7 @@ expected value. docs/profiles.md is the guide for authors.
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -18,7 +16,7 @@ from meteragent.decode.profile import Profile
 from meteragent.decode.profile_model import ProfileTable, QuantityTable, SourceTable
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, line_of, lines
-from meteragent.domain.refusal import expectation, key_text, not_toml, raise_all, value_text
+from meteragent.domain.refusal import expectation, key_text, parse_toml, raise_all, value_text
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
 """The pattern of a profile's name."""
@@ -28,10 +26,7 @@ _TAKEN = ("number", "json")
 
 def parse(text: str, name: str) -> Profile:
     """Parse the text of the profile file `name`.toml. Raises ConfigError, which lists all errors."""
-    try:
-        document = tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise not_toml(error, text) from None
+    document = parse_toml(text)
     try:
         table = ProfileTable.model_validate(document)
     except ValidationError as error:

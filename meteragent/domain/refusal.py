@@ -6,8 +6,9 @@ the same words.
 
 import difflib
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ _QUOTED = re.compile(r"'([^']*)'")
 _SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")
 _KINDS: dict[type, str] = {bool: "a boolean", int: "a number", Decimal: "a number", list: "a list"}
 _PLACE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
+_EXTREME = re.compile(r"\d[eE][+-]?[\d_]{19}")
 _TEXT_MAX = 60
 """The largest number of characters of a value that an error repeats."""
 
@@ -110,8 +112,23 @@ def reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or "not the name of a file").lower()
 
 
-def not_toml(error: Exception, text: str) -> ConfigError:
-    """Return the refusal of a text that is not TOML, with the reason and the line."""
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML and return its tables, in which numbers with a point or an exponent are decimals.
+
+    Raises ConfigError, with the reason and the line, if the text is not TOML.
+    """
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except InvalidOperation:  # an exponent with more digits than a Decimal has
+        refusal = ConfigError("", "a number out of range", "exponents of at most 18 digits")
+        if (number := _EXTREME.search(text)) is not None:
+            refusal.line = text.count("\n", 0, number.start()) + 1
+        raise refusal from None
+    except (ValueError, RecursionError) as error:  # also raised for too many digits or nested brackets
+        raise _not_toml(error, text) from None
+
+
+def _not_toml(error: Exception, text: str) -> ConfigError:
     message = "brackets nested too deeply" if isinstance(error, RecursionError) else str(error)
     place = _PLACE.search(message)
     refusal = ConfigError("", f"text that is not TOML ({_PLACE.sub('', message)})", "TOML")

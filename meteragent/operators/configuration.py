@@ -4,9 +4,7 @@ The texts of refusals are those of the agent's configuration (`domain.refusal`),
 broker (`config.broker.Broker`).
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,7 +23,7 @@ from meteragent.domain.refusal import (
     expectation,
     key_text,
     nearest,
-    not_toml,
+    parse_toml,
     raise_all,
     text_of_file,
     value_text,
@@ -94,7 +92,7 @@ def load(path: Path, role: str) -> Operation:
             value expected.
     """
     text = text_of_file(path)
-    document = _document(text)
+    document = parse_toml(text)
     settings, schema_errors = _settings(document)
     group, group_errors = _result(_group, document)
     signer, signer_errors = _result(_identity, document)
@@ -113,19 +111,11 @@ def load(path: Path, role: str) -> Operation:
 
 def parse(text: str) -> Settings:
     """Parse the text of a file without the files that it names; raises ConfigError as `load` does."""
-    settings, errors = _settings(_document(text))
+    settings, errors = _settings(parse_toml(text))
     _locate(errors, text)
     raise_all(errors)
     assert settings is not None  # noqa: S101 -- it is None only if there are errors
     return settings
-
-
-def _document(text: str) -> dict[str, Any]:
-    """Return the tables of a text; raises ConfigError if it is not TOML."""
-    try:
-        return tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise not_toml(error, text) from None
 
 
 def _settings(document: dict[str, Any]) -> tuple[Settings | None, list[ConfigError]]:

@@ -86,3 +86,21 @@ async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
             await maker.withdraw(receipt.grant)
     await thread.close()
     assert "receiver app was revoked, but its descriptors stay: receiver app" in caplog.text
+
+
+def test_a_receipt_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
+    """The error names the file. The receiver stays revoked, and the next settlement writes its receipt."""
+    store = open_store(tmp_path / "db")
+    receivers.settle(config.parse(TEXT), store, 0)
+    no_receivers = config.parse(TEXT.split("[[receiver]]", maxsplit=1)[0] + 'sink.topic = "private/{meter}"\n')
+    [grant] = grants.active(store.connection)
+    path = tmp_path / f"db.receipt-app-{grant.id}.txt"
+    obstacle = tmp_path / f"{path.name}.new"
+    obstacle.mkdir()
+    with pytest.raises(StoreError, match=f"cannot write the receipt {path}: Is a directory"):
+        receivers.settle(no_receivers, store, 1000)
+    assert grants.active(store.connection) == []
+    obstacle.rmdir()
+    receivers.settle(no_receivers, store, 2000)
+    assert path.read_text().startswith("Receipt: records of stream")
+    assert grants.receipts(store.connection) == []

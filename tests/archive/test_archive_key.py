@@ -228,6 +228,13 @@ def test_a_new_key_is_random_and_its_owner_s(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_a_key_of_an_unknown_epoch_is_refused(path: Path) -> None:
+    """Nothing is written for a length of epochs that does not exist."""
+    with pytest.raises(ValueError, match="an epoch is one of month, day"):
+        create(path, "acme", "week")
+    assert not path.exists()
+
+
 def test_a_new_key_is_of_the_entropy_given(path: Path) -> None:
     """32 bytes of it, asked for once."""
     asked: list[int] = []

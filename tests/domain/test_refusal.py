@@ -1,6 +1,5 @@
 """meteragent.domain.refusal: the words in which a TOML file is refused."""
 
-import tomllib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from meteragent.domain.refusal import (
     expectation,
     key_text,
     nearest,
-    not_toml,
+    parse_toml,
     raise_all,
     text_of_file,
     value_text,
@@ -87,14 +86,26 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"), [("[source\n", 1), ("a = 1\nb = = 2\n", 2), ("a = 1\nb = [1,\n", 2)]
+    ("text", "reason", "line"),
+    [
+        ("[source\n", "not TOML", 1),
+        ("a = 1\nb = = 2\n", "not TOML", 2),
+        ("a = 1\nb = [1,\n", "not TOML", 2),
+        ("a = 1\nb = 1e99999999999999999999\n", "out of range", 2),
+        ("a = " + "[" * 5000 + "]" * 5000, "nested too deeply", None),
+        ("a = " + "1" * 5000, "not TOML", None),
+    ],
 )
-def test_a_text_that_is_not_toml_has_a_line(text: str, line: int) -> None:
-    """The refusal of a text that is not TOML names the line at which reading ended."""
-    with pytest.raises(tomllib.TOMLDecodeError) as caught:
-        tomllib.loads(text)
-    assert not_toml(caught.value, text).line in (line, line + 1)
-    assert "nested too deeply" in str(not_toml(RecursionError(), text))
+def test_a_text_that_is_not_toml_has_a_line(text: str, reason: str, line: int | None) -> None:
+    """The refusal of a text that is not TOML names the line at which reading ended, if it is known."""
+    with pytest.raises(ConfigError, match=reason) as refusal:
+        parse_toml(text)
+    assert refusal.value.line == line
+
+
+def test_numbers_of_toml_are_exact() -> None:
+    """A number with a point becomes a decimal, never a float."""
+    assert parse_toml("a = 0.10\nb = 2\n[c]\nd = 1e3") == {"a": Decimal("0.10"), "b": 2, "c": {"d": 1000}}
 
 
 def test_all_problems_are_raised_at_once() -> None:

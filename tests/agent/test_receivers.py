@@ -92,7 +92,8 @@ def test_a_receipt_that_cannot_be_written_is_written_later(tmp_path: Path) -> No
     """The error names the file. The receiver stays revoked, and the next settlement writes its receipt."""
     store = open_store(tmp_path / "db")
     receivers.settle(config.parse(TEXT), store, 0)
-    no_receivers = config.parse(TEXT.split("[[receiver]]", maxsplit=1)[0] + 'sink.topic = "private/{meter}"\n')
+    source, _, _ = TEXT.partition("[[receiver]]")
+    no_receivers = config.parse(f'{source}sink.topic = "private/{{meter}}"\n')
     [grant] = grants.active(store.connection)
     path = tmp_path / f"db.receipt-app-{grant.id}.txt"
     obstacle = tmp_path / f"{path.name}.new"

@@ -333,15 +333,16 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
 
 
 def _has_complete_bands(series: Series) -> bool:
-    """Return whether the bands of each window are complete and fill the window."""
+    """Return whether the bands of each window of bands are complete and fill the window."""
+    band_records = [record for record in series.records if record.band is not None]
+    bands = Counter(record.time_ms for record in band_records)
     duration_ms: defaultdict[int, int] = defaultdict(int)
-    bands = Counter(record.time_ms for record in series.records if record.band is not None)
-    for record in series.records:
+    for record in band_records:
         duration_ms[record.time_ms] += series.terms(record).slot_ms(record.band)
     return all(
         duration_ms[record.time_ms] == record.step_ms
         and bands[record.time_ms] == len(series.terms(record).bands)
-        for record in series.records
+        for record in band_records
     )
 
 

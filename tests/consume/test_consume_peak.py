@@ -46,6 +46,16 @@ def test_a_peak_arrives_with_its_interval(terms: Terms, unit: str, form: Form) -
     assert peak.sd == pytest.approx(terms.sd)
 
 
+def test_the_peaks_of_a_period_can_be_selected() -> None:
+    """A peak's slot is its window, so a period of whole windows has its peaks, and no part of one has any."""
+    series = collect(messages(TERMS, 4321, 1))["m1"]
+    end_ms = ALIGNED_MS + TERMS.length_ms
+    assert series.between(ALIGNED_MS, end_ms).records == series.records
+    assert series.around(ALIGNED_MS + 1, end_ms - 1).records == series.records
+    with pytest.raises(ValueError, match="no records of whole slots"):
+        series.between(ALIGNED_MS, end_ms - TERMS.step_ms)
+
+
 def test_the_descriptor_says_what_it_is() -> None:
     """One number of parts of a quarter hour, at the level each time that noise is drawn."""
     facts = describe(REGISTER).facts

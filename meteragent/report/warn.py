@@ -12,7 +12,17 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.accuracy import sd
 from meteragent.report.catalogue import say
-from meteragent.report.format import amount, duration, figures, full, localised, odds_figures, whole
+from meteragent.report.format import (
+    amount,
+    duration,
+    figures,
+    full,
+    localised,
+    odds_figures,
+    rate,
+    rounded_up,
+    whole,
+)
 from meteragent.store import mount
 
 _SLOTS_MANY = 12
@@ -114,8 +124,8 @@ def _cost_warning(terms: Terms) -> str:
         reason=_cost_reason(terms),
         energy=_energy(terms.hides_wh),
         counted=_energy(counted_wh),
-        level=figures(terms.level * loads.factor(terms)),
-        usual=figures(terms.level),
+        level=rate(rounded_up(terms.level * loads.factor(terms))),
+        usual=rate(terms.level),
         levels=levels,
     )
 

@@ -282,8 +282,7 @@ class Agent:
             viewers=self._viewers,
             listener=outlets.listener,
         )
-        source_id, _ = parts.client_ids(store, name)
-        return Unit(stream, links, runner, watch, outlets.all, source_id)
+        return Unit(stream, links, runner, watch, outlets.all, parts.client_ids(store, name)[0])
 
     async def _serve(self, units: list[Unit], service_tasks: list[Coroutine[Any, Any, None]]) -> None:
         """Run all tasks; when cancelled, end the runners and services, then drain and end the sinks."""
@@ -307,11 +306,13 @@ class Agent:
                     task.cancel()
 
     async def _drain(self, units: list[Unit]) -> None:
-        """Give the sinks at most `DRAIN_S` to send the messages that are due; then mark delivered rows."""
-        sinks = [outlet.sink for unit in units for outlet in unit.outlets]
+        """Give connected sinks at most `DRAIN_S` to send due messages; then mark delivered rows."""
+        outlets = [(unit.watch, outlet) for unit in units for outlet in unit.outlets]
+        sinks = [outlet.sink for watch, outlet in outlets if watch.is_connected("sink", outlet.queue)]
         for sink in sinks:
             sink.finish()
-        _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
+        if sinks:
+            _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 for sink in sinks:

@@ -144,7 +144,7 @@ class Rows(NamedTuple):
 
 
 def read(source: Source, job: Job, names: dict[str, int], *, values: bool = False) -> Iterator[Rows]:
-    """Yield the rows of a job, and number meters in `names` as they appear; `values` adds the values.
+    """Yield the rows of a job, with values if `values`, and number meters in `names` as they appear.
 
     Raises ArchiveError for a row without a meter or a time, or if a file cannot be read.
     """

@@ -84,7 +84,7 @@ class Order:
         return groups
 
     def _groups(self, number: Integers) -> tuple[Integers, Integers]:
-        """Return, for the windows at each numbered start, their first row group and how many they have."""
+        """Return, for each start's number, the first row group of its windows and how many they have."""
         index = np.searchsorted(self.first, number, side="right") - 1
         begin = self.before[index] + (number - self.first[index]) * self.count[index]
         group = begin // self.size

@@ -66,7 +66,7 @@ class ProgressReporter(Protocol):
 
 
 class Engine(Protocol):
-    """An engine makes the two passes of a run."""
+    """An engine, which makes the two passes of a run."""
 
     @property
     def cut(self) -> list[Any]:

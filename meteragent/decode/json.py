@@ -5,14 +5,14 @@ Theory of operation
 A payload becomes a reading in this order:
 
 1. Text: the payload is UTF-8 and not empty (`text_of`).
-2. Document: JSON with decimals for all numbers (`document_of`), so that the meter's own digits count, not the
-   nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in fields
-   that are not selected. The parser fails on a number whose exponent is too large for a decimal; a slower
-   parser then replaces that number with 0 or ±10**100, which later steps clamp or refuse.
+2. Document: the text is JSON, with decimals for all numbers (`document_of`), so the meter's own digits count,
+   not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in
+   fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
+   slower parser then replaces that number with 0 or ±10**100, which later steps clamp or refuse.
 3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
-4. Types: the value must be a finite number (`number_of`), and the time Unix seconds, Unix milliseconds or RFC
-   3339 (`time_of`). Nothing is guessed: for example, a number in a string is refused.
-5. Unit: the value times a constant factor, rounded to whole millionths (`scaled`).
+4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
+   milliseconds or RFC 3339 (`time_of`). Nothing is guessed: for example, a number in a string is refused.
+5. Unit: the value is multiplied by a constant factor and rounded to whole millionths (`scaled`).
 
 Each step raises PayloadError with the name of a counter. The error's context contains no parser exception,
 because such an exception would contain the payload. Expressions are compiled when the configuration is read,

@@ -73,12 +73,12 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
 
 
 def _round_decimal(value: Decimal, unit: Decimal) -> int:
-    """Return floor(value * unit + 1/2), which has at most 49 digits, from decimals of 64 digits."""
+    """Return floor(value * unit + 1/2), which has at most 49 digits, computed with 64-digit decimals."""
     return math.floor(_FLOOR.fma(_clamp(value), unit, _HALF))
 
 
 def _round_fraction(value: Decimal, unit: Fraction) -> int:
-    """Return floor(value * unit + 1/2) from fractions, for units that `_round_decimal` does not support."""
+    """Return floor(value * unit + 1/2) by fractions, for a unit that `_round_decimal` does not support."""
     return round_half_up(Fraction(_clamp(value)) * unit)
 
 

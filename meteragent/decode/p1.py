@@ -85,7 +85,7 @@ class Telegram(NamedTuple):
         """Return a code's number in `unit`, which is kW or kWh; None if the telegram has no such line.
 
         Raises PayloadError if the code occurs twice, or if the value is not a number, is negative and not
-        `signed`, or is neither in `unit` nor in W or Wh.
+        `signed`, or has a unit other than `unit` and a thousandth of `unit`.
         """
         values = self.values.get(code)
         if values is None:

@@ -72,7 +72,7 @@ def finder_of(names: Sequence[str]) -> Find:
 
 
 def _any_child(find_parent: Find, find: Find) -> Find:
-    """Make a function that finds a value in the only child of a parent that contains the value."""
+    """Make a function that finds a value in a parent's children, of which only one may contain it."""
 
     def find_in_children(document: Any) -> Any:
         """Return the value, or ABSENT. Raises PayloadError if several children contain it."""

@@ -46,7 +46,9 @@ def _name_refusals(stated_name: str, name: str, text: str) -> Iterator[ConfigErr
     problem = None
     if not NAME.fullmatch(name) or name in _RESERVED_NAMES:
         problem = ConfigError(
-            "name", repr(name), "a file name of lower-case letters, digits and -, such as my-meter.toml"
+            "name",
+            repr(name),
+            "a file name of at most 40 lower-case letters, digits, - and _, such as my-meter.toml",
         )
     elif stated_name != name:
         problem = ConfigError("name", repr(stated_name), f"{name!r}, the name of the file")

@@ -192,7 +192,7 @@ class QuantityTable(_Table):
         return self
 
     def quantity(self, message: Message) -> Quantity:
-        """Return the quantity in messages with this layout."""
+        """Return the quantity, for messages with the layout `message`."""
         scale = None if self.unit is None else _UNITS[self.unit]
         is_power = self.kind is Kind.POWER
         if not self.value:
@@ -233,7 +233,7 @@ class SourceTable(_Table):
 
 
 class ProfileTable(_Table):
-    """The whole file."""
+    """The keys of the whole file."""
 
     name: str
     """The profile's name, which is also the file's name."""
@@ -262,14 +262,14 @@ class ProfileTable(_Table):
     quantum: _Positive = Fraction(1)
     """The step, in W, in which the device states powers."""
     identifies: _Text | None = None
-    """The meaning of {meter} in the topics, if it names a device, a person or a contract and must be hidden."""
+    """The meaning of {meter} in the topics, if it names a device, person or contract and must be hidden."""
     dropped: list[_Text] = []
     """The fields that identify a device, a person, a place or a contract."""
     traps: list[_Text] = []
     """Facts that users must know before they trust a number."""
     others: Annotated[str, AfterValidator(_prefix)] | None = None
-    """An object in which source.value may name any field; the configuration states the field's kind and
-    unit."""
+    """An expression for an object in which source.value may name any field; the configuration states the
+    field's kind and unit."""
     source: list[SourceTable] = Field(min_length=1)
     """The origins of the facts."""
     quantity: dict[str, QuantityTable] = Field(min_length=1)

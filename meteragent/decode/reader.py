@@ -44,8 +44,8 @@ _NO_VALUE = (b"unknown", b"unavailable", b"none")
 class Message:
     """The facts that all quantities of a profile share: conditions, and the paths of the time and the id.
 
-    A message must meet one of the conditions in `match`, if there are any. A message that meets one of the
-    conditions in `partial` may lack the quantity, and is then counted as `other`.
+    A message must meet one of the alternatives in `match`, if there are any. A message that meets one of the
+    alternatives in `partial` may lack the quantity, and is then counted as `other`.
     """
 
     match: tuple[Conditions, ...] = ()
@@ -67,7 +67,7 @@ class Value:
 
     `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A string
     that spells a number counts as that number only if `text` is true. In a message that meets one of the
-    `negative` conditions, the number counts as negative. `unit` is the unit that the string at `unit_path`
+    alternatives `negative`, the number counts as negative. `unit` is the unit that the string at `unit_path`
     must equal.
     """
 
@@ -121,7 +121,7 @@ def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
     limit = _limit(scale) if is_power else None
 
     def read(payload: bytes) -> Sequence[PayloadNumber]:
-        """Read the number. Raises PayloadError if the payload is not a possible number."""
+        """Read the number. Raises PayloadError if the payload is not a number, or is too large a power."""
         if payload.strip().lower() in _NO_VALUE:
             raise PayloadError("refused_unavailable")
         numbers = bare(payload)
@@ -133,7 +133,7 @@ def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
 
 
 def _limit(scale: Fraction | None) -> Decimal | None:
-    """Return the smallest power that is refused, in the device's unit; None if the unit is unknown."""
+    """Return the smallest absolute power that is refused, in the device's unit; None if that is unknown."""
     return None if scale is None else _WRAP_W * scale.denominator / scale.numerator
 
 

@@ -9,7 +9,7 @@ the arrival, and 0 is the arrival itself. A relative time in the future is a pla
 refused.
 
 The configuration selects records by their full name, or by the end of the name after a ``:`` or ``/``.
-Without a name, it selects the records whose unit has the right kind. Nothing is guessed: if the selected
+Without a name, the records whose unit has the right kind are selected. Nothing is guessed: if the selected
 records have different names, the pack is refused.
 
 Rules:
@@ -92,7 +92,7 @@ def _sum(number: Any, base: Any) -> Decimal:
 
 
 def _clamp(number: Decimal) -> Decimal:
-    """Clamp a number to a size for which arithmetic is exact."""
+    """Clamp a number to ±10**30, for which arithmetic is exact."""
     return _LARGE.copy_sign(number) if number.copy_abs() > _LARGE else number
 
 

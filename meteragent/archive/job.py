@@ -36,7 +36,7 @@ from meteragent.domain.errors import ArchiveError
 T = TypeVar("T", int, str)
 
 _BATCH_ROWS = 1 << 18
-_EVER_MS = (FIRST_MS - (1 << 40), LAST_MS)
+_ALL_TIMES_MS = (FIRST_MS - (1 << 40), LAST_MS)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Job:
     """
 
     groups: tuple[int, ...]
-    starts_ms: tuple[int, int] = _EVER_MS
+    starts_ms: tuple[int, int] = _ALL_TIMES_MS
     names: tuple[str, str | None] = ("", None)
     part: int = 0
     parts: int = 1
@@ -72,10 +72,10 @@ def jobs(source: Source, limit: int) -> list[Job]:
         return [Job(all_groups)]
     plans = [_split([Job(all_groups)], groups, limit)]
     if all(group.times_ms is not None for group in groups):
-        plans.append(_split(_by_time(source, limit), groups, limit))
-    own_names = source.policy.stream.sink.pseudonym_key_file is None
-    if own_names and all(group.meters is not None for group in groups):
-        plans.append(_split(_by_meter(groups, limit), groups, limit))
+        plans.append(_split(_time_jobs(source, limit), groups, limit))
+    has_own_names = source.policy.stream.sink.pseudonym_key_file is None
+    if has_own_names and all(group.meters is not None for group in groups):
+        plans.append(_split(_meter_jobs(groups, limit), groups, limit))
     return min(plans, key=lambda plan: sum(groups[index].rows for job in plan for index in job.groups))
 
 
@@ -88,13 +88,13 @@ def _split(jobs: Sequence[Job], groups: Sequence[Group], limit: int) -> list[Job
     return pieces
 
 
-def _by_time(source: Source, limit: int) -> list[Job]:
+def _time_jobs(source: Source, limit: int) -> list[Job]:
     """Return jobs for successive stretches of time with about `limit` / 2 rows each."""
     policy, spans = source.policy, [group.times_ms or (0, 0) for group in source.groups]
     lead_ms, reach_ms = (policy.lead_ms, policy.reach_ms) if source.layout == "long" else (0, 0)
     firsts = _cuts([span[0] - lead_ms for span in spans], source.groups, limit)
     starts: list[int] = policy.starts(np.array(firsts, np.int64)).tolist()
-    edges = [_EVER_MS[0], *sorted(set(starts) - {min(starts)}), _EVER_MS[1]]
+    edges = [_ALL_TIMES_MS[0], *sorted(set(starts) - {min(starts)}), _ALL_TIMES_MS[1]]
 
     def overlapping_groups(begin_ms: int, end_ms: int) -> tuple[int, ...]:
         """Return the groups with a reading whose span may overlap the time from `begin_ms` to `end_ms`."""
@@ -104,7 +104,7 @@ def _by_time(source: Source, limit: int) -> list[Job]:
     return [Job(overlapping_groups(*span), starts_ms=span) for span in pairwise(edges)]
 
 
-def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
+def _meter_jobs(groups: Sequence[Group], limit: int) -> list[Job]:
     """Return jobs for successive ranges of meters' names with about `limit` / 2 rows each."""
     spans = [group.meters or ("", "") for group in groups]
     firsts = _cuts([span[0] for span in spans], groups, limit)

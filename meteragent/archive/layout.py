@@ -217,20 +217,20 @@ def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, I
     """
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     is_null = ~column.is_valid().to_numpy(zero_copy_only=False)
-    on_grid = policy.starts(starts_ms) == starts_ms
+    is_on_grid = policy.starts(starts_ms) == starts_ms
     terms_index, terms = policy.terms(starts_ms)
     is_allowed = np.zeros(starts_ms.size, np.bool_)
     for index, window_terms in enumerate(terms):
-        for length in _distinct(lengths[terms_index == index]):
+        for length in _distinct_lengths(lengths[terms_index == index]):
             if _divide_evenly(length, window_terms):
                 is_allowed |= (terms_index == index) & (lengths == length)
-    return on_grid & (is_allowed | is_null), lengths
+    return is_on_grid & (is_allowed | is_null), lengths
 
 
-def _distinct(lengths: Integers) -> list[int]:
+def _distinct_lengths(lengths: Integers) -> list[int]:
     """Return the distinct lengths; usually all lengths are equal."""
-    uniform = lengths.size and (lengths == lengths[0]).all()
-    distinct: list[int] = (lengths[:1] if uniform else np.unique(lengths)).tolist()
+    is_uniform = lengths.size and (lengths == lengths[0]).all()
+    distinct: list[int] = (lengths[:1] if is_uniform else np.unique(lengths)).tolist()
     return distinct
 
 
@@ -274,6 +274,6 @@ def _column(schema: pa.Schema, name: str) -> pa.DataType:
     return schema.field(name).type
 
 
-def _type_error(name: str, actual: pa.DataType, expected: str) -> ArchiveError:
+def _type_error(name: str, actual_type: pa.DataType, expected: str) -> ArchiveError:
     """Return the error for a column of the wrong type."""
-    return ArchiveError(f"column {name!r}: found {actual}; expected {expected}")
+    return ArchiveError(f"column {name!r}: found {actual_type}; expected {expected}")

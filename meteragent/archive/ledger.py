@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
         ("key", pa.string()),
     ]
 )
-_AT_ONCE = 1 << 18
+_BATCH_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class Intervals:
             intervals + (self.start_ms - origin_ms), rows + (windows.start_ms - origin_ms), side="right"
         )
         index = np.maximum(count - 1, 0)
-        aligned = (windows.start_ms - self.start_ms[index]) % (ends_ms - windows.start_ms) == 0
-        same_meter = (count > 0) & (self.meter[index] == windows.meter)
-        return np.asarray(same_meter & aligned & (ends_ms <= self.end_ms[index]))
+        is_aligned = (windows.start_ms - self.start_ms[index]) % (ends_ms - windows.start_ms) == 0
+        is_same_meter = (count > 0) & (self.meter[index] == windows.meter)
+        return np.asarray(is_same_meter & is_aligned & (ends_ms <= self.end_ms[index]))
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Ledger:
         """Yield a run's rows, in batches."""
         for path in parts_of(self.path(run)):
             with parquet(path) as file:
-                yield from attempt(path, lambda: list(file.iter_batches(_AT_ONCE)))
+                yield from attempt(path, lambda: list(file.iter_batches(_BATCH_ROWS)))
 
     def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
         """Add a run to the ledger. All of the run is on disk when this method returns.
@@ -240,7 +240,7 @@ def _read(path: Path, names: Mapping[str, int]) -> Iterator[Integers]:
     """Yield a file's rows for the meters in `names`, as arrays of shape (3, rows): meter, start, end."""
     with parquet(path, "meter") as file:
         columns = ["meter", "start", "end"]
-        for batch in attempt(path, lambda: list(file.iter_batches(_AT_ONCE, columns=columns))):
+        for batch in attempt(path, lambda: list(file.iter_batches(_BATCH_ROWS, columns=columns))):
             meter = batch.column("meter")
             if not pa.types.is_dictionary(meter.type):
                 meter = meter.dictionary_encode()

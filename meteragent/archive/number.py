@@ -40,9 +40,9 @@ def micro(column: pa.Array, policy: Policy) -> Micro:
 
     Raises ArchiveError if the column's type is not one of those that `is_number` accepts.
     """
-    kind, valid = column.type, _valid(column)
+    kind, valid = column.type, _is_valid(column)
     if pa.types.is_floating(kind):
-        return _from_floats(column.to_numpy(zero_copy_only=False), policy)
+        return _convert_floats(column.to_numpy(zero_copy_only=False), policy)
     if pa.types.is_integer(kind):
         integers = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
         return _scale(integers, 0, valid, policy)
@@ -93,7 +93,7 @@ def milliseconds(column: pa.Array, name: str) -> Integers:
     return times_ms
 
 
-def _valid(column: pa.Array) -> Flags:
+def _is_valid(column: pa.Array) -> Flags:
     """Return, for each row of a column, whether it is not null."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
@@ -101,7 +101,7 @@ def _valid(column: pa.Array) -> Flags:
     return flags
 
 
-def _from_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
+def _convert_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
     """Convert floats to floor(x * scale + 1/2), clamped to the range."""
     low, high = policy.usual.low_u, policy.usual.high_u
     valid = np.isfinite(numbers)
@@ -123,12 +123,13 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     lowest = -((1 - usual.low_u) * denominator // numerator + 2)
     highest = (usual.high_u + 1) * denominator // numerator + 2
     if integers.dtype == object or max(-lowest, highest) * 2 * numerator + denominator >= 1 << 62:
-        bounded = np.clip(integers.astype(object), lowest, highest)
+        bounded_integers = np.clip(integers.astype(object), lowest, highest)
     elif integers.dtype == np.uint64:
-        bounded = np.minimum(integers, np.uint64(max(highest, 0))).astype(np.int64)
+        bounded_integers = np.minimum(integers, np.uint64(max(highest, 0))).astype(np.int64)
     else:
-        bounded = np.clip(integers.astype(np.int64, copy=False), lowest, highest)
-    rounded_u = bounded * numerator if denominator == 1 else round_half_up(numerator * bounded, denominator)
+        bounded_integers = np.clip(integers.astype(np.int64, copy=False), lowest, highest)
+    products = bounded_integers * numerator
+    rounded_u = products if denominator == 1 else round_half_up(products, denominator)
     clamped_u = np.clip(rounded_u, usual.low_u, usual.high_u).astype(np.int64)
     return Micro(_zero_missing(clamped_u, valid), valid, int(((clamped_u != rounded_u) & valid).sum()))
 
@@ -156,7 +157,7 @@ def _unscale(column: pa.Array) -> Whole:
     words = np.frombuffer(decimals.buffers()[1], "<i8", count=2 * (decimals.offset + len(decimals)))
     low, high = words.reshape(-1, 2)[decimals.offset :].T
     if decimals.null_count:
-        is_null = ~_valid(decimals)
+        is_null = ~_is_valid(decimals)
         low, high = np.where(is_null, 0, low), np.where(is_null, 0, high)
     if (high == low >> 63).all():
         return np.asarray(low)

@@ -79,8 +79,8 @@ class Order:
         """Return the number of each window's row group, given its start and its meter's public name."""
         group, group_count = self._groups(_grid_numbers(self.grid, starts_ms))
         hashes = np.array([zlib.crc32(name.encode()) for name in public_ids.dictionary.to_pylist()], np.int64)
-        spread = hashes.take(public_ids.indices.to_numpy())
-        groups: Integers = group + spread % group_count
+        row_hashes = hashes.take(public_ids.indices.to_numpy())
+        groups: Integers = group + row_hashes % group_count
         return groups
 
     def _groups(self, number: Integers) -> tuple[Integers, Integers]:

@@ -1,9 +1,9 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
 The preview reads the whole input, accounts for it against the same ledger, and raises the errors that a run
-would raise before its debit, with one exception: numbers outside the range are only counted. The preview
-creates no ledger, and takes a shared lock on an existing one. Its counts of numbers are private: show them
-only to people who may see the readings.
+would raise before its debit. Unlike a run, it accepts an input most of whose numbers are outside the range,
+because it counts them, and it creates no ledger. It takes a shared lock on an existing ledger. Its counts of
+numbers are private: show them only to people who may see the readings.
 """
 
 from dataclasses import dataclass

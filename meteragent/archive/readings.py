@@ -85,8 +85,10 @@ def _sort(readings: Readings) -> Readings:
     is_repeated = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
     if not is_repeated.any():
         return readings
-    firsts = np.flatnonzero(np.append(True, ~is_repeated))
-    return Readings(meter[firsts], time_ms[firsts], np.minimum.reduceat(value_u, firsts), valid[firsts])
+    first_rows = np.flatnonzero(np.append(True, ~is_repeated))
+    return Readings(
+        meter[first_rows], time_ms[first_rows], np.minimum.reduceat(value_u, first_rows), valid[first_rows]
+    )
 
 
 def _in_order(meter: Integers, time_ms: Integers) -> bool:
@@ -105,11 +107,11 @@ def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integ
             _position(readings, windows.meter, end_ms + usual.interval_ms),
         )
     first, last = _position(readings, windows.meter, start_ms), _position(readings, windows.meter, end_ms)
-    previous = np.maximum(first - 1, 0)  # this reading may hold into the window
+    previous_index = np.maximum(first - 1, 0)  # this reading may hold into the window
     if not readings.meter.size:
         return first, last
-    overlaps = (readings.meter[previous] == windows.meter) & (
-        readings.time_ms[previous] + usual.hold_ms > start_ms
+    overlaps = (readings.meter[previous_index] == windows.meter) & (
+        readings.time_ms[previous_index] + usual.hold_ms > start_ms
     )
     return first - (overlaps & (first > 0)), last
 

@@ -208,11 +208,11 @@ class _Release:
         if is_wide and missing_count:
             self._read_wide(show, every_row=every_row)
         with show("write" if is_wide else "release", sum(rows for rows, _ in work), "row") as progress:
-            for path, (rows, make) in zip(paths, work, strict=True):
+            for path, (rows, make_batches) in zip(paths, work, strict=True):
                 if path.exists():
                     progress(rows)
                 else:
-                    self._write(path, make(progress))
+                    self._write(path, make_batches(progress))
         shutil.rmtree(self._folder, ignore_errors=True)
         return Parts(missing_count, len(work) - missing_count, self.counts)
 

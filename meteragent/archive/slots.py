@@ -85,13 +85,13 @@ def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Ter
     A power's span ends at the next reading at the latest, and an energy's begins at the previous reading
     at the earliest.
     """
-    follows = window[1:] == window[:-1]
+    is_same_window = window[1:] == window[:-1]
     if usual.kind is Kind.INTERVAL_ENERGY:
         begin, end = offset_ms - usual.interval_ms, offset_ms
-        begin[1:] = np.where(follows, np.maximum(begin[1:], offset_ms[:-1]), begin[1:])
+        begin[1:] = np.where(is_same_window, np.maximum(begin[1:], offset_ms[:-1]), begin[1:])
     else:
         begin, end = offset_ms, offset_ms + usual.hold_ms
-        end[:-1] = np.where(follows, np.minimum(end[:-1], offset_ms[1:]), end[:-1])
+        end[:-1] = np.where(is_same_window, np.minimum(end[:-1], offset_ms[1:]), end[:-1])
     return Spans(window, begin, end, values_u)
 
 
@@ -102,8 +102,10 @@ def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
         spans.window
     ]
     begin, end = np.maximum(spans.begin, 0), np.minimum(spans.end, lengths_ms)
-    nonempty = begin < end
-    spans = Spans(spans.window[nonempty], begin[nonempty], end[nonempty], spans.values_u[nonempty])
+    is_nonempty = begin < end
+    spans = Spans(
+        spans.window[is_nonempty], begin[is_nonempty], end[is_nonempty], spans.values_u[is_nonempty]
+    )
     if len(terms) == 1:
         n = terms[0].n
         return Ragged(np.full(starts_ms.size, n), _quanta(terms[0], starts_ms.size, spans))
@@ -112,8 +114,8 @@ def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
     for index, window_terms in enumerate(terms):
         is_member = terms_index == index
         rows, rank = np.flatnonzero(is_member), np.cumsum(is_member) - 1
-        selected = is_member[spans.window]
-        group_spans = Spans(rank[spans.window[selected]], *(column[selected] for column in spans[1:]))
+        is_selected = is_member[spans.window]
+        group_spans = Spans(rank[spans.window[is_selected]], *(column[is_selected] for column in spans[1:]))
         slots = begins[rows][:, np.newaxis] + np.arange(window_terms.n)
         numbers[slots] = _quanta(window_terms, rows.size, group_spans).reshape(rows.size, window_terms.n)
     return Ragged(lengths, numbers)
@@ -133,14 +135,14 @@ def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
     cell = spans.window[span] * terms.n + slot
     amount = spans.values_u[span] - terms.gap_u
     if terms.bands:
-        in_band = slot >= 0
-        cell, amount, overlap_ms = cell[in_band], amount[in_band], overlap_ms[in_band]
+        is_in_band = slot >= 0
+        cell, amount, overlap_ms = cell[is_in_band], amount[is_in_band], overlap_ms[is_in_band]
     return _round(terms, _sums(terms, count, cell, amount, overlap_ms))
 
 
 def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
     """Return each slot's sum of (value - gap) * ms, as Python integers if 64 bits might overflow."""
-    if _fits(terms):
+    if _fits_int64(terms):
         sums = np.zeros(count * terms.n, np.int64)
         np.add.at(sums, cell, amount * overlap_ms)
         return sums
@@ -149,11 +151,11 @@ def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms
         sums = np.zeros(count * terms.n, np.int64)
         np.add.at(sums, cell, half * overlap_ms)
         halves.append(sums.astype(object))
-    sums_exact: Integers = (halves[0] << _HALF_BITS) + halves[1]
-    return sums_exact
+    exact_sums: Integers = (halves[0] << _HALF_BITS) + halves[1]
+    return exact_sums
 
 
-def _fits(terms: Terms) -> bool:
+def _fits_int64(terms: Terms) -> bool:
     """Return whether the sums, with the gap and the term that rounding adds, are sure to fit in 64 bits."""
     largest = 2 * max(abs(terms.low_u), abs(terms.high_u), abs(terms.gap_u))
     longest_ms = max(_durations_ms(terms))

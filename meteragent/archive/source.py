@@ -94,7 +94,7 @@ class Source:
         digests = []
         for path, _ in self.stamps:
             digest = hashlib.sha256()
-            with _with_path(path), path.open("rb") as file:
+            with _path_in_errors(path), path.open("rb") as file:
                 while block := file.read(READ_BYTES):
                     digest.update(block)
                     progress(len(block))
@@ -115,7 +115,7 @@ class Source:
             with parquet(group.path, meter, _footer(group.path, _stamp(group.path))) as file:
                 batches = file.iter_batches(batch_rows, row_groups=[group.row_group], columns=columns)
                 while (batch := attempt(group.path, partial(next, batches, None))) is not None:
-                    yield _with_zone(batch, self.policy)
+                    yield _add_zone(batch, self.policy)
 
     def chunks(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
         """Yield the rows from `first` on in chunks of `size` rows; the last chunk may be smaller.
@@ -159,15 +159,15 @@ def _data(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    visible = [
+    visible_entries = [
         entry
         for entry in path.rglob("*")
         if not any(part[0] in "._" for part in entry.relative_to(path).parts)
     ]
-    for entry in visible:
+    for entry in visible_entries:
         if entry.is_symlink() and entry.is_dir():
             raise ArchiveError(f"{entry}: a link to a folder is not followed: put the folder itself there")
-    files = [entry for entry in visible if entry.suffix.lower() == ".parquet" and entry.is_file()]
+    files = [entry for entry in visible_entries if entry.suffix.lower() == ".parquet" and entry.is_file()]
     if not files:
         raise ArchiveError(f"{path}: there are no *.parquet files in this folder")
     return sorted(files)
@@ -175,13 +175,13 @@ def _data(path: Path) -> list[Path]:
 
 def _stamp(path: Path) -> tuple[int, ...]:
     """Return values that change when a file is replaced or written to."""
-    with _with_path(path):
+    with _path_in_errors(path):
         status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager
-def _with_path(path: Path) -> Iterator[None]:
+def _path_in_errors(path: Path) -> Iterator[None]:
     """Turn a system error into an ArchiveError that names the file."""
     try:
         yield
@@ -207,7 +207,7 @@ def _is_int96(file: pq.ParquetFile, name: str) -> bool:
     return any(column.path == name and column.physical_type == "INT96" for column in columns)
 
 
-def _with_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
+def _add_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     """Set the zone of 96-bit times, which have none, to UTC. Other times without a zone have been refused."""
     index = batch.schema.get_field_index(policy.columns.time)
     if index < 0 or batch.column(index).type.tz is not None:

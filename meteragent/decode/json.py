@@ -46,11 +46,11 @@ from meteragent.domain.units import MICRO
 _MILLISECONDS_FROM = 10**11
 """The smallest Unix time that is read as milliseconds; in seconds, it would be after the year 5000."""
 _TIME_MAX = 10**15
-_LARGE = 10**12
+_INTEGER_MAX = 10**12
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
+_FLOOR_CONTEXT = Context(prec=64, rounding=ROUND_FLOOR)
 _NOT_FINITE = object()
 """The marker for NaN and the infinities, which are refused only in the selected field."""
 
@@ -108,7 +108,7 @@ def time_of(value: Any) -> int:
         raise PayloadError("refused_missing")
     if isinstance(value, Decimal) and 0 <= value < _TIME_MAX:
         scale = 1 if value >= _MILLISECONDS_FROM else 1000
-        return int(_FLOOR.multiply(value, Decimal(scale)))
+        return int(_FLOOR_CONTEXT.multiply(value, Decimal(scale)))
     if (
         isinstance(value, str)
         and (time_ms := parse_without_context("refused_time", ValueError, parse_time, value)) >= 0
@@ -198,7 +198,7 @@ def _fast_path(value: str, time: str | None, factor: Fraction) -> Callable[[byte
         number, time_ms = document.get(value), None
         if time is not None and (time_ms := _fast_time(document.get(time))) is None:
             return None
-        if type(number) is int and whole_factor is not None and -_LARGE <= number <= _LARGE:
+        if type(number) is int and whole_factor is not None and -_INTEGER_MAX <= number <= _INTEGER_MAX:
             return Reading(time_ms, number * whole_factor)
         return Reading(time_ms, micro(number)) if type(number) is Decimal else None
 

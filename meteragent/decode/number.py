@@ -19,11 +19,11 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)
 _VALUE_MAX = Decimal(10) ** 12
 _NUMBER_MAX = Decimal(10) ** 100
-_EXACT = Context(prec=240, rounding=ROUND_FLOOR)
+_EXACT_CONTEXT = Context(prec=240, rounding=ROUND_FLOOR)
 """A context in which numbers up to 10**100 with at most 130 decimals are added exactly."""
 _MICRO = Decimal(10) ** 6
 _HALF = Decimal("0.5")
-_FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
+_FLOOR_CONTEXT = Context(prec=64, rounding=ROUND_FLOOR)
 _UNIT_MAX = 10**36
 _EXPONENT_MIN = -20
 _ZERO = Decimal(0)
@@ -51,7 +51,7 @@ def total(numbers: Iterable[Decimal]) -> Decimal:
     """Return the exact sum of numbers, after clamping those beyond ±10**100."""
     result = Decimal(0)
     for number in numbers:
-        result = _EXACT.add(result, min(max(number, -_NUMBER_MAX), _NUMBER_MAX))
+        result = _EXACT_CONTEXT.add(result, min(max(number, -_NUMBER_MAX), _NUMBER_MAX))
     return result
 
 
@@ -74,7 +74,7 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
 
 def _round_decimal(value: Decimal, unit: Decimal) -> int:
     """Return floor(value * unit + 1/2), which has at most 49 digits, computed with 64-digit decimals."""
-    return math.floor(_FLOOR.fma(_clamp(value), unit, _HALF))
+    return math.floor(_FLOOR_CONTEXT.fma(_clamp(value), unit, _HALF))
 
 
 def _round_fraction(value: Decimal, unit: Fraction) -> int:

@@ -146,8 +146,8 @@ def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
     def matches(document: Any) -> bool:
         """Return whether all conditions of at least one alternative hold."""
         for conditions in checks:
-            for find, holds in conditions:
-                if not holds(find(document)):
+            for find, is_met in conditions:
+                if not is_met(find(document)):
                     break
             else:
                 return True

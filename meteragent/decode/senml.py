@@ -37,8 +37,8 @@ J_IN_WH = Fraction(1, 3600)
 _VERSIONS = (10, 26)  # RFC 9100: 10 is RFC 8428, and 2**4 adds the secondary units of RFC 8798
 _ABSOLUTE_S = 2**28
 _TIME_MAX_S = 10**12
-_EXACT = Context(prec=96, rounding=ROUND_FLOOR)
-_LARGE = Decimal(10) ** 30
+_EXACT_CONTEXT = Context(prec=96, rounding=ROUND_FLOOR)
+_NUMBER_MAX = Decimal(10) ** 30
 
 
 class Record(NamedTuple):
@@ -73,12 +73,12 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
     if not isinstance(name, str) or not isinstance(base_name, str) or not isinstance(unit, str | None):
         raise PayloadError("refused_type")
     time_ms = _time_ms(_sum(base.get("bt", Decimal(0)), fields.get("t", Decimal(0))))
-    value, total = _with_base(fields, "v", base.get("bv")), _with_base(fields, "s", base.get("bs"))
+    value, total = _add_base(fields, "v", base.get("bv")), _add_base(fields, "s", base.get("bs"))
     is_not_numeric = "v" not in fields and any(key in fields for key in ("vs", "vb", "vd"))
     return Record(base_name + name, unit, time_ms, "" if is_not_numeric else value, total)
 
 
-def _with_base(fields: dict[str, Any], key: str, base: Any) -> Any:
+def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
     """Return the sum of a field and its base if both are numbers; otherwise return the field unchanged."""
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
@@ -88,12 +88,12 @@ def _with_base(fields: dict[str, Any], key: str, base: Any) -> Any:
 
 def _sum(number: Any, base: Any) -> Decimal:
     """Return the sum of two numbers. Raises PayloadError if a value is not a number."""
-    return _EXACT.add(_clamp(number_of(number)), _clamp(number_of(base)))
+    return _EXACT_CONTEXT.add(_clamp(number_of(number)), _clamp(number_of(base)))
 
 
 def _clamp(number: Decimal) -> Decimal:
     """Clamp a number to ±10**30, for which arithmetic is exact."""
-    return _LARGE.copy_sign(number) if number.copy_abs() > _LARGE else number
+    return _NUMBER_MAX.copy_sign(number) if number.copy_abs() > _NUMBER_MAX else number
 
 
 def _time_ms(time_s: Decimal) -> int | None:
@@ -103,7 +103,7 @@ def _time_ms(time_s: Decimal) -> int | None:
     """
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
         raise PayloadError("refused_time")
-    return int(_EXACT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
+    return int(_EXACT_CONTEXT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
 
 
 def reader(
@@ -148,4 +148,4 @@ def _number(record: Record, kind: Kind, *, of_sum: bool) -> Decimal:
         factor, number = (WATTS if kind is Kind.POWER else JOULES).get(record.unit or ""), record.value
     if factor is None:
         raise PayloadError("refused_unit")
-    return _EXACT.multiply(_clamp(number_of(number)), Decimal(factor))
+    return _EXACT_CONTEXT.multiply(_clamp(number_of(number)), Decimal(factor))

@@ -37,7 +37,7 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
         raise FormatError("aiida cannot carry energies of intervals: use green-button or meter-readings")
     if len(entry.meter) > _NAME_MAX:
         raise FormatError("aiida cannot carry a meter's name of more than 60 characters")
-    created = iso_time(now_ms - now_ms % 1000)
+    creation_time = iso_time(now_ms - now_ms % 1000)
     name = f"{entry.meter} {entry.end_ms} {entry.d}"
     quantity = {
         "quantity": _kilowatts(entry),
@@ -52,7 +52,7 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
     }
     return {
         "MessageDocumentHeader": {
-            "creationDateTime": created,
+            "creationDateTime": creation_time,
             "MetaInformation": {
                 "documentType": "near-real-time-market-document",
                 "dataSourceId": entry.meter,
@@ -60,7 +60,7 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
         },
         "MarketDocument": {
             "mRID": str(uuid.uuid5(_NAMESPACE, name)),
-            "createdDateTime": created,
+            "createdDateTime": creation_time,
             "TimeSeries": [series],
         },
     }

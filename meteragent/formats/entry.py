@@ -12,7 +12,7 @@ from meteragent.domain.units import MICRO, UNIT_FACTOR
 
 Quality = Literal["measured", "estimated"]
 
-_WITHOUT_INTERVALS = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
+_SPACES_WITHOUT_INTERVALS = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
 _BITS = 63
 
 
@@ -57,7 +57,7 @@ def released(meters: Iterable[Series]) -> Iterator[Entry]:
     """
     for series in meters:
         for record in series.records:
-            if series.terms(record).space in _WITHOUT_INTERVALS:
+            if series.terms(record).space in _SPACES_WITHOUT_INTERVALS:
                 raise FormatError("peaks, energies above a threshold and amounts of money are not converted")
             yield Entry(
                 record.meter,

@@ -19,7 +19,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 _POWER, _IMPORT, _EXPORT = 2, 3, 4
 _COLUMNS = (5, 7)
-_EXACT = Context(prec=64, traps=[])
+_EXACT_CONTEXT = Context(prec=64, traps=[])
 
 
 def _rows(payload: bytes) -> list[list[Any]]:
@@ -43,7 +43,7 @@ def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the sum. Raises PayloadError if a number is missing or wrong."""
         numbers = [number_of(row[column]) for row in _rows(payload)]
-        return (PayloadNumber(None, reduce(_EXACT.add, numbers)),)
+        return (PayloadNumber(None, reduce(_EXACT_CONTEXT.add, numbers)),)
 
     return read
 

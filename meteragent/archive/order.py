@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 1. Each row group is sorted by start and then by the meter's public name. Row group k begins at the first
    start that is preceded by at least k times a fixed number of windows. If more windows than that number have
-   the same start, a hash of the public name spreads them over several row groups.
+   the same start, a hash of the public name may spread them over several row groups.
 2. The set of released windows is public, since the output contains them. The order of the input, the content
    of its lists and its division into files are private, and do not affect the order of the output. So `Order`
    is computed from the run's rows in the ledger, which are on disk before any window is released, and a

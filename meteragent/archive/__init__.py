@@ -1,7 +1,7 @@
-"""Release archives: windows at rest, each released once, with noise that is derived from a key.
+"""Release archives of readings: each window is released once, with noise derived from a key.
 
-A window may be released in several places, or twice (a cluster retries its tasks), and no durable step
-separates noise from output. So a window's random bits are derived from a secret key and from everything that
-identifies the window (`key`, `prf_input`), and repeating the release gives the same bytes. Each key has one
-ledger.
+The noise is not stored before the output is written, and several processes may compute the same window, for
+instance when a cluster retries a task. So a window's random bits are derived from a secret key and from
+everything that identifies the window (`key`, `prf_input`), and a repeated release gives the same bytes. Each
+key has one ledger.
 """

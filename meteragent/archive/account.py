@@ -1,9 +1,9 @@
-"""The first pass of a run: find the windows, decide which may be released, and prepare their debit.
+"""Make the first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
 Meters and times alone determine the windows; values are read only to check that they are readable. A window
-that overlaps an interval of another run is refused and counted. The run ends before anything is released if a
-window has no key or, in the wide layout, if a window appears twice, a row is off the grid, or a row has the
-wrong number of values.
+that overlaps an interval that another run has released is refused and counted. The run fails before anything
+is released if a window has no key or, in the wide layout, if a window appears twice, a row is off the grid,
+or a row has the wrong number of values.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,15 +27,15 @@ from meteragent.domain.grid import format_duration, iso_time
 ProgressCallback = Callable[[int], object]
 """A callback that takes the number of units done since its last call."""
 
-_BATCH_NUMBERS = 1 << 20  # approximate
+_BATCH_NUMBERS = 1 << 20  # approximately
 
 
 @dataclass(slots=True)
 class Account:
-    """The result of a run's first pass: the numbers of released and refused windows. All fields are public.
+    """The result of a run's first pass: the numbers of windows to release and of refused windows.
 
     `descriptors` maps each descriptor's id to the start, in ms, of the first window released under it. `keys`
-    has the ids of the keys.
+    holds the ids of the keys of the released windows. All fields may be published.
     """
 
     run: str
@@ -50,7 +50,8 @@ class Account:
         """Yield the run's rows for the ledger, one table per job, and count windows in this account.
 
         Raises:
-            ArchiveError: rows that cannot be released (see the module).
+            ArchiveError: in the wide layout, a window appears twice or a row group's statistics are wrong; or
+                a file cannot be read.
             KeyForgotten: a window's epoch has no key.
         """
         for job in jobs:
@@ -98,7 +99,7 @@ def check_rows(source: Source, progress: ProgressCallback) -> None:
 
     A row that failed only after this pass would be debited but never released.
 
-    Raises an ArchiveError that states the number of wrong rows, or the file that cannot be read.
+    Raises ArchiveError, which states the number of rows that are not windows, or a file that cannot be read.
     """
     columns, policy, misfit_count = source.policy.columns, source.policy, 0
     batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
@@ -119,7 +120,7 @@ def misfits(count: int, source: Source) -> ArchiveError:
     length, zone = format_duration(usual.length_ms), usual.timezone or "UTC; local days need window.timezone"
     return ArchiveError(
         f"{count} of {source.rows} rows are not on the grid of window.length, or have the wrong number of"
-        f" values (an ordinary window is {length} long, in {zone}, and has {usual.n} slots):"
+        f" values (an ordinary window is {length} long and has {usual.n} slots; starts are in {zone}):"
         " correct the rows or window.length (nothing was released)"
     )
 
@@ -127,18 +128,18 @@ def misfits(count: int, source: Source) -> ArchiveError:
 def duplicates(count: int, meter: str, start_ms: int) -> ArchiveError:
     """Return the error for windows that appear more than once; it names one of them."""
     return ArchiveError(
-        f"{count} windows appear twice, such as that of {meter!r} at {iso_time(start_ms)}: remove the"
+        f"{count} windows appear twice, such as the window of {meter!r} at {iso_time(start_ms)}: remove the"
         " copies (nothing was released)"
     )
 
 
 def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, account: Account) -> pa.Table:
-    """Return ledger rows: one for each stretch of consecutive windows under the same terms and key."""
+    """Return ledger rows, one per stretch of a meter's consecutive windows under the same terms and key."""
     if not windows.meter.size:
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)
     terms_index, terms = policy.terms(windows.start_ms)
-    descriptors = [policy.descriptor(part) for part in terms]
+    descriptors = [policy.descriptor(window_terms) for window_terms in terms]
     ids = {epoch: key.epoch(epoch).id for epoch in np.unique(epochs).tolist()}
     account.keys.update(ids.values())
     for index, descriptor in enumerate(descriptors):
@@ -162,6 +163,6 @@ def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, acc
 
 
 def _breaks(windows: Windows, ends_ms: Integers, epochs: Integers, terms_index: Integers) -> Flags:
-    """Return, for each window but the last, whether its ledger row ends with it."""
-    separate = (windows.meter[1:] != windows.meter[:-1]) | (windows.start_ms[1:] != ends_ms[:-1])
-    return np.asarray(separate | (epochs[1:] != epochs[:-1]) | (terms_index[1:] != terms_index[:-1]))
+    """Return, for each window but the last, whether it is the last window of its ledger row."""
+    is_apart = (windows.meter[1:] != windows.meter[:-1]) | (windows.start_ms[1:] != ends_ms[:-1])
+    return np.asarray(is_apart | (epochs[1:] != epochs[:-1]) | (terms_index[1:] != terms_index[:-1]))

@@ -1,4 +1,4 @@
-"""Count an input's numbers: those that are missing, outside the range, or tiny for it.
+"""Count an input's numbers, and those of them that are missing, outside the range, or tiny compared with it.
 
 The counts are private: show them only to people who may see the readings.
 """
@@ -14,13 +14,17 @@ from meteragent.archive.number import micro
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 
-_BATCH_NUMBERS = 1 << 20  # approximate
+_BATCH_NUMBERS = 1 << 20  # approximately
 
 ProgressReporter = Callable[[str, int, str], AbstractContextManager[Callable[[int], object]]]
 
 
 class Numbers(NamedTuple):
-    """The counts of the numbers in some rows; `small_count` are less than a thousandth of the range."""
+    """The counts of the numbers in some rows.
+
+    `small_count` is the count of numbers whose absolute value is less than a thousandth of the largest
+    absolute value in the range. `rows` is the number of rows.
+    """
 
     counts: Counts
     small_count: int
@@ -41,8 +45,8 @@ def count_numbers(source: Source, show: ProgressReporter) -> Numbers:
 def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> None:
     """Raise ArchiveError if more than half of an input's numbers are outside `window.range`, unless `clamp`.
 
-    Such numbers are probably in another unit, and a release cannot be repeated. Reading stops as soon as at
-    least half of the numbers are known to be within the range.
+    Such numbers are probably in another unit, and a release cannot be repeated with corrected ones. Reading
+    stops as soon as at least half of the numbers are known to be within the range.
     """
     if clamp:
         return
@@ -65,7 +69,7 @@ def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> Non
 
 
 def is_mostly_clamped(counts: Counts) -> bool:
-    """Return whether more than half of the numbers that are present are clamped."""
+    """Return whether more than half of the numbers that are not missing are clamped."""
     return 2 * counts.clamped > counts.numbers - counts.gap
 
 

@@ -20,8 +20,8 @@ _PART = ".part"
 def attempt(path: Path, call: Callable[[], T]) -> T:
     """Return the result of `call`, which reads the file `path`.
 
-    Raises an ArchiveError that omits the text of Arrow's error, because that text may quote a value. It is
-    raised outside the handler, so that it does not carry Arrow's error as its context.
+    Raises an ArchiveError that omits the text of Arrow's error, because that text may quote a value. The
+    ArchiveError is raised outside the handler, so that it does not carry Arrow's error as its context.
     """
     reason = "not a Parquet file that can be read"
     try:
@@ -37,11 +37,12 @@ def attempt(path: Path, call: Callable[[], T]) -> T:
 def parquet(
     path: Path, meter: str | None = None, footer: pq.FileMetaData | None = None
 ) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file, with 96-bit times in milliseconds and the column `meter` as a dictionary.
+    """Open a Parquet file, with 96-bit times in milliseconds.
 
-    `footer` is the file's footer if it has been read already.
+    The column `meter`, if given, is read as a dictionary. `footer` is the file's footer if it has already
+    been read.
 
-    Raises ArchiveError if it is not a Parquet file.
+    Raises ArchiveError if the file cannot be read, or is not a Parquet file.
     """
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}
@@ -52,7 +53,7 @@ def parquet(
 
 
 def write(path: Path, fill: Callable[[Any], object]) -> None:
-    """Write a file atomically: `fill` writes the content. The file is on disk on return.
+    """Write a file atomically, with the content that `fill` writes to it. The file is on disk on return.
 
     Raises ArchiveError if the file cannot be written.
     """

@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-1. A job consists of the windows that start in a stretch of time, for the meters in a range of names and in
-   one part of a stable hash of the public name. Each window is in exactly one job. In the long layout, two
-   jobs may read the same reading near a cut, but it opens a window in only one of them.
+1. A job consists of the windows that start in a stretch of time, for the meters whose names lie in a range
+   and whose public names have a hash in one of several classes. Each window is in exactly one job. In the
+   long layout, two jobs may read the same reading near a cut, but it opens a window in only one of them.
 2. Most archives are sorted by time or by meter. The statistics of the row groups then show the few
    groups that a job needs, and each group is read about once. If an archive is unsorted, every job reads all
    of it.
-3. Where meters are published under pseudonyms, jobs are not cut by ranges of names: a pseudonym's place in
-   the output would reveal something about the meter's own name.
+3. Where meters are published under pseudonyms, jobs are not cut by ranges of names, because the place of a
+   pseudonym in the output would reveal something about the meter's own name.
 4. This module writes nothing. The cuts follow from the input's content, the policy and `manifest.CUT`, and an
    output whose run or cut differs is refused. So a resumed run has the same jobs in the same order: job k of
    the long layout makes part k, and is skipped if that part exists. A job that is repeated gives its windows
@@ -36,19 +36,19 @@ from meteragent.domain.errors import ArchiveError
 T = TypeVar("T", int, str)
 
 _BATCH_ROWS = 1 << 18
-_EVER_MS = (FIRST_MS - (1 << 40), LAST_MS)
+_ALL_TIMES_MS = (FIRST_MS - (1 << 40), LAST_MS)
 
 
 @dataclass(frozen=True)
 class Job:
-    """The indices of some row groups, and the conditions under which their rows belong to the job.
+    """The indices of the row groups to read, and the conditions under which their rows belong to the job.
 
     A row belongs to the job if its window starts in `starts_ms`, its meter's name lies in `names`, and the
-    hash of the public name falls into `part` of `parts`. Ranges include their first value, but not their end.
+    hash of the public name is `part` modulo `parts`. Ranges include their first value, but not their end.
     """
 
     groups: tuple[int, ...]
-    starts_ms: tuple[int, int] = _EVER_MS
+    starts_ms: tuple[int, int] = _ALL_TIMES_MS
     names: tuple[str, str | None] = ("", None)
     part: int = 0
     parts: int = 1
@@ -72,15 +72,15 @@ def jobs(source: Source, limit: int) -> list[Job]:
         return [Job(all_groups)]
     plans = [_split([Job(all_groups)], groups, limit)]
     if all(group.times_ms is not None for group in groups):
-        plans.append(_split(_by_time(source, limit), groups, limit))
-    own_names = source.policy.stream.sink.pseudonym_key_file is None
-    if own_names and all(group.meters is not None for group in groups):
-        plans.append(_split(_by_meter(groups, limit), groups, limit))
+        plans.append(_split(_time_jobs(source, limit), groups, limit))
+    has_own_names = source.policy.stream.sink.pseudonym_key_file is None
+    if has_own_names and all(group.meters is not None for group in groups):
+        plans.append(_split(_meter_jobs(groups, limit), groups, limit))
     return min(plans, key=lambda plan: sum(groups[index].rows for job in plan for index in job.groups))
 
 
 def _split(jobs: Sequence[Job], groups: Sequence[Group], limit: int) -> list[Job]:
-    """Split each job of more than `limit` rows into parts by a hash of the meter's public name."""
+    """Split each job of more than `limit` rows into parts, by a hash of the meter's public name."""
     pieces = []
     for job in jobs:
         parts = max(1, math.ceil(sum(groups[index].rows for index in job.groups) / limit))
@@ -88,24 +88,24 @@ def _split(jobs: Sequence[Job], groups: Sequence[Group], limit: int) -> list[Job
     return pieces
 
 
-def _by_time(source: Source, limit: int) -> list[Job]:
-    """Return a job for each stretch of time that has about `limit` / 2 rows."""
+def _time_jobs(source: Source, limit: int) -> list[Job]:
+    """Return jobs for successive stretches of time with about `limit` / 2 rows each."""
     policy, spans = source.policy, [group.times_ms or (0, 0) for group in source.groups]
     lead_ms, reach_ms = (policy.lead_ms, policy.reach_ms) if source.layout == "long" else (0, 0)
     firsts = _cuts([span[0] - lead_ms for span in spans], source.groups, limit)
     starts: list[int] = policy.starts(np.array(firsts, np.int64)).tolist()
-    edges = [_EVER_MS[0], *sorted(set(starts) - {min(starts)}), _EVER_MS[1]]
+    edges = [_ALL_TIMES_MS[0], *sorted(set(starts) - {min(starts)}), _ALL_TIMES_MS[1]]
 
-    def overlapping(begin_ms: int, end_ms: int) -> tuple[int, ...]:
-        """Return the groups with readings whose span may overlap the time from `begin_ms` to `end_ms`."""
+    def overlapping_groups(begin_ms: int, end_ms: int) -> tuple[int, ...]:
+        """Return the groups with a reading whose span may overlap the time from `begin_ms` to `end_ms`."""
         begins = ((index, first - lead_ms, last - lead_ms) for index, (first, last) in enumerate(spans))
         return tuple(index for index, first, last in begins if first < end_ms and last + reach_ms >= begin_ms)
 
-    return [Job(overlapping(*span), starts_ms=span) for span in pairwise(edges)]
+    return [Job(overlapping_groups(*span), starts_ms=span) for span in pairwise(edges)]
 
 
-def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
-    """Return a job for each range of meters' names that has about `limit` / 2 rows."""
+def _meter_jobs(groups: Sequence[Group], limit: int) -> list[Job]:
+    """Return jobs for successive ranges of meters' names with about `limit` / 2 rows each."""
     spans = [group.meters or ("", "") for group in groups]
     firsts = _cuts([span[0] for span in spans], groups, limit)
     names = sorted(set(firsts) - {firsts[0]})
@@ -120,10 +120,10 @@ def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
 
 
 def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
-    """Return, in order, a time or name at which to cut after about every `limit` / 2 rows.
+    """Return the times or names, in order, at which jobs begin: one after about every `limit` / 2 rows.
 
-    `firsts` has the first time or name of each group. The factor 1/2 allows for rows near a cut, which both
-    jobs read.
+    `firsts` holds the first time or name of each group. The factor 1/2 allows for rows near a cut, which the
+    jobs on both sides of it read.
     """
     cuts, rows = list[T](), limit
     for index in sorted(range(len(groups)), key=firsts.__getitem__):
@@ -144,7 +144,7 @@ class Rows(NamedTuple):
 
 
 def read(source: Source, job: Job, names: dict[str, int], *, values: bool = False) -> Iterator[Rows]:
-    """Yield the rows of a job; number meters in `names` as they appear.
+    """Yield the rows of a job, with values if `values`, and number meters in `names` as they appear.
 
     Raises ArchiveError for a row without a meter or a time, or if a file cannot be read.
     """
@@ -163,7 +163,7 @@ def read(source: Source, job: Job, names: dict[str, int], *, values: bool = Fals
 
 
 def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
-    """Return which rows may belong to a window of the job."""
+    """Return, for each row, whether it may belong to a window of the job."""
     first, end = job.starts_ms
     if source.layout == "wide":
         return (first <= time_ms) & (time_ms < end)

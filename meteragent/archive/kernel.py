@@ -4,7 +4,7 @@ The kernel uses no files, engines or ledgers, and releases every window that it 
 is a function of the key, the policy's terms and that row alone (`prf_input`). So an engine may split, order
 and repeat its batches in any way, and the values of a row stay the same.
 
-    WINDOWS             meter, start, quanta (the slots' whole quanta, after fill, clamp and rounding)
+    WINDOWS             meter, start, quanta (the slots' values, clamped, with gaps filled, in whole quanta)
     release_schema(..)  meter (a pseudonym if the policy has a pseudonym key), start, end, values (exact, in
                         the unit), d (the descriptor's id), key (the key's id)
 """
@@ -32,7 +32,7 @@ def value_type(policy: Policy) -> pa.DataType:
 
 
 def release_schema(policy: Policy) -> pa.Schema:
-    """Return the schema of releases under a policy: a row is a window."""
+    """Return the schema of releases under a policy, with a row for each window."""
     text = pa.string()
     columns = [("meter", text), ("start", TIME), ("end", TIME), ("values", pa.list_(value_type(policy)))]
     return pa.schema([*columns, ("d", text), ("key", text)])
@@ -47,7 +47,7 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
         KeyForgotten: a window's epoch has no key.
     """
     starts = milliseconds(batch.column("start"))
-    meters = _texts(batch.column("meter"))
+    meters = _strings(batch.column("meter"))
     quanta, lengths = flatten(batch.column("quanta"))
     terms_index, terms = policy.terms(starts)
     _check(
@@ -80,11 +80,11 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=release_schema(policy))
 
 
-def _texts(column: pa.Array) -> NDArray[np.object_]:
-    """Decode a column of strings; decode each distinct string only once."""
+def _strings(column: pa.Array) -> NDArray[np.object_]:
+    """Decode a column of strings, each distinct string only once."""
     dictionary = column.dictionary_encode()
-    texts = np.array(dictionary.dictionary.to_pylist(), object)
-    return np.asarray(texts.take(dictionary.indices.to_numpy()))
+    strings = np.array(dictionary.dictionary.to_pylist(), object)
+    return np.asarray(strings.take(dictionary.indices.to_numpy()))
 
 
 def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
@@ -99,9 +99,9 @@ def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
 
 
 class _Block:
-    """The indices of the slots of windows of the same shape, to gather them as an array (rows, n).
+    """The slots of windows with n slots each, as indices into the numbers of a batch.
 
-    If all windows of a batch have n slots (`rectangular`), slots are gathered row by row, which is faster.
+    If all windows of the batch have n slots (`rectangular`), whole rows are indexed, which is faster.
     """
 
     def __init__(self, first_slots: Integers, rows: Integers, n: int, *, rectangular: bool) -> None:
@@ -120,7 +120,7 @@ class _Block:
 def _groups(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
     """Yield each group of rows with the same terms and epoch, whose noise is drawn together.
 
-    A group is given as the rows, the index of their terms, and the epoch's key.
+    A group consists of the rows' indices, the index of their terms, and the epoch's key.
     """
     for index in np.unique(terms_index).tolist():
         for epoch in np.unique(epochs[terms_index == index]).tolist():
@@ -128,7 +128,7 @@ def _groups(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple
 
 
 def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Policy) -> None:
-    """Refuse rows that are not windows of the policy. Raises ArchiveError."""
+    """Raise ArchiveError if a row is not a window of the policy."""
     off_grid_count, misfit_count = (
         int((policy.starts(starts) != starts).sum()),
         int((lengths != expected).sum()),
@@ -159,12 +159,12 @@ def values_of(quanta: Integers, policy: Policy) -> pa.Array:
 
 
 def milliseconds(column: pa.Array) -> Integers:
-    """Convert a column of TIME to int64."""
+    """Convert a column of type TIME to int64."""
     times_ms: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return times_ms
 
 
 def flatten(column: pa.ListArray) -> tuple[Integers, Integers]:
-    """Return all numbers of a column of lists, end to end, and the length of each list."""
+    """Return all numbers of a column of lists, concatenated, and the length of each list."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return column.flatten().to_numpy(zero_copy_only=False), lengths

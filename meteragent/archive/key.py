@@ -1,4 +1,4 @@
-"""The key of an archive: a chain of epochs whose past can be forgotten.
+"""The key of an archive: a chain of epochs' secrets, the earliest of which can be forgotten.
 
 An epoch is a calendar month or day in UTC. A window belongs to the epoch in which it starts, regardless of
 the time of its release. Epoch e has a secret C_e. With HKDF-SHA-256 (RFC 5869; salt: none; info: the parts
@@ -8,11 +8,11 @@ below, each preceded by its length in 4 bytes),
     tag key, noise key, run key = HKDF(C_e, "meteragent archive 1", "noise 2", tenant, month or day, e)
     id (4 bytes, public) = HKDF(C_e, "meteragent archive 1", "id", tenant, month or day, e)
 
-where 2 is the version of `prf_input`, so that no key makes tags of two versions.
+where 2 is the version of `prf_input`, so no key makes tags of two versions.
 
 The file holds the earliest C_e that is kept. The secrets of all later epochs follow from this C_e, but no
-earlier secret does. `forget` replaces it with a later C_e. A window without a key is not released, and no
-other key is used instead. No error and no `repr` contains a secret, and a key cannot be pickled.
+earlier secret does. `forget` replaces this C_e with a later one. A window without a key is not released, and
+no other key is used instead. No error and no `repr` contains a secret, and a key cannot be pickled.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ def expand(key: bytes, info: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class EpochKey:
-    """The keys of one epoch: for windows' tags, windows' noise and runs' ids. Only `id` may be shown."""
+    """The keys of one epoch: for windows' tags, windows' noise and runs' ids. These three are secret."""
 
     id: str
     tenant: str
@@ -78,7 +78,7 @@ class EpochKey:
 
 
 class Key:
-    """The keys of a tenant's windows from epoch `first` on (months or days since 1970-01-01).
+    """The keys of a tenant's windows from epoch `first` on, which counts months or days since 1970-01-01.
 
     Raises:
         ValueError: `epoch_unit` is neither "month" nor "day", or the secret does not have 32 bytes.
@@ -148,15 +148,18 @@ class Key:
             )
         if index > _LAST[self.epoch_unit]:
             raise KeyRefused(f"windows of {self._name(index)} have no key: check the unit of their times")
-        nearest = index
-        while nearest not in self._secrets:
-            nearest -= 1
-        for epoch in range(nearest, index):  # every thread computes the same values, so no lock
+        cached_index = index
+        while cached_index not in self._secrets:
+            cached_index -= 1
+        for epoch in range(cached_index, index):  # without a lock: every thread computes the same values
             self._secrets[epoch + 1] = hkdf(self._secrets[epoch], _DOMAIN, b"next")
         return self._secrets[index]
 
     def without(self, before_ms: int) -> "Key":
-        """Return the key without the epochs before the one that contains `before_ms`. Raises KeyRefused."""
+        """Return the key without the epochs before the one that contains `before_ms`.
+
+        Raises KeyRefused if that time is after 2199.
+        """
         index = max(self.first, self._index(before_ms))
         return Key(self.tenant, self.epoch_unit, index, self._secret(index))
 
@@ -193,7 +196,7 @@ class Key:
 
 
 _FILE = """\
-# A meteragent key for archives. Whoever has it can remove the noise from every release from `begins` on.
+# A meteragent key for archives. Whoever has it can remove the noise from all windows from `begins` on.
 tenant = "{self.tenant}"
 epoch = "{self.epoch_unit}"
 begins = "{self.begins}"
@@ -257,7 +260,7 @@ def create(
 
 
 def forget(path: Path, before_ms: int) -> Key:
-    """Erase from a file the keys of all epochs that end by `before_ms`; return the remaining key.
+    """Erase from a file the keys of all epochs that end by `before_ms`, and return the remaining key.
 
     A new file with the same owner and mode replaces the old file, whose bytes are then overwritten. Backups,
     and file systems that keep old blocks (snapshots, flash, copy on write), may still hold the erased keys.
@@ -268,19 +271,19 @@ def forget(path: Path, before_ms: int) -> Key:
         OSError: the file cannot be written.
     """
     key, target = Key.load(path).without(before_ms), path.resolve()
-    new = target.with_name(f"{target.name}.new")
-    with target.open("r+b") as old:
-        status = os.fstat(old.fileno())
-        new.unlink(missing_ok=True)  # left by an interrupted call
-        descriptor = os.open(new, _NEW_FILE, 0o600)
+    new_path = target.with_name(f"{target.name}.new")
+    with target.open("r+b") as old_file:
+        status = os.fstat(old_file.fileno())
+        new_path.unlink(missing_ok=True)  # an interrupted call may have left one
+        descriptor = os.open(new_path, _NEW_FILE, 0o600)
         os.fchown(descriptor, status.st_uid, status.st_gid)
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
         _write(descriptor, key)
-        new.replace(target)
+        new_path.replace(target)
         _sync_folder(target)
-        old.write(bytes(status.st_size))  # in place: the old inode's own blocks
-        old.flush()
-        os.fsync(old.fileno())
+        old_file.write(bytes(status.st_size))  # in place, over the old inode's own blocks
+        old_file.flush()
+        os.fsync(old_file.fileno())
     return key
 
 

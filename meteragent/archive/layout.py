@@ -1,7 +1,7 @@
 """The two layouts of an archive: wide (a row is a window's list of numbers) and long (a row is a reading).
 
 Wide: `time` is the window's start. The m numbers stand for m equal parts of the window, in order; usually,
-these parts are the slots. A slot's value is the exact mean of the parts in it or, for energies (where
+these parts are the slots. A slot's value is the mean of its parts' numbers or, for energies (where
 m = length / interval), their sum. A null in the list is a gap, and a null list is a window of gaps.
 
 Long: a window is released if the span of a reading begins in it, whether or not the reading has a value. All
@@ -55,14 +55,16 @@ def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
     """
     meter, time, value = (_column(schema, name) for name in policy.columns)
     if not (is_text(meter) or pa.types.is_integer(meter)):
-        raise _wrong(policy.columns.meter, meter, "strings (or integers) that name meters")
+        raise _type_error(policy.columns.meter, meter, "strings (or integers) that name meters")
     if not pa.types.is_timestamp(time) or time.tz is None:
-        raise _wrong(policy.columns.time, time, "a timestamp with a time zone, such as timestamp[ms, tz=UTC]")
+        raise _type_error(
+            policy.columns.time, time, "a timestamp with a time zone, such as timestamp[ms, tz=UTC]"
+        )
     if is_list(value) and is_number(value.value_type):
         return "wide"
     if is_number(value):
         return "long"
-    raise _wrong(policy.columns.value, value, "numbers, or a list of numbers in each row")
+    raise _type_error(policy.columns.value, value, "numbers, or a list of numbers in each row")
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -86,7 +88,7 @@ def meters(column: pa.Array, policy: Policy) -> pa.Array:
         column = column.dictionary_decode()
     names = column.cast(pa.string())
     if not _is_utf8(names):
-        raise ArchiveError(f"column {policy.columns.meter!r}: names that are not UTF-8 text")
+        raise ArchiveError(f"column {policy.columns.meter!r}: some names are not valid UTF-8")
     unnamed_count = int(
         np.count_nonzero(pc.binary_length(names).fill_null(0).to_numpy(zero_copy_only=False) == 0)
     )
@@ -95,17 +97,17 @@ def meters(column: pa.Array, policy: Policy) -> pa.Array:
     return names
 
 
-def _is_utf8(texts: pa.Array) -> bool:
-    """Return whether strings are valid UTF-8, which Arrow does not check on reading."""
+def _is_utf8(strings: pa.Array) -> bool:
+    """Return whether all strings are valid UTF-8, which Arrow does not check when it reads a file."""
     try:
-        texts.validate(full=True)
+        strings.validate(full=True)
     except pa.ArrowInvalid:
         return False
     return True
 
 
 def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
-    """Convert rows of the wide layout to WINDOWS, in the same order.
+    """Convert rows of the wide layout to WINDOWS, in the same order, and count their numbers.
 
     Raises ArchiveError for rows that are off the grid, or whose numbers do not fit their window.
     """
@@ -125,7 +127,7 @@ def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Co
 def _numbers(
     column: pa.Array, starts_ms: Integers, lengths: Integers, policy: Policy
 ) -> tuple[Ragged, Counts]:
-    """Compute the slots of windows from the numbers of their parts; also return counts of the numbers."""
+    """Compute the slots of windows from the numbers of their parts, and count the numbers."""
     are_slots = _are_slots(starts_ms, lengths, policy)
     if are_slots and (quanta := whole_quanta(column, policy)) is not None:
         return Ragged(lengths, quanta), Counts(quanta.size)
@@ -142,10 +144,10 @@ def _numbers(
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     """Convert rows of `meter`, `start` and `readings` to WINDOWS, for engines that group readings themselves.
 
-    `readings` is a list of (time, value) in any order, with every reading whose span may overlap the window.
+    `readings` is a list of pairs (time, value) in any order: all readings whose span may overlap the window.
     A row is omitted if no reading's span begins in its window.
 
-    Raises ArchiveError for a column of the wrong type.
+    Raises ArchiveError if a meter's name or a time is missing, or the values are not numbers.
     """
     starts = milliseconds(batch.column("start"), "start")
     column = batch.column("readings")
@@ -174,7 +176,7 @@ def windows_batch(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.Rec
 def slot_schema(schema: pa.Schema, policy: Policy) -> pa.Schema:
     """Return the schema of releases with a row for each slot: `start`, `end` and `value` are the slot's.
 
-    For the bands of a mean day, `start` and `end` are the window's, and `band` is the band's name.
+    If the slots are bands, `start` and `end` are the window's, and `band` is the band's name.
     """
     fields = [field for field in schema if field.name != "values"]
     fields.insert(3, pa.field("value", schema.field("values").type.value_type))
@@ -202,38 +204,41 @@ def by_slots(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
 
 
 def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
-    """Return the bands' names of one window after another."""
+    """Return the names of all windows' bands, one window after another."""
     terms_index, terms = policy.terms(starts_ms)
-    names = [[band.name for band in part.bands] for part in terms]
+    names = [[band.name for band in window_terms.bands] for window_terms in terms]
     return pa.array([name for index in terms_index.tolist() for name in names[index]], pa.string())
 
 
 def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
-    """Return which rows fit, and the count of numbers in each row.
+    """Return, for each row, whether it fits, and the length of its list.
 
-    A row fits if its start is on the grid and its list is null or divides the window evenly.
+    A row fits if its start is on the grid, and its list is null or divides the window evenly.
     """
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     is_null = ~column.is_valid().to_numpy(zero_copy_only=False)
-    on_grid = policy.starts(starts_ms) == starts_ms
+    is_on_grid = policy.starts(starts_ms) == starts_ms
     terms_index, terms = policy.terms(starts_ms)
     is_allowed = np.zeros(starts_ms.size, np.bool_)
-    for index, part in enumerate(terms):
-        for length in _distinct(lengths[terms_index == index]):
-            if _divide_evenly(length, part):
+    for index, window_terms in enumerate(terms):
+        for length in _distinct_lengths(lengths[terms_index == index]):
+            if _divide_evenly(length, window_terms):
                 is_allowed |= (terms_index == index) & (lengths == length)
-    return on_grid & (is_allowed | is_null), lengths
+    return is_on_grid & (is_allowed | is_null), lengths
 
 
-def _distinct(lengths: Integers) -> list[int]:
+def _distinct_lengths(lengths: Integers) -> list[int]:
     """Return the distinct lengths; usually all lengths are equal."""
-    uniform = lengths.size and (lengths == lengths[0]).all()
-    distinct: list[int] = (lengths[:1] if uniform else np.unique(lengths)).tolist()
+    is_uniform = lengths.size and (lengths == lengths[0]).all()
+    distinct: list[int] = (lengths[:1] if is_uniform else np.unique(lengths)).tolist()
     return distinct
 
 
 def _divide_evenly(count: int, terms: Terms) -> bool:
-    """Return whether `count` numbers divide the window evenly (for energies: match the interval)."""
+    """Return whether `count` numbers can stand for equal parts of a window.
+
+    For energies, a part is one interval. For power, the parts must divide each slot unless slots are bands.
+    """
     if not count or terms.length_ms % count:
         return False
     if terms.kind is Kind.INTERVAL_ENERGY:
@@ -244,7 +249,7 @@ def _divide_evenly(count: int, terms: Terms) -> bool:
 def _are_slots(starts_ms: Integers, lengths: Integers, policy: Policy) -> bool:
     """Return whether each number of these windows is the value of one slot."""
     usual, (terms_index, terms) = policy.usual, policy.terms(starts_ms)
-    counts = np.array([part.n for part in terms], np.int64)[terms_index]
+    counts = np.array([window_terms.n for window_terms in terms], np.int64)[terms_index]
     parts_are_slots = usual.kind is Kind.POWER or usual.step_ms == usual.interval_ms
     return parts_are_slots and not usual.bands and np.array_equal(lengths, counts)
 
@@ -258,13 +263,17 @@ def _slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: P
 
 
 def _column(schema: pa.Schema, name: str) -> pa.DataType:
-    """Return the type of the column with this name, or raise ArchiveError."""
+    """Return the type of the column `name`. Raises ArchiveError unless there is exactly one such column."""
     if (count := schema.names.count(name)) != 1:
-        problem = "two have this name" if count else f"not found among {', '.join(map(repr, schema.names))}"
+        problem = (
+            "more than one has this name"
+            if count
+            else f"not found among {', '.join(map(repr, schema.names))}"
+        )
         raise ArchiveError(f"column {name!r}: {problem}: name the right one under [archive]")
     return schema.field(name).type
 
 
-def _wrong(name: str, actual: pa.DataType, expected: str) -> ArchiveError:
+def _type_error(name: str, actual_type: pa.DataType, expected: str) -> ArchiveError:
     """Return the error for a column of the wrong type."""
-    return ArchiveError(f"column {name!r}: found {actual}; expected {expected}")
+    return ArchiveError(f"column {name!r}: found {actual_type}; expected {expected}")

@@ -5,11 +5,11 @@ or path, is never released again by another run. The ledger is a folder of Parqu
 
     run=<id>/part-*.parquet    meter, start, end, windows, epsilon, unit, d, key
 
-in which each row covers consecutive windows under the same terms and key. `_parts` in the run's folder holds
-the number of these files, and `_run.json` the run's facts. A run's folder is written under another name and
-renamed once all of it is on disk. So a run is in the ledger in full or not at all, and none of its windows is
-released before the run is in the ledger. The same run may be repeated: it releases the same bytes, so its own
-rows do not block its windows.
+in which each row covers consecutive windows of a meter under the same terms and the same key. `_parts` in the
+run's folder holds the number of these files, and `_run.json` the run's facts. A run's folder is written under
+another name and renamed once all of it is on disk. So a run is in the ledger in full or not at all, and none
+of its windows is released before the run is in the ledger. The same run may be repeated: it releases the same
+bytes, so its own rows do not block its windows.
 
 The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
 """
@@ -45,32 +45,32 @@ SCHEMA = pa.schema(
         ("key", pa.string()),
     ]
 )
-_AT_ONCE = 1 << 18
+_BATCH_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals of numbered meters, sorted by meter and time."""
+    """Intervals as columns, sorted by meter and start: the meter's number, the start and the end in ms."""
 
     meter: Integers
     start_ms: Integers
     end_ms: Integers
 
     def overlap(self, windows: Windows, ends_ms: Integers) -> Flags:
-        """Return which windows overlap one of their meter's intervals."""
+        """Return, for each window, whether it overlaps one of its meter's intervals."""
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)
         origin_ms = min(int(self.start_ms.min()), int(windows.start_ms.min()))
         width = (max(int(self.end_ms.max()), int(ends_ms.max())) - origin_ms).bit_length()
         intervals, rows = ranked(self.meter, width), ranked(windows.meter, width)
-        # The latest end of the intervals that begin before a window's end. The intervals should be disjoint;
-        # if they are not, the interval that begins last need not be the one that ends last.
+        # Find the latest end among the intervals that begin before the end of each window. The intervals
+        # should be disjoint; if they are not, the interval that begins last need not end last.
         index = np.searchsorted(intervals + (self.start_ms - origin_ms), rows + (ends_ms - origin_ms)) - 1
         last_end = np.maximum.accumulate(intervals + (self.end_ms - origin_ms))[index]
         return np.asarray((index >= 0) & (last_end > rows + (windows.start_ms - origin_ms)))
 
     def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
-        """Return which windows are among the windows that make up one of their meter's intervals.
+        """Return, for each window, whether it is one of the windows that make up an interval of its meter.
 
         All windows of an interval have the same length. A window that merely overlaps an interval does not
         belong to it. Such a window occurs if a change in a time zone's rules has moved the days' boundaries.
@@ -84,14 +84,14 @@ class Intervals:
             intervals + (self.start_ms - origin_ms), rows + (windows.start_ms - origin_ms), side="right"
         )
         index = np.maximum(count - 1, 0)
-        aligned = (windows.start_ms - self.start_ms[index]) % (ends_ms - windows.start_ms) == 0
-        same_meter = (count > 0) & (self.meter[index] == windows.meter)
-        return np.asarray(same_meter & aligned & (ends_ms <= self.end_ms[index]))
+        is_aligned = (windows.start_ms - self.start_ms[index]) % (ends_ms - windows.start_ms) == 0
+        is_same_meter = (count > 0) & (self.meter[index] == windows.meter)
+        return np.asarray(is_same_meter & is_aligned & (ends_ms <= self.end_ms[index]))
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger in a folder."""
+    """The ledger that `folder` contains."""
 
     folder: Path
 
@@ -117,7 +117,7 @@ class Ledger:
 
     @contextmanager
     def lock_shared(self) -> Iterator[None]:
-        """Lock the ledger against runs while it is read; write nothing, and accept a missing ledger.
+        """Lock the ledger against runs while it is read. Write nothing, and accept a missing ledger.
 
         Raises:
             ArchiveInUse: a run on this machine holds the lock.
@@ -136,7 +136,7 @@ class Ledger:
             yield
 
     def _lock(self, lock: IO[Any], mode: int) -> None:
-        """Take a lock of this mode. Raises ArchiveInUse if another process holds the lock."""
+        """Lock an open file in this `flock` mode. Raises ArchiveInUse if another process holds the lock."""
         try:
             fcntl.flock(lock, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -153,7 +153,10 @@ class Ledger:
         return self.path(run).is_dir()
 
     def intervals_of_others(self, run: str, names: Mapping[str, int]) -> Intervals:
-        """Return the intervals that runs other than `run` have released for the meters in `names`."""
+        """Return the intervals that runs other than `run` have released for the meters in `names`.
+
+        `names` maps a meter's name to its number.
+        """
         return self._intervals((p for p in self._runs() if p != self.path(run)), names)
 
     def intervals_of(self, run: str, names: Mapping[str, int]) -> Intervals:
@@ -164,13 +167,13 @@ class Ledger:
         return self._intervals([self.path(run)], names)
 
     def rows(self, run: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a run."""
+        """Yield a run's rows, in batches."""
         for path in parts_of(self.path(run)):
             with parquet(path) as file:
-                yield from attempt(path, lambda: list(file.iter_batches(_AT_ONCE)))
+                yield from attempt(path, lambda: list(file.iter_batches(_BATCH_ROWS)))
 
     def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
-        """Add a run to the ledger; all of the run is on disk on return.
+        """Add a run to the ledger. All of the run is on disk when this method returns.
 
         `facts` is called after the last table, and its result is stored beside the tables.
 
@@ -202,7 +205,7 @@ class Ledger:
         return sorted(path for path in self.folder.glob("run=*") if path.is_dir())
 
     def _intervals(self, runs: Iterable[Path], names: Mapping[str, int]) -> Intervals:
-        """Read the intervals that runs have released for these meters."""
+        """Read the intervals that the runs in these folders have released for the meters in `names`."""
         parts = [np.empty((3, 0), np.int64)]
         parts += [part for run in runs for path in parts_of(run) for part in _read(path, names)]
         meter, start_ms, end_ms = np.concatenate(parts, axis=1)
@@ -222,22 +225,22 @@ def parts_of(run: Path) -> list[Path]:
         hint = (
             ""
             if count_file.exists()
-            else "; a run of an older version has no _parts: create it, with the number of part files"
+            else "; a run of an older version has no file _parts: create it with the number of part files"
         )
         raise ArchiveError(f"{run}: files of the ledger are missing: restore them from its backup{hint}")
     return parts
 
 
 def _part(index: int) -> str:
-    """Return the name of the run's file with this index."""
+    """Return the name of a run's file by its index."""
     return f"part-{index:05}.parquet"
 
 
 def _read(path: Path, names: Mapping[str, int]) -> Iterator[Integers]:
-    """Yield a file's rows of the meters in `names`, as arrays of shape (3, rows): meter, start, end."""
+    """Yield a file's rows for the meters in `names`, as arrays of shape (3, rows): meter, start, end."""
     with parquet(path, "meter") as file:
         columns = ["meter", "start", "end"]
-        for batch in attempt(path, lambda: list(file.iter_batches(_AT_ONCE, columns=columns))):
+        for batch in attempt(path, lambda: list(file.iter_batches(_BATCH_ROWS, columns=columns))):
             meter = batch.column("meter")
             if not pa.types.is_dictionary(meter.type):
                 meter = meter.dictionary_encode()

@@ -1,4 +1,4 @@
-"""A run's id, and the manifest beside its output.
+"""Compute a run's id; write and read the manifest in its output.
 
 The id is a keyed hash (HMAC-SHA-256 under the run key of the run's first epoch, 16 hex digits) of the policy
 and the input's content, so the same input under the same configuration and key is the same run. The hash is
@@ -30,7 +30,7 @@ from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 
 VALUES = 1 << 21
-"""The approximate number of values in a row group of the wide layout; the long one has a quarter as many."""
+"""The approximate number of values in a row group of the wide layout; of the long layout, a quarter."""
 
 PART_BATCHES = 16
 """The number of row groups in a part of the wide layout."""
@@ -39,7 +39,7 @@ ROWS = 1 << 21
 """The approximate number of rows in a job of the long layout."""
 
 WINDOWS = 1 << 19
-"""The approximate number of rows (that is, windows) in a job of the wide layout, for the account."""
+"""The approximate number of rows, each of them a window, in a job of the wide layout."""
 
 CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
 """The values that decide where parts end if one process does the run. A run continues an output only if its
@@ -94,7 +94,7 @@ def build(source: Source, account: Account, cut: list[Any], *, complete: bool) -
 
 
 def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
-    """Return the descriptor for the window that starts at `start_ms`, valid from then on."""
+    """Return the descriptor for the window that starts at `start_ms`, valid from its start on."""
     _, (terms,) = policy.terms(np.array([start_ms], np.int64))
     descriptor: dict[str, Any] = json.loads(policy.descriptor(terms).message("", start_ms))
     return descriptor
@@ -103,7 +103,7 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 def save(out: Path, facts: dict[str, Any]) -> None:
     """Write the manifest of an output. Raises ArchiveError if it cannot be written.
 
-    The manifest's file has the columns of the parts, and replaces the manifest of an earlier version.
+    The manifest's file has the columns of the parts. An earlier version's manifest is removed.
     """
     part = next(iter(sorted(out.glob("part-*.parquet"))), None)
     schema = pa.schema([]) if part is None else attempt(part, lambda: pq.read_schema(part))
@@ -114,7 +114,7 @@ def save(out: Path, facts: dict[str, Any]) -> None:
 def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     """Return the manifest of an output that this run may continue; None if there is no output yet.
 
-    Raises ArchiveError for an output of another run or with other cuts, or for a folder of other files.
+    Raises ArchiveError if the output belongs to another run or has other cuts, or if `out` is not an output.
     """
     path = out / MANIFEST
     is_unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())
@@ -138,7 +138,7 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
 
 
 def _load(content: bytes, path: Path) -> dict[str, Any]:
-    """Parse a file of facts. Raises ArchiveError if it was not written by this version."""
+    """Parse a file of facts. Raises ArchiveError if it is not JSON, or another version wrote it."""
     facts = attempt(path, lambda: json.loads(content))
     if not isinstance(facts, dict) or facts.get("v") != 1 or "run" not in facts:
         raise ArchiveError(f"{path}: written by another version of meteragent: use that version")

@@ -1,9 +1,9 @@
-"""Columns of an archive as integers: values in millionths of the unit, times in milliseconds.
+"""Convert columns of an archive to integers: values in millionths of the unit, times in milliseconds.
 
-Integers and decimals are read exactly. A float becomes floor(x * 10^6 + 1/2), computed in double precision:
-if x is halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity
-count as missing. Values are then clamped to the range, so none is too large. No error message contains a
-value.
+A number x becomes floor(x * scale * 10^6 + 1/2), where `scale` is `source.scale`, and is then clamped to the
+range. This is exact for integers and decimals. For floats it is computed in double precision: if x * scale is
+halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity count as
+missing. No error message contains a value.
 """
 
 from typing import Any, NamedTuple
@@ -36,13 +36,13 @@ class Micro(NamedTuple):
 
 
 def micro(column: pa.Array, policy: Policy) -> Micro:
-    """Convert a column of numbers to millionths of the unit.
+    """Convert a column of numbers to millionths of the unit, clamped to the range.
 
-    Raises ArchiveError for a column of any other type.
+    Raises ArchiveError if the column's type is not one of those that `is_number` accepts.
     """
-    kind, valid = column.type, _valid(column)
+    kind, valid = column.type, _is_valid(column)
     if pa.types.is_floating(kind):
-        return _from_floats(column.to_numpy(zero_copy_only=False), policy)
+        return _convert_floats(column.to_numpy(zero_copy_only=False), policy)
     if pa.types.is_integer(kind):
         integers = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
         return _scale(integers, 0, valid, policy)
@@ -54,8 +54,8 @@ def micro(column: pa.Array, policy: Policy) -> Micro:
 def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
     """Convert a column of numbers to quanta in the simplest case; return None in any other case.
 
-    In the simplest case the numbers are integers, none is missing, all are in the range, and the scale is a
-    whole number of quanta. The result equals the rounded result of `micro`.
+    In the simplest case the column is not empty and holds integers, none of them missing or out of range, and
+    1 in the input is a whole number of quanta. The result equals the result of `micro`, rounded to quanta.
     """
     ratio, usual = policy.scale / policy.usual.quantum_u, policy.usual
     if column.null_count or not pa.types.is_integer(column.type) or ratio.denominator > 1 or not len(column):
@@ -68,7 +68,7 @@ def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds numbers."""
+    """Return whether a column of this type holds integers, floats, or decimals of at most 38 digits."""
     decimal = pa.types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or decimal)
 
@@ -76,7 +76,7 @@ def is_number(kind: pa.DataType) -> bool:
 def milliseconds(column: pa.Array, name: str) -> Integers:
     """Convert a column of timestamps to whole milliseconds, rounded down.
 
-    Raises ArchiveError if one is missing or lies outside the years that an archive may cover.
+    Raises ArchiveError if a timestamp is missing, or lies outside the years 1970 to 2199.
     """
     if column.null_count:
         raise ArchiveError(f"column {name!r}: {column.null_count} rows have no time")
@@ -87,20 +87,21 @@ def milliseconds(column: pa.Array, name: str) -> Integers:
     outside_count = int(((times_ms < FIRST_MS) | (times_ms >= LAST_MS)).sum())
     if outside_count:
         raise ArchiveError(
-            f"column {name!r}: {outside_count} rows are not between 1970 and 2200: check their unit"
+            f"column {name!r}: the times of {outside_count} rows are not between 1970 and 2200:"
+            " check their unit"
         )
     return times_ms
 
 
-def _valid(column: pa.Array) -> Flags:
-    """Return which rows of a column are not null."""
+def _is_valid(column: pa.Array) -> Flags:
+    """Return, for each row of a column, whether it is not null."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     flags: Flags = column.is_valid().to_numpy(zero_copy_only=False)
     return flags
 
 
-def _from_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
+def _convert_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
     """Convert floats to floor(x * scale + 1/2), clamped to the range."""
     low, high = policy.usual.low_u, policy.usual.high_u
     valid = np.isfinite(numbers)
@@ -115,25 +116,27 @@ def _from_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
 def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     """Compute floor(x * scale / 10^digits + 1/2) for integers x, and clamp it to the range."""
     usual, factor = policy.usual, policy.scale / 10**digits
-    top, bottom = factor.numerator, factor.denominator
-    if bottom == 1 and integers.size and _all_in_range(integers, *_range(top, usual)):
-        return Micro(_zero_missing(integers.astype(np.int64) * top, valid), valid, 0)
+    numerator, denominator = factor.numerator, factor.denominator
+    if denominator == 1 and integers.size and _all_in_range(integers, *_range(numerator, usual)):
+        return Micro(_zero_missing(integers.astype(np.int64) * numerator, valid), valid, 0)
     # Numbers outside these bounds are also outside the range in millionths.
-    lowest, highest = -((1 - usual.low_u) * bottom // top + 2), (usual.high_u + 1) * bottom // top + 2
-    if integers.dtype == object or max(-lowest, highest) * 2 * top + bottom >= 1 << 62:
-        cut = np.clip(integers.astype(object), lowest, highest)
+    lowest = -((1 - usual.low_u) * denominator // numerator + 2)
+    highest = (usual.high_u + 1) * denominator // numerator + 2
+    if integers.dtype == object or max(-lowest, highest) * 2 * numerator + denominator >= 1 << 62:
+        bounded_integers = np.clip(integers.astype(object), lowest, highest)
     elif integers.dtype == np.uint64:
-        cut = np.minimum(integers, np.uint64(max(highest, 0))).astype(np.int64)
+        bounded_integers = np.minimum(integers, np.uint64(max(highest, 0))).astype(np.int64)
     else:
-        cut = np.clip(integers.astype(np.int64, copy=False), lowest, highest)
-    rounded_u = cut * top if bottom == 1 else round_half_up(top * cut, bottom)
+        bounded_integers = np.clip(integers.astype(np.int64, copy=False), lowest, highest)
+    products = bounded_integers * numerator
+    rounded_u = products if denominator == 1 else round_half_up(products, denominator)
     clamped_u = np.clip(rounded_u, usual.low_u, usual.high_u).astype(np.int64)
     return Micro(_zero_missing(clamped_u, valid), valid, int(((clamped_u != rounded_u) & valid).sum()))
 
 
-def _range(each_u: int, usual: Terms) -> tuple[int, int]:
-    """Return the smallest and the largest integer k for which k * `each_u` millionths lie in the range."""
-    return -(-usual.low_u // each_u), usual.high_u // each_u
+def _range(step_u: int, usual: Terms) -> tuple[int, int]:
+    """Return the smallest and the largest integer k with k * `step_u` in the range of the terms."""
+    return -(-usual.low_u // step_u), usual.high_u // step_u
 
 
 def _all_in_range(integers: Whole, lowest: int, highest: int) -> bool:
@@ -150,12 +153,12 @@ def _zero_missing(values_u: Integers, valid: Flags) -> Integers:
 
 def _unscale(column: pa.Array) -> Whole:
     """Return decimals as integers in units of their last digit: int64 if all fit, else Python integers."""
-    wide = column.cast(pa.decimal128(_DECIMAL_DIGITS, column.type.scale))
-    words = np.frombuffer(wide.buffers()[1], "<i8", count=2 * (wide.offset + len(wide)))
-    low, high = words.reshape(-1, 2)[wide.offset :].T
-    if wide.null_count:
-        missing = ~_valid(wide)
-        low, high = np.where(missing, 0, low), np.where(missing, 0, high)
+    decimals = column.cast(pa.decimal128(_DECIMAL_DIGITS, column.type.scale))
+    words = np.frombuffer(decimals.buffers()[1], "<i8", count=2 * (decimals.offset + len(decimals)))
+    low, high = words.reshape(-1, 2)[decimals.offset :].T
+    if decimals.null_count:
+        is_null = ~_is_valid(decimals)
+        low, high = np.where(is_null, 0, low), np.where(is_null, 0, high)
     if (high == low >> 63).all():
         return np.asarray(low)
     return np.asarray(high.astype(object) * 2**64 + low.astype(np.uint64).astype(object))

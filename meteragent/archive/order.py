@@ -2,21 +2,22 @@
 
 Theory of operation
 -------------------
-1. Windows are written in order of start and then of their meter's public name. Row group k begins at the
-   first start that at least k times a fixed number of windows precede. If more windows than that number begin
-   at the same time, a hash of the name spreads them over row groups.
+1. Each row group is sorted by start and then by the meter's public name. Row group k begins at the first
+   start that is preceded by at least k times a fixed number of windows. If more windows than that number have
+   the same start, a hash of the public name may spread them over several row groups.
 2. The set of released windows is public, since the output contains them. The order of the input, the content
-   of its lists and the division into files are private, and have no influence. So `Order` is computed from
-   the run's rows in the ledger, which are on disk by then: a resumed run computes the same order.
+   of its lists and its division into files are private, and do not affect the order of the output. So `Order`
+   is computed from the run's rows in the ledger, which are on disk before any window is released, and a
+   resumed run computes the same order.
 3. The input is read once, in its own order. The windows of each batch get their noise, and `store` writes
-   them to a file in a folder beside the output, by row group. Once all batches are stored, `row_groups`
-   collects the pieces of each row group from these files and sorts them.
+   them to a file in a folder beside the output, sorted by row group. Once all batches are stored,
+   `row_groups` collects the pieces of each row group from these files and sorts them.
 4. A file written by `store` exists in full or not at all, and files are written in order. So a resumed run
    continues after the last file, and then writes the missing parts. A repeated batch gets the same noise,
    since noise is a function of the key and the window.
 
-No raw value is written: only releases wait in these files. The files reveal the order of the input, so they
-stay private, and the run removes them.
+No raw value is written, because only releases wait in these files. The files reveal the order of the input,
+so they stay private, and the run removes them.
 """
 
 import zlib
@@ -32,17 +33,17 @@ from meteragent.archive.files import attempt
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.policy import Integers, Policy
 
-_TEXTS = "meter", "d", "key"
+_STRING_COLUMNS = "meter", "d", "key"
 _GROUPS, _BEGINS = b"groups", b"begins"
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The row group of each window of a run.
+    """The assignment of a run's windows to row groups of about `size` windows.
 
-    The starts on the grid are numbered. Each start from number `first[j]` to before `first[j + 1]` has
-    `count[j]` windows, and `before[j]` windows start before number `first[j]`. A row group has about `size`
-    windows.
+    The starts on the grid are numbered. Each start from number `first[j]` up to, but not including, number
+    `first[j + 1]` has `count[j]` windows, and `before[j]` windows have an earlier start than number
+    `first[j]`.
     """
 
     grid: Integers | int
@@ -75,15 +76,15 @@ class Order:
         return int(group[0] + group_count[0])
 
     def group(self, starts_ms: Integers, public_ids: pa.DictionaryArray) -> Integers:
-        """Return the row group of each window, by its start and its meter's public name."""
+        """Return the number of each window's row group, given its start and its meter's public name."""
         group, group_count = self._groups(_grid_numbers(self.grid, starts_ms))
         hashes = np.array([zlib.crc32(name.encode()) for name in public_ids.dictionary.to_pylist()], np.int64)
-        spread = hashes.take(public_ids.indices.to_numpy())
-        groups: Integers = group + spread % group_count
+        row_hashes = hashes.take(public_ids.indices.to_numpy())
+        groups: Integers = group + row_hashes % group_count
         return groups
 
     def _groups(self, number: Integers) -> tuple[Integers, Integers]:
-        """Return the first row group, and the count of row groups, of the windows at each numbered start."""
+        """Return, for each start's number, the first row group of its windows and how many they have."""
         index = np.searchsorted(self.first, number, side="right") - 1
         begin = self.before[index] + (number - self.first[index]) * self.count[index]
         group = begin // self.size
@@ -98,16 +99,16 @@ def _grid_numbers(grid: Integers | int, starts_ms: Integers) -> Integers:
 
 
 def _sum_equal(changes: Integers) -> Integers:
-    """Sum the changes (second row) at equal keys (first row); return the same form, sorted by key."""
-    numbers, inverse = np.unique(changes[0], return_inverse=True)
-    sums = np.zeros(numbers.size, np.int64)
+    """Sum the changes (second row) with equal keys (first row). Return two rows again, sorted by key."""
+    keys, inverse = np.unique(changes[0], return_inverse=True)
+    sums = np.zeros(keys.size, np.int64)
     np.add.at(sums, inverse, changes[1])
-    return np.stack([numbers, sums])
+    return np.stack([keys, sums])
 
 
 def store(file: Any, batch: pa.RecordBatch, order: Order) -> None:
     """Write releases to an Arrow file, sorted by row group."""
-    dictionaries = {name: batch.column(name).dictionary_encode() for name in _TEXTS}
+    dictionaries = {name: batch.column(name).dictionary_encode() for name in _STRING_COLUMNS}
     group = order.group(milliseconds(batch.column("start")), dictionaries["meter"])
     rows = np.argsort(group, kind="stable")
     groups, begins = np.unique(group[rows], return_index=True)
@@ -135,7 +136,7 @@ def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Itera
     """
     pieces: dict[int, list[_Piece]] = {group: [] for group in groups}
     for path in paths:
-        group_numbers, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called at once
+        group_numbers, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called immediately
         low, high = np.searchsorted(group_numbers, [groups.start, groups.stop])
         for index in range(low, high):
             pieces[int(group_numbers[index])].append(_Piece(path, int(begins[index]), int(begins[index + 1])))
@@ -146,7 +147,7 @@ def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Itera
 
 
 def _index(path: Path) -> tuple[Integers, Integers]:
-    """Return the numbers of a file's row groups, and the index of each one's first row and of the end."""
+    """Return the numbers of a file's row groups, and the indices of their first rows and of its end."""
     with pa.memory_map(str(path)) as file:
         facts = pa.ipc.open_file(file).schema.metadata
         return np.frombuffer(facts[_GROUPS], np.int64), np.frombuffer(facts[_BEGINS], np.int64)

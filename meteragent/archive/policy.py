@@ -30,11 +30,11 @@ Integers = NDArray[np.int64]
 
 FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
 LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
-"""The times in an archive are from FIRST_MS to before LAST_MS; others indicate a mistake in units."""
+"""The times in an archive are from FIRST_MS to before LAST_MS; other times indicate a wrong unit."""
 
 ARITHMETIC = 2
-"""The version of the arithmetic that turns numbers into quanta and adds noise. A change would give released
-windows different noise, so a different version makes a different run."""
+"""The version of the arithmetic that turns numbers into quanta and adds noise. A change would give windows
+that are already released different values, so a run belongs to one version."""
 
 _INT64 = 1 << 62
 
@@ -49,10 +49,10 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """The terms under which an archive is released; a value that can be pickled.
+    """The terms under which an archive is released, the input's columns and two paths. It can be pickled.
 
-    `key_file` is the key's file, and `ledger` is the folder of its ledger; both are absolute paths. One key
-    has one ledger.
+    `key_file` is the key's file, and `ledger` is the folder of the key's only ledger; both paths are
+    absolute.
     """
 
     stream: Stream
@@ -65,8 +65,8 @@ class Policy:
         """Return the policy that a configuration describes.
 
         Raises:
-            ConfigError: the configuration has no [archive] or not exactly one stream, columns have the same
-                name, archives do not support the stream, or the key has another ledger already.
+            ConfigError: the configuration has no [archive] or not exactly one stream, two columns have the
+                same name, archives do not support the stream, or the key already has another ledger.
         """
         archive, streams = settings.archive, settings.stream
         if archive is None:
@@ -105,7 +105,7 @@ class Policy:
 
     @property
     def lead_ms(self) -> int:
-        """The ms from the start of a reading's span to the reading's time: an energy's interval, or 0."""
+        """The time in ms from the start of a reading's span to the reading's time: 0 except for energies."""
         return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else 0
 
     @property
@@ -119,7 +119,7 @@ class Policy:
         return _decimal(self.usual.quantum_u)
 
     def terms(self, starts_ms: Integers) -> tuple[Integers, list[Terms]]:
-        """Return the index of the terms of the window at each start, and the list of terms."""
+        """Return, for each start, the index of its window's terms in a list, and the list of terms."""
         if self.schedule.shape is None:
             return np.zeros(starts_ms.size, np.int64), [self.usual]
         starts, inverse = np.unique(starts_ms, return_inverse=True)
@@ -132,7 +132,7 @@ class Policy:
         return _descriptor(terms)
 
     def starts(self, times_ms: Integers) -> Integers:
-        """Return the start of the window in which each time lies."""
+        """Return, for each time, the start of the window that contains it."""
         calendar = self.schedule.grid
         if not isinstance(calendar, Calendar):
             length_ms = self.usual.length_ms
@@ -143,7 +143,7 @@ class Policy:
         return edges[np.searchsorted(edges, times_ms, side="right") - 1]
 
     def ends(self, starts_ms: Integers) -> Integers:
-        """Return the end of the window that begins at each start."""
+        """Return, for each start, the end of the window that begins there."""
         calendar = self.schedule.grid
         if not isinstance(calendar, Calendar):
             return starts_ms + self.usual.length_ms
@@ -188,25 +188,28 @@ class Policy:
 
     @property
     def secret(self) -> bytes:
-        """The pseudonym key, which also affects the releases; use it for keyed digests only."""
+        """The pseudonym key, or b"" if there is none. It affects the releases; use it for digests only."""
         path = self.stream.sink.pseudonym_key_file
         return b"" if path is None else _pseudonym_key(path.absolute())
 
 
 def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
-    """Return the folder of the key's ledger: as configured, or beside the key's file, with links resolved."""
+    """Return the folder of the key's ledger: as configured, or beside the key's file (links resolved).
+
+    Raises ConfigError if a folder is configured, but the ledger is beside the key's file.
+    """
     target = key_file.resolve()
     default = target.with_name(target.name + ".ledger")
     if configured_ledger is None:
         return default
     if default.exists() and configured_ledger.resolve() != default.resolve():
-        expected = f"{default}: the key has its ledger there; to keep it elsewhere, move it"
+        expected = f"{default}: the key has its ledger there; to keep the ledger elsewhere, move that folder"
         raise ConfigError("archive.ledger", repr(str(configured_ledger)), expected)
     return configured_ledger.absolute()
 
 
 def _refuse(stream: Stream) -> None:
-    """Refuse a stream that archives do not support. Raises ConfigError."""
+    """Raise ConfigError if archives do not support a stream."""
     source = stream.source
     if source.kind is Kind.REGISTER:
         expected = "'interval_energy': difference the registers on a grid of intervals first"
@@ -242,7 +245,7 @@ def _decimal(quantum_u: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def _pseudonym_key(path: Path) -> bytes:
-    """Read the pseudonym key. Raises ConfigError."""
+    """Read the pseudonym key. Raises ConfigError if the file cannot be read or holds no key."""
     return config.read_secret("sink.pseudonym_key_file", path)
 
 

@@ -1,8 +1,9 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
 The preview reads the whole input, accounts for it against the same ledger, and raises the errors that a run
-would raise before its debit. It creates no ledger, and locks an existing one. Its counts of numbers are
-private: show them only to people who may see the readings.
+would raise before its debit. Unlike a run, it accepts an input most of whose numbers are outside the range,
+because it counts them, and it creates no ledger. It takes a shared lock on an existing ledger. Its counts of
+numbers are private: show them only to people who may see the readings.
 """
 
 from dataclasses import dataclass
@@ -23,9 +24,9 @@ from meteragent.archive.source import Source
 class Preview:
     """The expected result of a run.
 
-    `counts` cover the whole input, including refused windows. The absolute value of `small_count` numbers is
-    less than a thousandth of the largest absolute value in the range. `is_debited` is true if the ledger
-    already has the run, and `complete` is true if the output is complete.
+    `counts` cover the whole input, including refused windows. `small_count` is the count of numbers whose
+    absolute value is less than a thousandth of the largest absolute value in the range. `is_debited` is true
+    if the ledger already contains the run, and `complete` is true if the output is complete.
     """
 
     policy: Policy
@@ -40,18 +41,18 @@ class Preview:
 
 
 def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Preview:
-    """Return a preview of `run.sanitise_archive` with the same arguments; write nothing.
+    """Return a preview of `run.sanitise_archive` with the same arguments, without writing anything.
 
     Raises:
-        ArchiveError: the input, the output or the ledger cannot be used, or belongs to another run.
+        ArchiveError: the input, the output or the ledger cannot be used, or the output is another run's.
         KeyRefused: there is no key, or none for some windows.
     """
     engine, key, ledger = Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     check_paths(path, out, ledger.folder)
     source = Source.open(path, policy)
-    first = key.at(first_window_ms(source))
+    first_key = key.at(first_window_ms(source))
     with ledger.lock_shared():
-        _, run = identify(source, first, show)
+        _, run = identify(source, first_key, show)
         manifest_facts = manifest.find(out, run, engine.cut)
         account, is_debited = Account(run), ledger.has(run)
         if is_debited:

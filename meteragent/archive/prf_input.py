@@ -5,8 +5,8 @@ give equal inputs):
 
     "meteragent window 2", mechanism, tenant, epsilon ("p/q", in 1/unit), quantum ("p/q", in the unit), unit,
     kind, n, length in ms, bands (the start and end of each stretch, in ms after the window's start; empty if
-    slots are n equal parts), the local calendar's time zone or an empty string, meter, and last the window's
-    numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
+    slots are n equal parts), the local calendar's time zone or an empty string, meter, and finally the
+    window's numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
 
 The window's numbers are little-endian; all numbers before them are decimal text. A tag of 12 bytes stands for
 the input when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC under the epoch's tag key
@@ -14,11 +14,11 @@ the input when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC unde
 computed once per meter, and the numbers themselves. Version 1 also hashed the numbers with SHA-256, one
 window after another, which takes four times as long.
 
-All parts are bound for this reason: if two releases y and y' used equal bits, y' - y would be the difference
-between their data. A correction would be revealed exactly, and releases under two epsilons would reveal the
-reading itself. So the bits depend on data, terms and slots. The same window with the same data and terms has
-the same noise, wherever it is released. A second release of a window is still not safe: a corrected window
-has different noise and costs epsilon again, so the ledger refuses it.
+All these parts determine the bits, for this reason: if two releases y and y' used equal bits, y' - y would be
+the difference between their data. A correction would be revealed exactly, and releases under two epsilons
+would reveal the reading itself. So the bits depend on data, terms and slots. The same window with the same
+data and terms has the same noise, wherever it is released. A second release of a window is still not safe: a
+corrected window has different noise and costs epsilon again, so the ledger refuses it.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ class Shape:
     def of(cls, terms: Terms) -> "Shape":
         """Return the shape of a release's terms.
 
-        Level, gap, clamp and hold are not part of the shape; the level enters through epsilon only.
+        The gap, the range and the hold are not part of the shape, and the level enters only through epsilon.
         """
         bands = tuple(band.stretches for band in terms.bands)
         kind, length_ms, zone = str(terms.kind), terms.length_ms, terms.timezone
@@ -77,7 +77,7 @@ class Shape:
         return (*exact, self.unit, self.kind, *size, bands, self.timezone or "")
 
     def prefix(self, tenant: str) -> bytes:
-        """Return the beginning of a PRF input, which has all parts before the meter."""
+        """Return the beginning of a PRF input: all parts before the meter."""
         return b"".join(_part(text) for text in (DOMAIN, self.mechanism, tenant, *self._parts))
 
 
@@ -85,7 +85,7 @@ def prf_input(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequ
     """Return the PRF input of a window.
 
     Raises:
-        ValueError: there are not n quanta.
+        ValueError: the number of quanta is not n.
     """
     if len(quanta) != shape.n:
         raise ValueError(f"a window of {shape.n} slots needs {shape.n} quanta, not {len(quanta)}")
@@ -113,7 +113,7 @@ def tags(
     if {starts_ms.dtype, quanta.dtype} != {np.dtype(np.int64)}:
         raise TypeError(f"starts and quanta must be int64, not {starts_ms.dtype} and {quanta.dtype}")
     if starts_ms.shape != (count,) or quanta.shape != (count, shape.n):
-        raise ValueError(f"{count} windows have {count} starts and quanta of shape {count, shape.n}")
+        raise ValueError(f"{count} windows need {count} starts and quanta of shape {count, shape.n}")
     prefix = shape.prefix(key.tenant)
     digests = {meter: hashlib.sha256(_head(shape, prefix, meter)).digest() for meter in set(meters)}
     digest_words = np.frombuffer(b"".join(map(digests.__getitem__, meters)), "<u8").reshape(-1, _DIGEST_WORDS)

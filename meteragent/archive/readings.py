@@ -19,7 +19,7 @@ _INT64_BITS = 63
 
 
 class Readings(NamedTuple):
-    """Readings as columns: the meter's number, time in ms, value in millionths, and whether one exists."""
+    """Readings as columns: the meter's number, time in ms, value in millionths, and whether it is valid."""
 
     meter: Integers
     time_ms: Integers
@@ -27,7 +27,7 @@ class Readings(NamedTuple):
     valid: Flags
 
     def rows(self, index: Flags | Integers) -> "Readings":
-        """Select rows."""
+        """Return the selected rows."""
         return Readings(self.meter[index], self.time_ms[index], self.value_u[index], self.valid[index])
 
 
@@ -38,14 +38,14 @@ class Windows(NamedTuple):
     start_ms: Integers
 
     def rows(self, index: Flags | slice) -> "Windows":
-        """Select rows."""
+        """Return the selected rows."""
         return Windows(self.meter[index], self.start_ms[index])
 
 
 def opened_windows(meter: Integers, time_ms: Integers, policy: Policy) -> Windows:
     """Return the distinct windows in which the spans of readings begin, sorted by meter and start."""
     starts = policy.starts(time_ms - policy.lead_ms)
-    change = np.ones(meter.size, np.bool_)  # most readings are in the window of the previous one
+    change = np.ones(meter.size, np.bool_)  # most readings open the same window as the reading before
     change[1:] = (meter[1:] != meter[:-1]) | (starts[1:] != starts[:-1])
     meter, starts = meter[change], starts[change]
     order = np.lexsort((starts, meter))
@@ -58,8 +58,8 @@ def opened_windows(meter: Integers, time_ms: Integers, policy: Policy) -> Window
 def slots(
     readings: Readings, windows: Windows, policy: Policy, batch_windows: int
 ) -> Iterator[tuple[Windows, Ragged]]:
-    """Yield `batch_windows` windows at a time with their slots, integrated from the meters' readings."""
-    readings = _ordered(readings)
+    """Yield windows and the slots into which readings are integrated, `batch_windows` windows at a time."""
+    readings = _sort(readings)
     first, last = _ranges(readings, windows, policy)
     for begin in range(0, windows.meter.size, batch_windows):
         part = slice(begin, begin + batch_windows)
@@ -72,8 +72,11 @@ def slots(
         )
 
 
-def _ordered(readings: Readings) -> Readings:
-    """Return the readings that have a value, by meter and time; of several at a time, only the smallest."""
+def _sort(readings: Readings) -> Readings:
+    """Return the readings that have a value, sorted by meter and time.
+
+    Of several readings of a meter with the same time, only the smallest value is kept.
+    """
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _in_order(readings.meter, readings.time_ms):
@@ -82,18 +85,20 @@ def _ordered(readings: Readings) -> Readings:
     is_repeated = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
     if not is_repeated.any():
         return readings
-    firsts = np.flatnonzero(np.append(True, ~is_repeated))
-    return Readings(meter[firsts], time_ms[firsts], np.minimum.reduceat(value_u, firsts), valid[firsts])
+    first_rows = np.flatnonzero(np.append(True, ~is_repeated))
+    return Readings(
+        meter[first_rows], time_ms[first_rows], np.minimum.reduceat(value_u, first_rows), valid[first_rows]
+    )
 
 
 def _in_order(meter: Integers, time_ms: Integers) -> bool:
-    """Return whether readings are in order of meter and time."""
+    """Return whether readings are sorted by meter and then by time."""
     step = np.diff(meter)
     return not ((step < 0) | ((step == 0) & (np.diff(time_ms) < 0))).any()
 
 
 def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integers, Integers]:
-    """Return for each window the index of its first reading and the index after its last reading."""
+    """Return, for each window, the index of its first reading and the index after its last reading."""
     start_ms, end_ms = windows.start_ms, policy.ends(windows.start_ms)
     usual = policy.usual
     if usual.kind is Kind.INTERVAL_ENERGY:
@@ -102,17 +107,17 @@ def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integ
             _position(readings, windows.meter, end_ms + usual.interval_ms),
         )
     first, last = _position(readings, windows.meter, start_ms), _position(readings, windows.meter, end_ms)
-    previous = np.maximum(first - 1, 0)  # its value may hold into the window
+    previous_index = np.maximum(first - 1, 0)  # this reading may hold into the window
     if not readings.meter.size:
         return first, last
-    overlaps = (readings.meter[previous] == windows.meter) & (
-        readings.time_ms[previous] + usual.hold_ms > start_ms
+    overlaps = (readings.meter[previous_index] == windows.meter) & (
+        readings.time_ms[previous_index] + usual.hold_ms > start_ms
     )
     return first - (overlaps & (first > 0)), last
 
 
 def _position(readings: Readings, meter: Integers, time_ms: Integers) -> Integers:
-    """Return the index of each meter's first reading at or after `time_ms`, or of the end of its readings."""
+    """Return, for each meter and time, the index at which a reading with that time would be inserted."""
     origin_ms = (
         min(int(column.min()) for column in (readings.time_ms, time_ms) if column.size) if time_ms.size else 0
     )
@@ -123,7 +128,7 @@ def _position(readings: Readings, meter: Integers, time_ms: Integers) -> Integer
 
 
 def ranked(meter: Integers, width: int) -> Integers:
-    """Shift meters' numbers left by `width` bits; the sums with times then sort by meter and time.
+    """Shift meters' numbers left by `width` bits, so that sums with times sort by meter and then by time.
 
     Raises ArchiveError if 64 bits cannot hold both.
     """

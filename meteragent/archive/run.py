@@ -1,4 +1,4 @@
-"""A run, which accounts for its windows and then releases them in parts that exist in full or not at all.
+"""Run a release: account for windows, then release them in parts that exist in full or not at all.
 
 Theory of operation
 -------------------
@@ -6,21 +6,21 @@ Theory of operation
 2. Account (`account`): the windows that the run may release go into the ledger, all at once, and are on disk
    before any of them is released. From then on all other runs refuse these windows.
 3. `_manifest.parquet` is written, with `complete` false.
-4. Release: each part of the output is written under another name, synced and renamed. A part has a stretch
+4. Release: each part of the output is written under another name, synced and renamed. A part holds a stretch
    of windows in the order of `order` (wide) or the windows of a job (long). Windows of the wide layout wait
-   beside the output, with their noise, until they are in order.
-5. The run's rows of the ledger are written beside the output, then `_manifest.parquet` with `complete` true.
+   beside the output, with their noise, until all of them can be put in order.
+5. The run's ledger rows are copied beside the output, then the manifest is written with `complete` true.
 
-A resumed run has the same id, since input, policy and key are the same. If the ledger has that id, its rows
-say which windows are released, and block none of them; otherwise the run starts from the beginning. Existing
-parts are kept, and missing parts are written. An output with a different id or different cuts is refused.
+A resumed run has the same id, since input, policy and key are the same. If the ledger contains that id, its
+rows determine which windows are released and do not block them; otherwise the run starts afresh. Existing
+parts are kept, and missing parts are written. An output with another id or other cuts is refused.
 
-No window gets a second, different noise, because noise is a function of the key and of the window with its
-data and terms (`prf_input`), so a part that is written again has the same bytes. Different data or terms make
-a different run, for which the ledger refuses every window that overlaps a released one.
+No window gets different noise a second time, because noise is a function of the key and of the window with
+its data and terms (`prf_input`). So a part that is written again has the same bytes. Different data or terms
+make a different run, for which the ledger refuses every window that overlaps a released one.
 
-Memory is bounded: it holds a batch of rows (wide) or a job (long) and, if a wide input is released in part or
-resumed, a byte per window. No raw value is written anywhere.
+Memory is bounded: it holds a batch of rows, a row group or a job at a time and, if a wide input is released
+in part or resumed, a byte per row. No raw value is written anywhere.
 """
 
 import shutil
@@ -61,12 +61,12 @@ class ProgressReporter(Protocol):
     """A display of the progress of tasks."""
 
     def __call__(self, task: str, total: int, unit: str, /) -> AbstractContextManager[ProgressCallback]:
-        """Show a task of `total` units while the context lasts, which yields a callback for progress."""
+        """Return a context that shows a task of `total` units and yields a callback for its progress."""
         ...
 
 
 class Engine(Protocol):
-    """The two passes of a run."""
+    """An engine, which makes the two passes of a run."""
 
     @property
     def cut(self) -> list[Any]:
@@ -75,7 +75,7 @@ class Engine(Protocol):
     def debits(
         self, source: Source, ledger: Ledger, key: Key, account: Account, show: ProgressReporter
     ) -> Iterable[pa.Table]:
-        """Yield the rows of run `account.run` for the ledger; `account` is complete after the last table."""
+        """Yield the ledger rows of run `account.run`. `account` is complete after the last table."""
 
     def release(
         self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
@@ -93,7 +93,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run; `counts` cover the input of the parts that this call wrote, or are None."""
+    """The result of a run. `counts` cover the input that this call released; None if it was not counted."""
 
     policy: Policy
     layout: Layout
@@ -115,20 +115,21 @@ def sanitise_archive(
     *,
     clamp: bool = False,
 ) -> RunResult:
-    """Release an archive; resume the run if it was begun earlier with the same input, policy and key.
+    """Release an archive, or resume the run that was begun earlier with the same input, policy and key.
 
-    `engine` makes the passes, by default this process; `clamp` accepts that most numbers are out of range.
+    `engine` makes the passes; by default, this process does. `clamp` accepts an input most of whose numbers
+    are outside the range.
 
     Raises:
         ArchiveError: the input, output or ledger cannot be used, or most numbers are outside the range.
-        KeyRefused: there is no key, or none for some windows; then nothing is written.
+        KeyRefused: there is no key, or none for some windows. Nothing is then written.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     check_paths(path, out, ledger.folder)
     source = Source.open(path, policy)
-    first = key.at(first_window_ms(source))  # all later epochs have a key if this epoch does
+    first_key = key.at(first_window_ms(source))  # all later epochs have a key if this epoch does
     with ledger.lock():
-        digests, run = identify(source, first, show)
+        digests, run = identify(source, first_key, show)
         earlier_facts = manifest.find(out, run, engine.cut)
         if not ledger.has(run):
             require_range(source, show, clamp=clamp)
@@ -141,18 +142,19 @@ def sanitise_archive(
             _create(out)
         if earlier_facts is None or not earlier_facts["complete"]:
             manifest.save(out, manifest.build(source, account, engine.cut, complete=False))
-        new, existing, counts = engine.release(source, ledger, key, account, out, show)
+        new_parts, existing_parts, counts = engine.release(source, ledger, key, account, out, show)
         run_ledger = sibling(out)
         write(run_ledger, lambda file: _save_ledger(file, ledger, run))
         manifest.save(out, manifest.build(source, account, engine.cut, complete=True))
-    return RunResult(policy, source.layout, out, run_ledger, ledger.folder, account, counts, new, existing)
+    paths = out, run_ledger, ledger.folder
+    return RunResult(policy, source.layout, *paths, account, counts, new_parts, existing_parts)
 
 
-def identify(source: Source, first: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
-    """Return the digests of an input's files, and the id of its run under the key of its first epoch."""
+def identify(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
+    """Return the digests of an input's files, and the id of its run; `first_key` is the first epoch's."""
     with show("read", sum(stamp[1] for _, stamp in source.stamps), "B") as progress:
         digests = source.digests(progress)
-    return digests, manifest.run_id(source.policy, digests, first)
+    return digests, manifest.run_id(source.policy, digests, first_key)
 
 
 class Local:
@@ -198,21 +200,21 @@ class _Release:
         self._jobs = _jobs(source)
 
     def parts(self, show: ProgressReporter, *, every_row: bool) -> Parts:
-        """Write the missing parts; unless `every_row`, only with the windows that the ledger has."""
+        """Write the missing parts. `every_row` means that the ledger has each row of a wide input."""
         work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
         paths = [self.out / f"part-{index:05}.parquet" for index in range(len(work))]
-        missing = sum(not path.exists() for path in paths)
+        missing_count = sum(not path.exists() for path in paths)
         is_wide = self.source.layout == "wide"
-        if is_wide and missing:
+        if is_wide and missing_count:
             self._read_wide(show, every_row=every_row)
         with show("write" if is_wide else "release", sum(rows for rows, _ in work), "row") as progress:
-            for path, (rows, make) in zip(paths, work, strict=True):
+            for path, (rows, make_batches) in zip(paths, work, strict=True):
                 if path.exists():
                     progress(rows)
                 else:
-                    self._write(path, make(progress))
+                    self._write(path, make_batches(progress))
         shutil.rmtree(self._folder, ignore_errors=True)
-        return Parts(missing, len(work) - missing, self.counts)
+        return Parts(missing_count, len(work) - missing_count, self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         """Write a part. Raises ArchiveError if the input has changed by the time the part is complete."""
@@ -236,14 +238,14 @@ class _Release:
 
     def _read_wide(self, show: ProgressReporter, *, every_row: bool) -> None:
         """Release the rows of the wide layout in the input's order, in chunks, to the waiting folder."""
-        source, flags = self.source, None if every_row else self._allowed()
+        source, flags = self.source, None if every_row else self._allowed_rows()
         chunk_rows = max(1, VALUES // max(source.numbers, self.policy.usual.n))
         _create(self._folder)
-        complete = len(list(self._folder.glob("*.arrow")))  # files are written in order
+        file_count = len(list(self._folder.glob("*.arrow")))  # files are written in order
         with show("release", source.rows, "row") as progress:
-            first = min(complete * chunk_rows, source.rows)
+            first = min(file_count * chunk_rows, source.rows)
             progress(first)
-            for index, batches in enumerate(source.chunks(first, chunk_rows), start=complete):
+            for index, batches in enumerate(source.chunks(first, chunk_rows), start=file_count):
                 chunk_flags = None if flags is None else flags[index * chunk_rows :]
                 releases = release(self._windows(batches, chunk_flags), self.policy, self.key)
                 write(self._folder / f"{index:06}.arrow", partial(self._store, releases))
@@ -255,7 +257,7 @@ class _Release:
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
-        """Convert rows of the wide layout to windows: all rows, or the allowed ones."""
+        """Convert rows of the wide layout to windows: all rows, or only those whose flag is set."""
         parts, row = [], 0
         for batch in batches:  # separately, because types may differ between files
             rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))
@@ -266,7 +268,7 @@ class _Release:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def _wide_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return the parts of the wide layout: for each, its number of rows and a function that makes it."""
+        """Return the parts of the wide layout: an approximate row count, and a function for the batches."""
         groups = range(self._order.groups)
         count = -(-len(groups) // PART_BATCHES)
         rows = np.diff(np.arange(count + 1) * self.account.released_windows // count).tolist()
@@ -282,8 +284,8 @@ class _Release:
             yield batch
             progress(batch.num_rows)
 
-    def _allowed(self) -> Flags:
-        """Return which rows of the wide layout the ledger has under this run."""
+    def _allowed_rows(self) -> Flags:
+        """Return, for each row of a wide input, whether the ledger has its window under this run."""
         flags = np.zeros(self.source.rows, np.bool_)
         for job in self._jobs:
             names: dict[str, int] = {}
@@ -294,7 +296,7 @@ class _Release:
         return flags
 
     def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return the parts of the long layout: for each job, its row count and a function that makes it."""
+        """Return the parts of the long layout: an approximate row count, and a function for the batches."""
         groups = self.source.groups
         rows = [sum(groups[index].rows for index in job.groups) // job.parts for job in self._jobs]
         return [
@@ -302,7 +304,7 @@ class _Release:
         ]
 
     def _release_long(self, job: Job, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
-        """Yield the releases of a job of the long layout, by their meter's public name and then by time."""
+        """Yield the releases of a job of the long layout, sorted by public name and then by time."""
         names: dict[str, int] = {}
         readings = self._readings(job, names, progress)
         windows, (first, end) = opened_windows(readings.meter, readings.time_ms, self.policy), job.starts_ms
@@ -317,7 +319,7 @@ class _Release:
             yield by_slots(release(batch, self.policy, self.key), self.policy)
 
     def _readings(self, job: Job, names: dict[str, int], progress: ProgressCallback) -> Readings:
-        """Read the readings of a job; number meters in the order in which they are written."""
+        """Read the readings of a job, and number meters in the order in which they are written."""
         empty = np.empty(0, np.int64)
         parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
         for rows in read(self.source, job, names, values=True):
@@ -335,17 +337,17 @@ class _Release:
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the columns' encodings: delta for values, dictionaries for strings, and compression.
+    """Return the writer's options: delta encoding for values, dictionaries for strings, and compression.
 
-    Values are mostly noise: bit packing takes 2 to 3% more space than compression, and a quarter less time.
-    So values are not compressed. They get no statistics, because the extremes of noise are useless.
+    Values are mostly noise. Without compression they take 2 to 3% more space and a quarter less time, so they
+    are not compressed. They get no statistics, because the extremes of noise are useless.
     """
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    string_columns = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"
     other_names = [name for name in schema.names if name not in {"values", "value"}]
     numbers = {"column_encoding": {number: "DELTA_BINARY_PACKED"}}
     compression = {"compression": dict.fromkeys(other_names, COMPRESSION) | {number: "none"}}
-    return {"use_dictionary": texts, "write_statistics": other_names, **numbers, **compression}
+    return {"use_dictionary": string_columns, "write_statistics": other_names, **numbers, **compression}
 
 
 def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:
@@ -363,8 +365,8 @@ def first_window_ms(source: Source) -> int:
     policy, column = source.policy, source.policy.columns.time
     lead_ms = policy.lead_ms if source.layout == "long" else 0
     first_times_ms = [group.times_ms[0] for group in source.groups if group.rows and group.times_ms]
-    unmeasured_groups = [group for group in source.groups if group.rows and not group.times_ms]
-    batches = source.read(unmeasured_groups, [column], 1 << 18)
+    groups_without_times = [group for group in source.groups if group.rows and not group.times_ms]
+    batches = source.read(groups_without_times, [column], 1 << 18)
     first_times_ms += [int(milliseconds(batch.column(0), column).min()) for batch in batches]
     if not first_times_ms:
         raise ArchiveError("the input has no rows: there is nothing to release")
@@ -372,16 +374,16 @@ def first_window_ms(source: Source) -> int:
 
 
 def check_paths(path: Path, out: Path, ledger: Path) -> None:
-    """Refuse an output or a ledger that lies within the input or contains it. Raises ArchiveError."""
+    """Raise ArchiveError if an output or a ledger lies inside the input or contains it."""
     source = path.resolve()
     for target in (out, sibling(out), ledger):
         real_target = target.resolve()
         if source == real_target or source in real_target.parents or real_target in source.parents:
-            raise ArchiveError(f"{target}: inside the input, or contains it: choose a separate path")
+            raise ArchiveError(f"{target}: lies inside the input or contains it: choose a separate path")
 
 
 def _create(out: Path) -> None:
-    """Create a folder if it does not exist. Raises ArchiveError."""
+    """Create a folder if it does not exist. Raises ArchiveError if it cannot be created."""
     try:
         out.mkdir(exist_ok=True)
     except OSError as error:
@@ -389,7 +391,7 @@ def _create(out: Path) -> None:
 
 
 def sibling(out: Path, kind: str = "ledger.parquet") -> Path:
-    """Return the path beside an output for its private files: its own ledger, or the waiting releases."""
+    """Return the path beside an output for private files: its rows of the ledger, or waiting releases."""
     return out.with_name(f"{out.name.removesuffix('.parquet')}.{kind}")
 
 

@@ -1,17 +1,17 @@
-"""Integrate readings into the slots of many windows at once, as the agent's `core.window` does one by one.
+"""Integrate readings into the slots of many windows at once; the agent's `core.window` integrates one.
 
 A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
-its time, except for any part that an earlier energy covers. The rest is a gap. A slot's value is rounded,
-floor(x/q + 1/2). Of several readings at the same time the smallest counts, so that their order does not
-matter.
+its time, except for any part that an earlier energy covers. All other time is a gap. A slot's value x is
+rounded to whole quanta q, floor(x/q + 1/2). Of several readings with the same time, the smallest value
+counts, so the result does not depend on their order.
 
-The agent receives readings one after another, so it differs in three ways: of two readings with the same time
-the first counts; readings that arrive later than `lateness` are refused; and a meter's first window begins
-after its first reading.
+The agent receives readings one after another and stores accumulators, so it differs in four ways: of two
+readings with the same time the first counts; readings that arrive later than `lateness` are refused; a
+meter's first window begins after its first reading; and values are dithered before they are rounded down.
 
-Windows are integrated independently: each gets every reading whose span may overlap it, including a span that
-begins before it. All arithmetic is in integers: sums of millionths times milliseconds, in two halves where 64
-bits might overflow.
+Windows are integrated independently: each gets every reading whose span may overlap it, even if the span
+begins before the window. All arithmetic is in integers. Sums are in millionths of the unit times
+milliseconds, and are computed in two halves if 64 bits might overflow.
 """
 
 from functools import lru_cache
@@ -29,7 +29,11 @@ _INT64_BITS = 62
 
 
 class Spans(NamedTuple):
-    """Values over stretches of time: index of the window, begin and end in ms after its start, and value."""
+    """Values over stretches of time, as columns.
+
+    `window` is the index of the window, `begin` and `end` are in ms after the window's start, and `values_u`
+    are in millionths of the unit.
+    """
 
     window: Integers
     begin: Integers
@@ -38,7 +42,7 @@ class Spans(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """Lists of numbers, end to end, and the length of each list."""
+    """Lists of numbers, concatenated, and the length of each list."""
 
     lengths: Integers
     numbers: Integers
@@ -51,10 +55,10 @@ def integrate(
 
     Args:
         starts_ms: the starts of the windows.
-        lengths: the number of readings of each window; `times_ms` has one window after another.
+        lengths: the number of readings of each window; the other columns hold one window after another.
         times_ms: the readings' times, in any order within a window.
         values_u: the readings' values in millionths of the unit, clamped.
-        policy: the terms of the release.
+        policy: the policy, which gives the terms of each window.
     """
     window = np.repeat(np.arange(starts_ms.size), lengths)
     if not _in_order(window, times_ms, values_u):
@@ -69,48 +73,56 @@ def integrate(
 
 
 def _in_order(window: Integers, times_ms: Integers, values_u: Integers) -> bool:
-    """Return whether readings are in order of window, time and value."""
+    """Return whether readings are sorted by window, then by time and then by value."""
     same_window = window[1:] == window[:-1]
     step = np.diff(times_ms)
     return not (same_window & ((step < 0) | ((step == 0) & (np.diff(values_u) < 0)))).any()
 
 
 def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Terms) -> Spans:
-    """Return the spans of readings."""
-    follows = window[1:] == window[:-1]
+    """Return the spans of readings that are sorted by window and time.
+
+    A power's span ends at the next reading at the latest, and an energy's begins at the previous reading
+    at the earliest.
+    """
+    is_same_window = window[1:] == window[:-1]
     if usual.kind is Kind.INTERVAL_ENERGY:
         begin, end = offset_ms - usual.interval_ms, offset_ms
-        begin[1:] = np.where(follows, np.maximum(begin[1:], offset_ms[:-1]), begin[1:])
+        begin[1:] = np.where(is_same_window, np.maximum(begin[1:], offset_ms[:-1]), begin[1:])
     else:
         begin, end = offset_ms, offset_ms + usual.hold_ms
-        end[:-1] = np.where(follows, np.minimum(end[:-1], offset_ms[1:]), end[:-1])
+        end[:-1] = np.where(is_same_window, np.minimum(end[:-1], offset_ms[1:]), end[:-1])
     return Spans(window, begin, end, values_u)
 
 
 def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
-    """Integrate spans into the slots of windows, in whole quanta; time without a span is a gap."""
+    """Integrate spans into the slots of windows, in whole quanta. Time without a span counts as a gap."""
     terms_index, terms = policy.terms(starts_ms)
-    lengths_ms = np.array([part.length_ms for part in terms], np.int64)[terms_index][spans.window]
+    lengths_ms = np.array([window_terms.length_ms for window_terms in terms], np.int64)[terms_index][
+        spans.window
+    ]
     begin, end = np.maximum(spans.begin, 0), np.minimum(spans.end, lengths_ms)
-    nonempty = begin < end
-    spans = Spans(spans.window[nonempty], begin[nonempty], end[nonempty], spans.values_u[nonempty])
+    is_nonempty = begin < end
+    spans = Spans(
+        spans.window[is_nonempty], begin[is_nonempty], end[is_nonempty], spans.values_u[is_nonempty]
+    )
     if len(terms) == 1:
         n = terms[0].n
         return Ragged(np.full(starts_ms.size, n), _quanta(terms[0], starts_ms.size, spans))
-    lengths = np.array([part.n for part in terms], np.int64)[terms_index]
+    lengths = np.array([window_terms.n for window_terms in terms], np.int64)[terms_index]
     numbers, begins = np.empty(int(lengths.sum()), np.int64), np.cumsum(lengths) - lengths
-    for index, part in enumerate(terms):
-        rows = np.flatnonzero(terms_index == index)
-        row_in_part = np.cumsum(terms_index == index) - 1
-        in_part = terms_index[spans.window] == index
-        part_spans = Spans(row_in_part[spans.window[in_part]], *(column[in_part] for column in spans[1:]))
-        slots = begins[rows][:, np.newaxis] + np.arange(part.n)
-        numbers[slots] = _quanta(part, rows.size, part_spans).reshape(rows.size, part.n)
+    for index, window_terms in enumerate(terms):
+        is_member = terms_index == index
+        rows, rank = np.flatnonzero(is_member), np.cumsum(is_member) - 1
+        is_selected = is_member[spans.window]
+        group_spans = Spans(rank[spans.window[is_selected]], *(column[is_selected] for column in spans[1:]))
+        slots = begins[rows][:, np.newaxis] + np.arange(window_terms.n)
+        numbers[slots] = _quanta(window_terms, rows.size, group_spans).reshape(rows.size, window_terms.n)
     return Ragged(lengths, numbers)
 
 
 def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
-    """Return the slots of `count` windows under these terms, in whole quanta: shape (count * n)."""
+    """Return the values of the slots of `count` windows in whole quanta, shape (count * n,)."""
     edges, slot_of_segment = _segments(terms)
     first = np.searchsorted(edges, spans.begin, side="right") - 1
     pieces = np.searchsorted(edges, spans.end, side="left") - first
@@ -123,14 +135,14 @@ def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
     cell = spans.window[span] * terms.n + slot
     amount = spans.values_u[span] - terms.gap_u
     if terms.bands:
-        in_band = slot >= 0
-        cell, amount, overlap_ms = cell[in_band], amount[in_band], overlap_ms[in_band]
+        is_in_band = slot >= 0
+        cell, amount, overlap_ms = cell[is_in_band], amount[is_in_band], overlap_ms[is_in_band]
     return _round(terms, _sums(terms, count, cell, amount, overlap_ms))
 
 
 def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
-    """Sum (value - gap) * ms over spans for each slot, as Python integers if 64 bits might overflow."""
-    if _fits(terms):
+    """Return each slot's sum of (value - gap) * ms, as Python integers if 64 bits might overflow."""
+    if _fits_int64(terms):
         sums = np.zeros(count * terms.n, np.int64)
         np.add.at(sums, cell, amount * overlap_ms)
         return sums
@@ -139,12 +151,12 @@ def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms
         sums = np.zeros(count * terms.n, np.int64)
         np.add.at(sums, cell, half * overlap_ms)
         halves.append(sums.astype(object))
-    sums_exact: Integers = (halves[0] << _HALF_BITS) + halves[1]
-    return sums_exact
+    exact_sums: Integers = (halves[0] << _HALF_BITS) + halves[1]
+    return exact_sums
 
 
-def _fits(terms: Terms) -> bool:
-    """Return whether 64 bits hold the sums, including the gap and the term that rounding adds."""
+def _fits_int64(terms: Terms) -> bool:
+    """Return whether the sums, with the gap and the term that rounding adds, are sure to fit in 64 bits."""
     largest = 2 * max(abs(terms.low_u), abs(terms.high_u), abs(terms.gap_u))
     longest_ms = max(_durations_ms(terms))
     lattice = max(terms.lattice(slot) for slot in range(terms.n))
@@ -152,12 +164,13 @@ def _fits(terms: Terms) -> bool:
 
 
 def _round(terms: Terms, sums: Integers) -> Integers:
-    """Round sums to quanta, floor(sum / lattice + 1/2), as `core.window.Window.close` does."""
+    """Add gap * ms back to each slot's sum, and round the total to quanta: floor(total / lattice + 1/2).
+
+    `core.window.Window.close` rounds in the same way under terms with `rounding="half-up"`.
+    """
     durations_ms, lattice = _durations_ms(terms), [terms.lattice(slot) for slot in range(terms.n)]
-    kind = sums.dtype
-    totals = sums.reshape(-1, terms.n) + terms.gap_u * np.array(durations_ms, kind)
-    steps = np.array(lattice, kind)
-    quanta: Integers = round_half_up(totals, steps).astype(np.int64).ravel()
+    totals = sums.reshape(-1, terms.n) + terms.gap_u * np.array(durations_ms, sums.dtype)
+    quanta: Integers = round_half_up(totals, np.array(lattice, sums.dtype)).astype(np.int64).ravel()
     return quanta
 
 
@@ -169,7 +182,7 @@ def _durations_ms(terms: Terms) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _segments(terms: Terms) -> tuple[Integers, Integers]:
-    """Return the edges in ms at which slots begin or end, and the slot between adjacent edges, or -1."""
+    """Return the edges of all slots, in ms, and the slot from each edge to the next (-1 for no slot)."""
     if not terms.bands:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)
     stretches = sorted((*part, slot) for slot in range(terms.n) for part in terms.stretches(slot))

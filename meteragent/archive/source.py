@@ -1,8 +1,9 @@
-"""The input of an archive: a list of files, and their content in pieces. Parquet is the only format so far.
+"""List the files of an archive's input, and read them in pieces.
 
-An input is one file or a folder of files (those whose names begin with a dot or an underscore are ignored).
-The input must not change while it is being read, and a change is detected. Errors name files and columns but
-quote none of their content: Arrow's own messages about a file are never passed on.
+An input is one Parquet file, or a folder. In a folder, all files `*.parquet` are read, at any depth, except
+those whose own name or whose subfolder's name begins with a dot or an underscore. The input must not change
+while it is being read, and a change in a file is detected. Errors name files and columns but do not quote
+their content, so Arrow's own messages about a file are never passed on.
 """
 
 import hashlib
@@ -30,7 +31,10 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Group(NamedTuple):
-    """A row group: its file, number and row count, and its first and last time and meter; None if unknown."""
+    """A row group of a file.
+
+    `times_ms` and `meters` are the smallest and the largest time and meter's name; None if unknown.
+    """
 
     path: Path
     row_group: int
@@ -38,7 +42,7 @@ class Group(NamedTuple):
     times_ms: tuple[int, int] | None
     meters: tuple[str, str] | None
     values: int
-    """The length of the value column, with lists flattened (a null list counts as one value)."""
+    """The length of the value column, with lists flattened (a null or empty list counts as one value)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class Source:
         """List the files of an input and check their columns.
 
         Raises:
-            ArchiveError: there is no file, a file cannot be read, or a column has the wrong type.
+            ArchiveError: there is no file, a file cannot be read, a column has the wrong type, or some files
+                are wide and others long.
         """
         groups: list[Group] = []
         layouts: dict[Layout, Path] = {}
@@ -82,14 +87,14 @@ class Source:
         """Raise ArchiveError if a file has changed since it was listed."""
         for path, stamp in self.stamps:
             if _stamp(path) != stamp:
-                raise ArchiveError(f"{path}: changed while it was read: the rest of it is not released")
+                raise ArchiveError(f"{path}: changed while it was being read: the rest of it is not released")
 
     def digests(self, progress: Callable[[int], object]) -> list[str]:
-        """Compute the SHA-256 of each file's content; pass the number of bytes read to `progress`."""
+        """Compute the SHA-256 of each file's content, and report the bytes read to `progress`."""
         digests = []
         for path, _ in self.stamps:
             digest = hashlib.sha256()
-            with _with_path(path), path.open("rb") as file:
+            with _path_in_errors(path), path.open("rb") as file:
                 while block := file.read(READ_BYTES):
                     digest.update(block)
                     progress(len(block))
@@ -101,7 +106,7 @@ class Source:
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of row groups, in order, at most `batch_rows` rows at a time.
 
-        With `dictionary`, the column of meters is dictionary-encoded.
+        With `dictionary`, a column of meters that holds strings is dictionary-encoded.
 
         Raises ArchiveError if a file cannot be read.
         """
@@ -110,7 +115,7 @@ class Source:
             with parquet(group.path, meter, _footer(group.path, _stamp(group.path))) as file:
                 batches = file.iter_batches(batch_rows, row_groups=[group.row_group], columns=columns)
                 while (batch := attempt(group.path, partial(next, batches, None))) is not None:
-                    yield _with_zone(batch, self.policy)
+                    yield _add_zone(batch, self.policy)
 
     def chunks(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
         """Yield the rows from `first` on in chunks of `size` rows; the last chunk may be smaller.
@@ -139,26 +144,30 @@ class Source:
 
 @lru_cache(maxsize=1)
 def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
-    """Return a file's footer, read once because it is long for many row groups, each of which needs it."""
+    """Return a file's footer, which is cached because every row group is read with it.
+
+    The footer of a file with many row groups is long.
+    """
     return attempt(path, lambda: pq.read_metadata(path))
 
 
 def _data(path: Path) -> list[Path]:
-    """Return the files of an input, in the order of their names.
+    """Return the files of an input, sorted by path.
 
-    Raises ArchiveError for a folder without files, or with links to folders, which would not be read.
+    Raises ArchiveError for a folder without files `*.parquet`, or with links to folders, which would not be
+    read.
     """
     if not path.is_dir():
         return [path]
-    visible = [
+    visible_entries = [
         entry
         for entry in path.rglob("*")
         if not any(part[0] in "._" for part in entry.relative_to(path).parts)
     ]
-    for entry in visible:
+    for entry in visible_entries:
         if entry.is_symlink() and entry.is_dir():
             raise ArchiveError(f"{entry}: a link to a folder is not followed: put the folder itself there")
-    files = [entry for entry in visible if entry.suffix.lower() == ".parquet" and entry.is_file()]
+    files = [entry for entry in visible_entries if entry.suffix.lower() == ".parquet" and entry.is_file()]
     if not files:
         raise ArchiveError(f"{path}: there are no *.parquet files in this folder")
     return sorted(files)
@@ -166,13 +175,13 @@ def _data(path: Path) -> list[Path]:
 
 def _stamp(path: Path) -> tuple[int, ...]:
     """Return values that change when a file is replaced or written to."""
-    with _with_path(path):
+    with _path_in_errors(path):
         status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager
-def _with_path(path: Path) -> Iterator[None]:
+def _path_in_errors(path: Path) -> Iterator[None]:
     """Turn a system error into an ArchiveError that names the file."""
     try:
         yield
@@ -183,7 +192,7 @@ def _with_path(path: Path) -> Iterator[None]:
 def _layout(file: pq.ParquetFile, policy: Policy, path: Path) -> Layout:
     """Return the layout of a file."""
     schema = file.schema_arrow
-    if _is_int96(file, policy.columns.time):  # UTC by convention, as Spark and Impala write them
+    if _is_int96(file, policy.columns.time):  # in UTC, by the convention of Spark and Impala
         index = schema.get_field_index(policy.columns.time)
         schema = schema.set(index, pa.field(policy.columns.time, _UTC_MS))
     try:
@@ -198,8 +207,8 @@ def _is_int96(file: pq.ParquetFile, name: str) -> bool:
     return any(column.path == name and column.physical_type == "INT96" for column in columns)
 
 
-def _with_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
-    """Set the zone of times without a zone to UTC: only 96-bit times lack one, since others were refused."""
+def _add_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
+    """Set the zone of 96-bit times, which have none, to UTC. Other times without a zone have been refused."""
     index = batch.schema.get_field_index(policy.columns.time)
     if index < 0 or batch.column(index).type.tz is not None:
         return batch
@@ -208,7 +217,7 @@ def _with_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
 
 
 def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]:
-    """Yield the row groups of a file, with the facts that its statistics contain."""
+    """Yield the row groups of a file, with the smallest and largest values from its statistics."""
     for index in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(index)
         columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
@@ -222,12 +231,12 @@ def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]
 
 def _floor_ms(time: datetime) -> int:
     """Return a time in milliseconds, rounded down."""
-    # Integers are used because a float's rounding error could exclude a row group's last window.
+    # Integer arithmetic, because a float's rounding error could exclude a row group's last window.
     return (time - _EPOCH) // _MILLISECOND
 
 
 def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
-    """Return a column's smallest and largest value; None if its statistics lack them or have another type."""
+    """Return a column's smallest and largest value; None if its statistics lack them or are not of `kind`."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None
     with suppress(ValueError, OverflowError):  # times beyond Python's range, bytes that are not UTF-8

@@ -1,10 +1,10 @@
-"""Decoders from payloads to readings: one module per wire format, and profiles for known devices.
+"""Decode payloads to readings: one module per wire format, and profiles for known devices.
 
-`config.source.decoder` makes a stream's decoder from its configuration, and `core.intake` calls it.
+`config.source.decoder` makes a stream's decoder from its configuration, and `core.intake` calls the decoder.
 
 A decoder takes the bytes of a payload and returns its readings in the stream's unit. If it refuses the
 payload, it raises PayloadError with the name of a counter. A decoder never logs. It calls parsers through
-`parse_without_context`, because a parser's chained exception would hold the payload.
+`parse_without_context`, because a parser's chained exception would contain the payload.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 class PayloadNumber(NamedTuple):
     """A number in a payload, as the meter wrote it, in the meter's unit.
 
-    `time_ms` has the same meaning as in Reading. `id` is the meter that the payload names; None if the format
-    names none.
+    `time_ms` has the same meaning as in Reading. `id` is the meter that the payload names; None if it names
+    none.
     """
 
     time_ms: int | None
@@ -40,10 +40,10 @@ def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
 def parse_without_context(
     reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], value: _In
 ) -> _Out:
-    """Return a parser's result; if it raises a `mistake`, raise PayloadError without a reference to it.
+    """Return `parse(value)`; if it raises `mistake` or RecursionError, raise PayloadError with `reason`.
 
-    PayloadError is raised outside the handler: `from None` would leave the parser's exception, and the
-    payload in it, in `__context__`.
+    PayloadError is raised outside the handler, because `from None` would leave the parser's exception, and
+    the payload in it, in `__context__`.
     """
     try:  # not `suppress`, which takes longer than parsing a short payload
         return parse(value)

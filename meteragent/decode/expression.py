@@ -1,9 +1,10 @@
-"""JMESPath with exact numbers: functions that calculate with a document's decimals.
+"""Evaluate JMESPath with exact numbers: functions that calculate with a document's decimals.
 
 The jmespath library's functions support only integers and binary floats. The functions here take a document's
-decimals and return decimals. Sums and extremes are exact. A mean is exact if it terminates within 64 digits;
-otherwise it is rounded half up to 64 digits. The library's comparisons in filters are exact, but a fraction
-in an expression (`` `0.1` ``) is a binary float, which rarely equals a decimal.
+decimals and return decimals. Extremes are exact, and so are sums of numbers up to 10^100 with at most 130
+decimals. A mean is exact if it terminates within 64 digits; otherwise it is rounded half up to 64 digits. The
+library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary float,
+which rarely equals a decimal.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ from jmespath import functions
 from meteragent.decode.number import number_in, total
 from meteragent.domain.errors import PayloadError
 
-_MEAN = Context(prec=64, rounding=ROUND_HALF_UP)
+_MEAN_CONTEXT = Context(prec=64, rounding=ROUND_HALF_UP)
 _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(None): "null"}
 
 
@@ -29,7 +30,7 @@ def _number(value: Any) -> Decimal:
     raise TypeError("not a number")
 
 
-def _sortable(values: Iterable[Any]) -> list[Any]:
+def _sortable_values(values: Iterable[Any]) -> list[Any]:
     """Return the values as a sortable list. Raises TypeError unless all are strings or all are numbers."""
     items = list(values)
     return items if all(isinstance(item, str) for item in items) else [_number(item) for item in items]
@@ -56,31 +57,31 @@ class _Functions(functions.Functions):
 
     @functions.signature({"types": ["array"]})
     def _func_avg(self, numbers: list[Any]) -> Decimal | None:
-        return _MEAN.divide(self._func_sum(numbers), len(numbers)) if numbers else None
+        return _MEAN_CONTEXT.divide(self._func_sum(numbers), len(numbers)) if numbers else None
 
     @functions.signature({"types": ["array"]})
     def _func_max(self, values: list[Any]) -> Any:
-        return max(_sortable(values), default=None)
+        return max(_sortable_values(values), default=None)
 
     @functions.signature({"types": ["array"]})
     def _func_min(self, values: list[Any]) -> Any:
-        return min(_sortable(values), default=None)
+        return min(_sortable_values(values), default=None)
 
     @functions.signature({"types": ["array"]})
     def _func_sort(self, values: list[Any]) -> list[Any]:
-        return sorted(_sortable(values))
+        return sorted(_sortable_values(values))
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
     def _func_max_by(self, values: list[Any], key: Any) -> Any:
-        return max(_with_sort_keys(values, key), key=_sort_key, default=(None, None))[1]
+        return max(_sort_pairs(values, key), key=_sort_key, default=(None, None))[1]
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
     def _func_min_by(self, values: list[Any], key: Any) -> Any:
-        return min(_with_sort_keys(values, key), key=_sort_key, default=(None, None))[1]
+        return min(_sort_pairs(values, key), key=_sort_key, default=(None, None))[1]
 
     @functions.signature({"types": ["array"]}, {"types": ["expref"]})
     def _func_sort_by(self, values: list[Any], key: Any) -> list[Any]:
-        return [value for _, value in sorted(_with_sort_keys(values, key), key=_sort_key)]
+        return [value for _, value in sorted(_sort_pairs(values, key), key=_sort_key)]
 
     @functions.signature({"types": []})
     def _func_to_number(self, value: Any) -> Decimal | None:
@@ -98,9 +99,11 @@ def _sort_key(pair: tuple[Any, Any]) -> Any:
     return pair[0]
 
 
-def _with_sort_keys(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
+def _sort_pairs(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
     """Return pairs of a sort key and a value; each key is the result of an expression on the value."""
-    return list(zip(_sortable(key.visit(key.expression, value) for value in values), values, strict=True))
+    return list(
+        zip(_sortable_values(key.visit(key.expression, value) for value in values), values, strict=True)
+    )
 
 
 def searcher(expression: str) -> Callable[[Any], Any]:

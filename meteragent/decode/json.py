@@ -5,22 +5,22 @@ Theory of operation
 A payload becomes a reading in this order:
 
 1. Text: the payload is UTF-8 and not empty (`text_of`).
-2. Document: JSON with decimals for all numbers (`document_of`), so that the meter's own digits count, not the
-   nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in fields
-   that are not selected. The parser fails on a number whose exponent is too large for a decimal; a slower
-   parser then replaces that number with 0 or 10**100, which later steps clamp or refuse.
+2. Document: the text is JSON, with decimals for all numbers (`document_of`), so the meter's own digits count,
+   not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in
+   fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
+   slower parser then replaces that number with 0 or ±10**100, which later steps clamp or refuse.
 3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
-4. Types: the value must be a finite number (`number_of`), and the time Unix seconds, Unix milliseconds or RFC
-   3339 (`time_of`). Nothing is guessed: for example, a number in a string is refused.
-5. Unit: the value times a constant factor, rounded to whole millionths (`scaled`).
+4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
+   milliseconds or RFC 3339 (`time_of`). Nothing is guessed: for example, a number in a string is refused.
+5. Unit: the value is multiplied by a constant factor and rounded to whole millionths (`scaled`).
 
-Each step raises PayloadError with the name of a counter. The error's context holds no parser exception,
-because such an exception would hold the payload. Expressions are compiled when the configuration is read, so
-an invalid expression is an error in the configuration, not in a payload.
+Each step raises PayloadError with the name of a counter. The error's context contains no parser exception,
+because such an exception would contain the payload. Expressions are compiled when the configuration is read,
+so an invalid expression is an error in the configuration, not in a payload.
 
-Most payloads are flat objects, for which `_quick` does all steps at once, in a third of the time. `_quick`
-refuses nothing: a payload that it does not recognise goes through the steps above. It returns the same
-readings as the steps above; a test compares the two.
+Most payloads are flat objects, for which `_fast_path` does all steps at once, in a third of the time.
+`_fast_path` refuses nothing: a payload that it does not recognise goes through the steps above. It returns
+the same readings as the steps above; a test compares the two.
 
 Decoding has no state in memory or on disk, so a power cut does not affect it: the broker sends an
 unacknowledged message again, and the same bytes give the same reading.
@@ -46,30 +46,32 @@ from meteragent.domain.units import MICRO
 _MILLISECONDS_FROM = 10**11
 """The smallest Unix time that is read as milliseconds; in seconds, it would be after the year 5000."""
 _TIME_MAX = 10**15
-_LARGE = 10**12
+_INTEGER_MAX = 10**12
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
+_FLOOR_CONTEXT = Context(prec=64, rounding=ROUND_FLOOR)
 _NOT_FINITE = object()
 """The marker for NaN and the infinities, which are refused only in the selected field."""
 
 _DECODER = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse_constant=lambda _: _NOT_FINITE)
-_PATIENT = json.JSONDecoder(parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE)
+_FALLBACK_DECODER = json.JSONDecoder(
+    parse_float=finite, parse_int=finite, parse_constant=lambda _: _NOT_FINITE
+)
 """The decoder for documents with exponents that are too large for a decimal."""
-_QUICK = json.JSONDecoder(parse_float=Decimal)
+_QUICK_DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 def document_of(payload: bytes) -> Any:
     """Decode a payload as JSON with decimals for numbers. Raises PayloadError if it is not JSON."""
-    return parse_without_context("refused_json", ValueError, _parsed, text_of(payload))
+    return parse_without_context("refused_json", ValueError, _parse, text_of(payload))
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return _DECODER.decode(text)
     except ArithmeticError:
-        return _PATIENT.decode(text)
+        return _FALLBACK_DECODER.decode(text)
 
 
 def value_at(document: Any, *names: str) -> Any:
@@ -82,7 +84,7 @@ def value_at(document: Any, *names: str) -> Any:
 
 
 def number_of(value: Any) -> Decimal:
-    """Return a selected value if it is a finite number; otherwise raise PayloadError."""
+    """Return a selected value if it is a finite number. Raises PayloadError for any other value."""
     if value is None:
         raise PayloadError("refused_missing")
     if value is _NOT_FINITE:
@@ -106,7 +108,7 @@ def time_of(value: Any) -> int:
         raise PayloadError("refused_missing")
     if isinstance(value, Decimal) and 0 <= value < _TIME_MAX:
         scale = 1 if value >= _MILLISECONDS_FROM else 1000
-        return int(_FLOOR.multiply(value, Decimal(scale)))
+        return int(_FLOOR_CONTEXT.multiply(value, Decimal(scale)))
     if (
         isinstance(value, str)
         and (time_ms := parse_without_context("refused_time", ValueError, parse_time, value)) >= 0
@@ -142,14 +144,14 @@ def finder(expression: str) -> Callable[[Any], Any]:
 def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
     """Make a reader of a payload's number and time, selected by the expressions `value` and `time`.
 
-    If `time` is None, readings have their time of arrival. The reader raises PayloadError. This function
-    raises ValueError if a JMESPath expression is invalid.
+    If `time` is None, readings have their time of arrival. The reader raises PayloadError if it refuses a
+    payload. This function raises ValueError if a JMESPath expression is invalid.
     """
     find_value = finder(value)
     find_time = finder(time) if time is not None else None
 
     def read(payload: bytes) -> PayloadNumber:
-        """Return the number and the time. Raises PayloadError."""
+        """Return the number and the time. Raises PayloadError if either is missing or wrong."""
         document = document_of(payload)
         number = number_of(find_value(document))
         return PayloadNumber(time_of(find_time(document)) if find_time else None, number)
@@ -158,13 +160,15 @@ def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
 
 
 def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Callable[[bytes], Reading]:
-    """Make a decoder from a `reader`; multiplying its number by `factor` gives the stream's unit."""
+    """Make a decoder from a `reader`. A number times `factor` is a value in the stream's unit."""
     read, micro = reader(value, time), scaled(factor)
-    quick = _quick(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None
+    fast_path = (
+        _fast_path(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None
+    )
 
     def decode(payload: bytes) -> Reading:
-        """Return the reading of a payload. Raises PayloadError."""
-        if quick is not None and (reading := quick(payload)) is not None:
+        """Return the reading of a payload. Raises PayloadError if the payload is refused."""
+        if fast_path is not None and (reading := fast_path(payload)) is not None:
             return reading
         number = read(payload)
         return Reading(number.time_ms, micro(number.number))
@@ -172,8 +176,8 @@ def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Cal
     return decode
 
 
-def _quick(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], Reading | None]:
-    """Make the fast path for flat objects, which takes a third of the time; it never refuses a payload.
+def _fast_path(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], Reading | None]:
+    """Make the fast path for flat objects, which takes a third of the time and never refuses a payload.
 
     The fast path returns a reading only if the payload is an object with a number in the field `value` and,
     if `time` is given, a time in the field `time`. Otherwise it returns None, and the general decoder
@@ -186,22 +190,22 @@ def _quick(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], 
         """Return the reading of a flat object; None for any other payload."""
         try:
             text = payload.decode()
-            document, end = _QUICK.raw_decode(text)
+            document, end = _QUICK_DECODER.raw_decode(text)
         except (ValueError, ArithmeticError, RecursionError):
             return None
         if end != len(text) or type(document) is not dict:
             return None
         number, time_ms = document.get(value), None
-        if time is not None and (time_ms := _quick_time(document.get(time))) is None:
+        if time is not None and (time_ms := _fast_time(document.get(time))) is None:
             return None
-        if type(number) is int and whole_factor is not None and -_LARGE <= number <= _LARGE:
+        if type(number) is int and whole_factor is not None and -_INTEGER_MAX <= number <= _INTEGER_MAX:
             return Reading(time_ms, number * whole_factor)
         return Reading(time_ms, micro(number)) if type(number) is Decimal else None
 
     return decode
 
 
-def _quick_time(value: Any) -> int | None:
+def _fast_time(value: Any) -> int | None:
     """Convert a time as `time_of` does; return None for a value that `time_of` refuses."""
     if type(value) is int and 0 <= value < _TIME_MAX:
         return value if value >= _MILLISECONDS_FROM else 1000 * value

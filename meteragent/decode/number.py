@@ -17,15 +17,15 @@ from meteragent.privacy.exact import round_half_up
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)
-_HUGE = Decimal(10) ** 12
-_BEYOND = Decimal(10) ** 100
-_EXACT = Context(prec=240, rounding=ROUND_FLOOR)
+_VALUE_MAX = Decimal(10) ** 12
+_NUMBER_MAX = Decimal(10) ** 100
+_EXACT_CONTEXT = Context(prec=240, rounding=ROUND_FLOOR)
 """A context in which numbers up to 10**100 with at most 130 decimals are added exactly."""
 _MICRO = Decimal(10) ** 6
 _HALF = Decimal("0.5")
-_FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
+_FLOOR_CONTEXT = Context(prec=64, rounding=ROUND_FLOOR)
 _UNIT_MAX = 10**36
-_VANISHING = -20
+_EXPONENT_MIN = -20
 _ZERO = Decimal(0)
 
 
@@ -44,20 +44,20 @@ def finite(text: str) -> Decimal:
         mantissa, _, exponent = text.lower().partition("e")
         if exponent.startswith("-") or not Decimal(mantissa):
             return Decimal(0)
-        return _BEYOND.copy_sign(Decimal(mantissa))
+        return _NUMBER_MAX.copy_sign(Decimal(mantissa))
 
 
 def total(numbers: Iterable[Decimal]) -> Decimal:
     """Return the exact sum of numbers, after clamping those beyond ±10**100."""
     result = Decimal(0)
     for number in numbers:
-        result = _EXACT.add(result, min(max(number, -_BEYOND), _BEYOND))
+        result = _EXACT_CONTEXT.add(result, min(max(number, -_NUMBER_MAX), _NUMBER_MAX))
     return result
 
 
 def micro(value: Decimal) -> int:
     """Return a value in whole millionths, rounded exactly: floor(value * 10**6 + 1/2) (DESIGN 2)."""
-    return _floored(value, _MICRO)
+    return _round_decimal(value, _MICRO)
 
 
 def scaled(factor: Fraction) -> Callable[[Decimal], int]:
@@ -68,25 +68,25 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
     """
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
-        return partial(_floored, unit=Decimal(unit.numerator))
-    return partial(_ratio, unit=unit)
+        return partial(_round_decimal, unit=Decimal(unit.numerator))
+    return partial(_round_fraction, unit=unit)
 
 
-def _floored(value: Decimal, unit: Decimal) -> int:
-    """Round half up with 64-digit decimals, rounded down; the whole number has at most 49 of these digits."""
-    return math.floor(_FLOOR.fma(_bounded(value), unit, _HALF))
+def _round_decimal(value: Decimal, unit: Decimal) -> int:
+    """Return floor(value * unit + 1/2), which has at most 49 digits, computed with 64-digit decimals."""
+    return math.floor(_FLOOR_CONTEXT.fma(_clamp(value), unit, _HALF))
 
 
-def _ratio(value: Decimal, unit: Fraction) -> int:
-    """Round half up with fractions, for units that `_floored` does not support."""
-    return round_half_up(Fraction(_bounded(value)) * unit)
+def _round_fraction(value: Decimal, unit: Fraction) -> int:
+    """Return floor(value * unit + 1/2) by fractions, for a unit that `_round_decimal` does not support."""
+    return round_half_up(Fraction(_clamp(value)) * unit)
 
 
-def _bounded(value: Decimal) -> Decimal:
-    """Clamp a value to a size that is safe for calculation."""
-    if value.copy_abs() > _HUGE:  # abs() would round and could overflow
-        return _HUGE.copy_sign(value)
-    return value if value.adjusted() > _VANISHING else _ZERO
+def _clamp(value: Decimal) -> Decimal:
+    """Clamp a value to ±10**12, or to 0 if its absolute value is less than 10**-19."""
+    if value.copy_abs() > _VALUE_MAX:  # abs() would round and could overflow
+        return _VALUE_MAX.copy_sign(value)
+    return value if value.adjusted() > _EXPONENT_MIN else _ZERO
 
 
 def bare(payload: bytes) -> tuple[PayloadNumber]:

@@ -1,4 +1,4 @@
-"""P1 telegrams from the customer ports of European meters, and D0 readouts (IEC 62056-21, mode D).
+"""Parse P1 telegrams from the customer ports of European meters, and D0 readouts (IEC 62056-21, mode D).
 
 A telegram begins with ``/`` and the manufacturer's name, has a line ``code(value*unit)`` for each object, and
 ends with ``!``. From DSMR 4 on, a CRC-16 over everything from ``/`` to ``!`` follows. Lines end with CR LF;
@@ -11,7 +11,7 @@ and are ignored. In power codes, some meters also write 255 instead of 0, as in 
 has no CRC, and anything that a gateway appends to a readout is ignored.
 
 Austrian meters use W and Wh, without decimals; D0 readouts use W with at most two decimals. A number in W or
-Wh with more decimals is refused, because it must have been in kW or kWh and lost its k on the way.
+Wh with more decimals is refused, because a gateway must have removed the k of kW or kWh.
 
 A telegram's time is the meter's local time with S (summer) or W (winter). W stands for the smaller and S for
 the larger of the zone's offsets in the telegram's year. The repeated hour in autumn is therefore unambiguous,
@@ -32,18 +32,18 @@ from meteragent.decode.number import text_of
 from meteragent.domain.errors import PayloadError
 
 ARRIVAL = "arrival"
-"""The zone that means that a telegram's time is ignored and the time of arrival counts."""
+"""The value of `zone` for which a telegram's time is ignored and the time of arrival counts."""
 
 _LINE = re.compile(
     r"([0-9]-[0-9]:[0-9]{1,2}\.[0-9]{1,2}\.(?:[0-9]{1,2}|255))(?:\*([0-9]{1,3}))?(\(.*\))", re.ASCII
 )
-_PRESENT = "255"
+_PRESENT_SUFFIX = "255"
 _VALUE = re.compile(r"\((-?[0-9]{1,10}(?:\.([0-9]{1,10}))?)\*([A-Za-z0-9]+)\)", re.ASCII)
-_DECIMALS = 2
+_DECIMALS_MAX = 2
 _TIME = re.compile(r"\(([0-9]{12})([SW])\)", re.ASCII)
 _CRC = re.compile(r"[0-9A-Fa-f]{1,4}", re.ASCII)
-_MOMENT = "0-0:1.0.0"
-_CODES_WITH_CRC = ("1-3:0.2.8", "0-0:96.1.4", _MOMENT)
+_TIME_CODE = "0-0:1.0.0"
+_CODES_WITH_CRC = ("1-3:0.2.8", "0-0:96.1.4", _TIME_CODE)
 """The codes for protocol versions and the time: a telegram with any of these lines has a CRC."""
 _HOUR = timedelta(hours=1)
 _CENTRAL_EUROPEAN = {"W": _HOUR, "S": 2 * _HOUR}
@@ -54,7 +54,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _entry(byte: int) -> int:
-    """Compute the CRC of one byte, which is a table entry."""
+    """Compute the entry of the CRC table for a byte."""
     for _ in range(8):
         byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
     return byte
@@ -72,9 +72,9 @@ def checksum(data: bytes) -> int:
 
 
 class Telegram(NamedTuple):
-    """A valid telegram, with values by code and a time (None before DSMR 4 and in D0 readouts).
+    """A valid telegram: each code's values, as written, and the time (None if absent or ignored).
 
-    `is_readout` is True if the telegram's codes end in ``*255``.
+    `is_readout` is True if at least one code ends in ``*255``.
     """
 
     values: dict[str, list[str]]
@@ -82,10 +82,10 @@ class Telegram(NamedTuple):
     is_readout: bool = False
 
     def number(self, code: str, unit: str, *, signed: bool = False) -> Decimal | None:
-        """Return the number at a code, in kW or kWh; None if there is no such line.
+        """Return a code's number in `unit`, which is kW or kWh; None if the telegram has no such line.
 
-        Raises PayloadError if the value is not a number, is negative although not `signed`, or has another
-        unit, or if the code occurs twice.
+        Raises PayloadError if the code occurs twice, or if the value is not a number, is negative and not
+        `signed`, or has a unit other than `unit` and a thousandth of `unit`.
         """
         values = self.values.get(code)
         if values is None:
@@ -96,13 +96,13 @@ class Telegram(NamedTuple):
         if match[3] == unit:
             return Decimal(match[1])
         decimals = len(match[2] or "")
-        if match[3] != _KILO[unit] or decimals > (_DECIMALS if self.is_readout else 0):
+        if match[3] != _KILO[unit] or decimals > (_DECIMALS_MAX if self.is_readout else 0):
             raise PayloadError("refused_unit")
         return Decimal(match[1]).scaleb(-3)
 
 
 def telegram(payload: bytes, zone: str | None = None) -> Telegram:
-    """Parse a telegram. Raises PayloadError if its beginning, its end or its CRC is wrong.
+    """Parse a telegram. Raises PayloadError if its beginning, its CRC or its time is wrong.
 
     `zone` is the time zone of the telegram's time, or ARRIVAL; None means Central European Time.
     """
@@ -113,20 +113,24 @@ def telegram(payload: bytes, zone: str | None = None) -> Telegram:
     values, is_readout = _values(body.splitlines())
     if any(code in values for code in _CODES_WITH_CRC) or (crc and not is_readout):
         _check(body, crc)
-    time_ms = None if zone == ARRIVAL else _time_ms(values.get(_MOMENT), zone)
+    time_ms = None if zone == ARRIVAL else _time_ms(values.get(_TIME_CODE), zone)
     return Telegram(values, time_ms, is_readout)
 
 
 def _values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
-    """Return each code's values, as written, and whether the text is a readout; other lines are ignored."""
+    """Return each code's values, as written, and whether they are a D0 readout's. Ignore other lines."""
     values: dict[str, list[str]] = {}
     is_readout = False
     for line in lines:
         match = _LINE.fullmatch(line)
-        if match is None or match[2] not in (None, _PRESENT):
+        if match is None or match[2] not in (None, _PRESENT_SUFFIX):
             continue
-        is_readout = is_readout or match[2] == _PRESENT
-        code = f"{match[1].removesuffix(_PRESENT)}0" if match[1].endswith(f".{_PRESENT}") else match[1]
+        is_readout = is_readout or match[2] == _PRESENT_SUFFIX
+        code = (
+            f"{match[1].removesuffix(_PRESENT_SUFFIX)}0"
+            if match[1].endswith(f".{_PRESENT_SUFFIX}")
+            else match[1]
+        )
         values.setdefault(code, []).append(match[3])
     return values, is_readout
 
@@ -140,25 +144,25 @@ def _check(body: str, crc: str) -> None:
 
 
 def _time_ms(values: list[str] | None, zone: str | None) -> int | None:
-    """Return a telegram's time in ms since the epoch, or None if it has no time. Raises PayloadError."""
+    """Return a telegram's time in ms since the epoch, or None. Raises PayloadError if the time is wrong."""
     if values is None:
         return None
     match = _TIME.fullmatch(values[0])
     if match is None or len(values) > 1:
         raise PayloadError("refused_time")
-    local = parse_without_context("refused_time", ValueError, _local, match[1])
-    ahead = _CENTRAL_EUROPEAN if zone is None else _offsets(zone, local.year)
-    return (local - ahead[match[2]] - _EPOCH) // timedelta(milliseconds=1)
+    local_time = parse_without_context("refused_time", ValueError, _local_time, match[1])
+    offsets = _CENTRAL_EUROPEAN if zone is None else _offsets(zone, local_time.year)
+    return (local_time - offsets[match[2]] - _EPOCH) // timedelta(milliseconds=1)
 
 
 @cache
 def _offsets(zone: str, year: int) -> dict[str, timedelta]:
     """Return a zone's offsets from UTC in a year, for winter (W) and summer (S); they may be equal."""
-    seasons = [datetime(year, month, 1, tzinfo=ZoneInfo(zone)).utcoffset() or timedelta() for month in (1, 7)]
-    return {"W": min(seasons), "S": max(seasons)}
+    offsets = [datetime(year, month, 1, tzinfo=ZoneInfo(zone)).utcoffset() or timedelta() for month in (1, 7)]
+    return {"W": min(offsets), "S": max(offsets)}
 
 
-def _local(digits: str) -> datetime:
+def _local_time(digits: str) -> datetime:
     """Parse a local time as if it were UTC."""
     year, month, day, hour, minute, second = (int(digits[i : i + 2]) for i in range(0, 12, 2))
     return datetime(2000 + year, month, day, hour, minute, second, tzinfo=UTC)

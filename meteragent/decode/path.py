@@ -26,7 +26,7 @@ _ANY = "*"
 def names_of(path: str) -> tuple[str, ...] | None:
     """Return the names in a path; None if the path is a JMESPath expression.
 
-    Raises ValueError if a quoted name is not JSON.
+    Raises ValueError if a quoted name is not a JSON string.
     """
     if not _PATH.fullmatch(path):
         return None
@@ -54,14 +54,14 @@ def finder(path: str) -> Find:
 def finder_of(names: Sequence[str]) -> Find:
     """Make a function that returns the value at a path of names, each a key or `*`, or ABSENT."""
     if _ANY in names:
-        place = names.index(_ANY)
-        return _any_child(finder_of(names[:place]), finder_of(names[place + 1 :]))
+        index = names.index(_ANY)
+        return _any_child(finder_of(names[:index]), finder_of(names[index + 1 :]))
     if len(names) == 1:
-        (only,) = names
-        return lambda document: document.get(only, ABSENT) if type(document) is dict else ABSENT
+        (key,) = names
+        return lambda document: document.get(key, ABSENT) if type(document) is dict else ABSENT
 
     def find(document: Any) -> Any:
-        """Return the value at the names, or ABSENT."""
+        """Return the value at the path, or ABSENT."""
         for name in names:
             if type(document) is not dict:
                 return ABSENT
@@ -72,7 +72,7 @@ def finder_of(names: Sequence[str]) -> Find:
 
 
 def _any_child(find_parent: Find, find: Find) -> Find:
-    """Make a function that finds a value in a parent's only child that contains the value."""
+    """Make a function that finds a value in a parent's children, of which only one may contain it."""
 
     def find_in_children(document: Any) -> Any:
         """Return the value, or ABSENT. Raises PayloadError if several children contain it."""

@@ -17,7 +17,7 @@ from meteragent.domain.weights import Price
 
 
 def prices(payload: bytes) -> list[Price]:
-    """Return the prices in a message. Raises PayloadError if they cannot be read."""
+    """Return the prices in a message. Raises PayloadError if one of them cannot be read."""
     document = parse_without_context("refused_json", ValueError, _load, text_of(payload))
     rows = document if isinstance(document, list) else [document]
     return [_price(row) for row in rows]
@@ -25,16 +25,16 @@ def prices(payload: bytes) -> list[Price]:
 
 def _load(text: str) -> Any:
     """Decode JSON, with each number as a `_Number`."""
-    return json.loads(text, parse_float=_text, parse_int=_text, parse_constant=_text)
+    return json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_number)
 
 
 class _Number(str):
-    """The text of a JSON number, as it was written."""
+    """A JSON number, as it was written."""
 
     __slots__ = ()
 
 
-def _text(text: str) -> _Number:
+def _number(text: str) -> _Number:
     return _Number(text)
 
 

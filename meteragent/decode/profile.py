@@ -1,4 +1,4 @@
-"""Profiles: the quantities in a known device's messages, their readers, and fields that must never leave.
+"""Profiles: the quantities in a known device's messages, their readers, and the fields that are dropped.
 
 A quantity is one number in a device's messages, or several of the same kind. The kind and unit come from the
 device's documentation. The configuration repeats both, and the profile refuses any other kind or unit (law
@@ -17,7 +17,7 @@ from meteragent.domain.reading import Reading
 from meteragent.domain.units import UNIT_FACTOR, Kind
 
 Direction = Literal["import", "export", "net", "both"]
-"""The direction of a number: energy drawn, fed in, drawn less fed in, or drawn and fed in together."""
+"""The direction of a number: energy drawn, energy fed in, their difference, or their sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,10 @@ class Quantity:
     of the device's units; None if the configuration has to state the unit. `interval_ms` is the time that an
     interval energy covers, if the device's documentation states it. `timed` is False if the messages have no
     unambiguous time; in that case the time of arrival counts. `step_wh` is the step in which an energy is
-    counted, if known; if `is_count`, the step is 1. `counters` is the number of counters that are summed.
-    `direction` is None if it is unknown. `topic` is the end of the topic on which a bare number of this
-    quantity is sent. If times are local, `in_zone` makes a reader for another time zone, or for "arrival".
+    counted, if known; if `is_count`, the step is one count, whose energy `source.scale` states. `counters` is
+    the number of counters that are summed. `direction` is None if it is unknown. `topic` is the end of the
+    topic on which this quantity is sent as a bare number. If times are local, `in_zone` makes a reader for
+    another time zone, or for "arrival".
     """
 
     kind: Kind
@@ -65,14 +66,14 @@ class Profile:
 
     `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: they are
     sent on change; None: the operator has to state it). `hold_ms` is the default of `source.hold`.
-    `quantum_w` is the device's resolution. The load is within `dead_band_w` of the last power sent (DESIGN
-    2); unless `dead_band_known`, the operator has to state the dead band.
+    `quantum_w` is the step in which the device states powers. The load is within `dead_band_w` of the last
+    power sent (DESIGN 2); unless `dead_band_known`, the operator has to state the dead band.
 
-    `identifies` describes the {meter} in the topics if it names a device or a contract and so must not leave
-    unchanged. If `needs_id`, one topic carries messages of several meters, each with a meter's id. `personal`
-    lists the fields that identify a person, a place or a contract; they are dropped. `traps` lists facts to
-    know before trusting a number. `fields` are the names in payloads on which the profile depends, and
-    `origins` the sources of its facts, if the profile is data.
+    `identifies` describes the {meter} in the topics if it names a device or a contract and so must not be
+    published unchanged. If `needs_id`, one topic carries messages of several meters, each with a meter's id.
+    `personal` lists the fields that identify a person, a place or a contract; they are dropped. `traps` lists
+    facts to know before trusting a number. `fields` are the names in payloads on which the profile depends,
+    and `origins` the sources of its facts, if the profile is a file.
     """
 
     name: str
@@ -116,12 +117,12 @@ def decoder(
 
     `scale` is the number of W or Wh in one of the device's units; None if the device's unit is `unit`. With a
     `meter_id`, only that meter's numbers count, because a radio also receives the neighbours' meters. The
-    decoder raises PayloadError.
+    decoder raises PayloadError if it refuses a payload.
     """
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
-        """Return the meter's readings in a payload. Raises PayloadError if it has only other meters'."""
+        """Return the meter's readings in a payload. Raises PayloadError if all numbers are other meters'."""
         numbers = read(payload)
         own_numbers = numbers if meter_id is None else [number for number in numbers if number.id == meter_id]
         if numbers and not own_numbers:

@@ -20,7 +20,7 @@ from meteragent.domain.refusal import expectation, key_text, parse_toml, raise_a
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
 """The pattern of a profile's name."""
-_TAKEN = ("number", "json")
+_RESERVED_NAMES = ("number", "json")
 """The names of the formats that any device may send."""
 
 
@@ -32,16 +32,18 @@ def parse(text: str, name: str) -> Profile:
     except ValidationError as error:
         raise_all(_refusals(error.errors(include_url=False), document, text))
         raise
-    raise_all(_misnamed(table.name, name, text))
+    raise_all(_name_refusals(table.name, name, text))
     return table.profile()
 
 
-def _misnamed(stated_name: str, name: str, text: str) -> Iterator[ConfigError]:
-    """Yield a refusal if the name is not a valid profile name, or differs from the file's name."""
+def _name_refusals(stated_name: str, name: str, text: str) -> Iterator[ConfigError]:
+    """Yield an error if `name`, the file's name, is not a valid profile name, or the stated name differs."""
     problem = None
-    if not NAME.fullmatch(name) or name in _TAKEN:
+    if not NAME.fullmatch(name) or name in _RESERVED_NAMES:
         problem = ConfigError(
-            "name", repr(name), "a file name of lower-case letters, digits and -, such as my-meter.toml"
+            "name",
+            repr(name),
+            "a file name of at most 40 lower-case letters, digits, - and _, such as my-meter.toml",
         )
     elif stated_name != name:
         problem = ConfigError("name", repr(stated_name), f"{name!r}, the name of the file")
@@ -53,20 +55,20 @@ def _misnamed(stated_name: str, name: str, text: str) -> Iterator[ConfigError]:
 def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) -> Iterator[ConfigError]:
     """Yield an error for each unknown, missing or wrong key; a misspelt key does not count as missing."""
     key_lines = lines(text)
-    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
-    meant = {path: _meant(path, document) for path in unknown}
-    misspelt = {(*path[:-1], name) for path, name in meant.items()}
-    refused = set[Path]()
+    unknown_paths = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
+    probable_keys = {path: _probable_key(path, document) for path in unknown_paths}
+    misspelt_paths = {(*path[:-1], name) for path, name in probable_keys.items()}
+    refused_paths = set[Path]()
     for detail in details:
-        path = _place(detail["loc"])
-        is_misspelt = detail["type"] == "missing" and detail["loc"] in misspelt
-        if not is_misspelt and path not in refused:
-            refused.add(path)
-            yield _refusal(detail, path, meant, key_lines)
+        path = _key_path(detail["loc"])
+        is_misspelt = detail["type"] == "missing" and detail["loc"] in misspelt_paths
+        if not is_misspelt and path not in refused_paths:
+            refused_paths.add(path)
+            yield _refusal(detail, path, probable_keys, key_lines)
 
 
-def _meant(path: Path, document: Any) -> str | None:
-    """Return the key that a misspelt key probably means: the most similar one that its table lacks."""
+def _probable_key(path: Path, document: Any) -> str | None:
+    """Return the key that a misspelt key probably means: the most similar key that its table lacks."""
     for part in path[:-1]:
         document = document[part]
     names = [name for name in _keys(path) if name not in document]
@@ -74,34 +76,34 @@ def _meant(path: Path, document: Any) -> str | None:
 
 
 def _refusal(
-    detail: ErrorDetails, path: Path, meant: Mapping[Path, str | None], key_lines: Mapping[Path, int]
+    detail: ErrorDetails, path: Path, probable_keys: Mapping[Path, str | None], key_lines: Mapping[Path, int]
 ) -> ConfigError:
     """Return the error for a key."""
     if detail["type"] == "extra_forbidden":
-        nearest = meant[detail["loc"]]
-        expected = nearest or f"one of {', '.join(_keys(path))}"
-        error = ConfigError(key_text(path), "an unknown key", expected, meant=nearest)
+        nearest_key = probable_keys[detail["loc"]]
+        expected = nearest_key or f"one of {', '.join(_keys(path))}"
+        error = ConfigError(key_text(path), "an unknown key", expected, meant=nearest_key)
     elif detail["type"] == "missing":
         error = ConfigError(key_text(path), "nothing", "a value, because this key has no default")
     else:
-        expected, nearest = expectation(detail)
+        expected, nearest_value = expectation(detail)
         key, separator, limits = expected.partition(": ")
         if separator and key in QuantityTable.model_fields and path[:1] == ("quantity",):
             path, expected = (*path, key), limits
         value = "nothing" if isinstance(detail["input"], Mapping) else value_text(path[-1], detail["input"])
-        error = ConfigError(key_text(path), value, expected, meant=nearest)
+        error = ConfigError(key_text(path), value, expected, meant=nearest_value)
     error.line = line_of(path, key_lines)
     return error
 
 
-def _place(place: Path) -> Path:
-    """Convert pydantic's location to the key's path, without pydantic's type names."""
-    depth = {"quantity": 3, "source": 3}.get(str(place[0]), 1) if place else 0
-    return place[:depth]
+def _key_path(location: Path) -> Path:
+    """Convert pydantic's location of an error to the key's path, without pydantic's type names."""
+    depth = {"quantity": 3, "source": 3}.get(str(location[0]), 1) if location else 0
+    return location[:depth]
 
 
 def _keys(path: Path) -> list[str]:
-    """Return the keys that are allowed in the table that contains the key at `path`."""
+    """Return the keys that are allowed in the table of the key at `path`."""
     table: dict[str, type[BaseModel]] = {"quantity": QuantityTable, "source": SourceTable}
     model = table.get(str(path[0]), ProfileTable) if len(path) > 1 else ProfileTable
     return list(model.model_fields)

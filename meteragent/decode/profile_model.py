@@ -44,14 +44,14 @@ def _duration(value: Any) -> int:
 
 
 def _period(value: Any) -> int:
-    """Parse the time between powers; 0 if powers are sent on change."""
+    """Parse the time between powers. Return 0 if powers are sent on change."""
     return 0 if value == ON_CHANGE else _duration(value)
 
 
 def _path(value: Any) -> str:
-    """Check a path."""
+    """Check that a value is a valid path."""
     if not isinstance(value, str):
-        raise ValueError("a path, as a string")  # noqa: TRY004  pydantic reports ValueError only
+        raise ValueError("a path, as a string")  # noqa: TRY004  pydantic reports only ValueError
     finder(value)
     return value
 
@@ -66,39 +66,39 @@ def _sums(value: Any) -> tuple[tuple[Term, ...], ...]:
 
 
 def _term(value: Any) -> Term:
-    """Parse a term of a sum: a path, perhaps preceded by a minus sign."""
+    """Parse a term of a sum: a path, which a minus sign may precede."""
     path = value.removeprefix("-") if isinstance(value, str) else value
     return Term(_path(path), path != value)
 
 
 def _channel(value: Any) -> Any:
-    """Check a channel's number, or `all`."""
+    """Check that a value is a channel's number, or `all`."""
     if value != "all" and (type(value) is not int or value < 0):
         raise ValueError("the channel's number, from 0, or 'all' for the sum")
     return value
 
 
 def _plain_path(value: str) -> str:
-    """Check a path that consists of names."""
+    """Check that a path consists of names."""
     if "*" in (names_of(value) or "*"):
         raise ValueError("a path of names, such as 'params.ts'")
     return value
 
 
 def _time(value: str) -> str | None:
-    """Parse the path of the time; None if the time of arrival counts."""
+    """Parse the path of the time. Return None if the time of arrival counts."""
     return None if value == ARRIVAL else _plain_path(value)
 
 
 def _topic(value: str) -> str:
-    """Check a topic template."""
+    """Check that a string is a topic template."""
     if not value or "#" in value or any(c in value for c in " \t\n"):
         raise ValueError("a topic such as 'tele/{meter}/SENSOR', where + is any segment")
     return value
 
 
 def _prefix(value: str) -> str:
-    """Check an expression that locates an object."""
+    """Check that a string is a JMESPath expression."""
     compile_expression(value)
     return value
 
@@ -109,11 +109,11 @@ def _match(value: Any) -> tuple[Conditions, ...]:
     if not all(isinstance(table, dict) for table in tables):
         raise ValueError("a table of paths, or a list of such tables")
     return tuple(
-        tuple((_path(path), _any_of(condition)) for path, condition in table.items()) for table in tables
+        tuple((_path(path), _conditions(condition)) for path, condition in table.items()) for table in tables
     )
 
 
-def _any_of(condition: Any) -> tuple[Condition, ...]:
+def _conditions(condition: Any) -> tuple[Condition, ...]:
     """Parse the conditions on one path."""
     conditions = tuple(condition) if isinstance(condition, list) else (condition,)
     if not conditions or not all(isinstance(value, bool | str | int | Decimal) for value in conditions):
@@ -136,23 +136,23 @@ class _Table(BaseModel):
 
 
 class QuantityTable(_Table):
-    """One number in the messages: `[quantity.NAME]`."""
+    """A number in the messages: `[quantity.NAME]`."""
 
     kind: Kind
     """power, register, or interval_energy."""
     unit: Literal["W", "kW", "mW", "Wh", "kWh", "mWh", "Wmin", "J"] | None = None
     """The device's unit. Without it, the configuration states the unit."""
     unit_at: _Path | None = None
-    """The path of a text that must equal `unit`; otherwise, the message is refused."""
+    """The path of a string that must equal `unit`; otherwise, the message is refused."""
     value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_sums)] = ()
-    """The path of the number, or several paths to add, or to subtract if preceded by a minus sign.
+    """The path of the number, or a list of paths to add, or to subtract if a minus sign precedes them.
 
-    Of several lists, the first that has a value counts. Without this key, the payload is a bare number.
+    Of several lists, the first with a value counts. Without this key, the payload is a bare number.
     """
     channel: Annotated[int | Literal["all"] | None, BeforeValidator(_channel)] = None
     """If the value may be a list with a number for each channel: the channel, from 0, or all for the sum."""
     text: bool = Field(default=False, strict=True)
-    """Whether a text that spells a number counts as a number."""
+    """Whether a string that spells a number counts as that number."""
     match: _Match = ()
     """Conditions in addition to the profile's."""
     negative: _Match = ()
@@ -169,7 +169,7 @@ class QuantityTable(_Table):
     """The end of the topic on which a bare number is sent."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_keys(self) -> Self:
         """Refuse keys that contradict each other."""
         is_power = self.kind is Kind.POWER
         if self.unit is not None and (self.unit in _POWERS) is not is_power:
@@ -188,11 +188,11 @@ class QuantityTable(_Table):
                 "value: the path of the number, which channel, text, match, negative and unit_at refer to"
             )
         if self.unit_at is not None and self.unit is None:
-            raise ValueError("unit: the text that unit_at must have")
+            raise ValueError("unit: the string that unit_at must find")
         return self
 
     def quantity(self, message: Message) -> Quantity:
-        """Return the quantity in messages with this layout."""
+        """Return the quantity, for messages with the layout `message`."""
         scale = None if self.unit is None else _UNITS[self.unit]
         is_power = self.kind is Kind.POWER
         if not self.value:
@@ -222,7 +222,7 @@ class QuantityTable(_Table):
 
 
 class SourceTable(_Table):
-    """The origin of the facts: `[[source]]`."""
+    """The origin of facts: `[[source]]`."""
 
     address: _Text
     """The page's address, or the device and its firmware."""
@@ -233,7 +233,7 @@ class SourceTable(_Table):
 
 
 class ProfileTable(_Table):
-    """The whole file."""
+    """The keys of the whole file."""
 
     name: str
     """The profile's name, which is also the file's name."""
@@ -244,12 +244,12 @@ class ProfileTable(_Table):
     match: _Match = ()
     """The conditions that this family's messages meet: a table, or a list of alternative tables."""
     partial: _Match | None = None
-    """The conditions for messages that omit unchanged values: without the quantity, such a message is counted
-    as `other`."""
+    """The conditions that messages meet if they omit unchanged values. Such a message without the quantity is
+    counted as `other`."""
     time: Annotated[str | None, BeforeValidator(_time)]
-    """The path of the time, which must be a Unix time or have a zone; or arrival."""
+    """The path of the time, which must be a Unix time or have a zone; or `arrival`."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None
-    """The path of the text that names the meter."""
+    """The path of the string that names the meter."""
     every: _Duration
     """The usual time between messages."""
     period: Annotated[int, BeforeValidator(_period)] | None = None
@@ -257,18 +257,19 @@ class ProfileTable(_Table):
     hold: _Duration
     """The longest time for which a power counts if no other power follows."""
     dead_band: _Number | None = None
-    """The largest change, in W, since the last power sent. Without this key, source.dead_band is required."""
+    """The largest difference, in W, between the load and the last power sent. Without this key,
+    source.dead_band is required."""
     quantum: _Positive = Fraction(1)
-    """The device's resolution, in W."""
+    """The step, in W, in which the device states powers."""
     identifies: _Text | None = None
-    """What {meter} in the topics means, if it names a device, person or contract and so must not leave."""
+    """The meaning of {meter} in the topics, if it names a device, person or contract and must be hidden."""
     dropped: list[_Text] = []
     """The fields that identify a device, a person, a place or a contract."""
     traps: list[_Text] = []
     """Facts that users must know before they trust a number."""
     others: Annotated[str, AfterValidator(_prefix)] | None = None
-    """An object in which source.value may name any field; the configuration states the field's kind and
-    unit."""
+    """An expression for an object in which source.value may name any field; the configuration states the
+    field's kind and unit."""
     source: list[SourceTable] = Field(min_length=1)
     """The origins of the facts."""
     quantity: dict[str, QuantityTable] = Field(min_length=1)
@@ -277,7 +278,7 @@ class ProfileTable(_Table):
     def profile(self) -> Profile:
         """Return the profile that this file describes."""
         message = Message(self.match, self.partial, self.time, self.id)
-        named = None if self.others is None else partial(_named, message, self.others)
+        named = None if self.others is None else partial(_other_quantity, message, self.others)
         return Profile(
             name=self.name,
             title=self.title,
@@ -298,7 +299,7 @@ class ProfileTable(_Table):
         )
 
     def _words(self) -> Iterator[str]:
-        """Yield the names that the profile depends on, and the strings that identify a kind of message."""
+        """Yield the names on which the profile depends, and the strings that identify a kind of message."""
         paths = [path for path in (self.time, self.id, self.others) if path is not None]
         matches = (
             self.match,
@@ -315,8 +316,8 @@ class ProfileTable(_Table):
             yield from words_in(path)
 
 
-def _named(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
-    """Return the quantity at `path` below a prefix; None if `path` is not a JMESPath expression."""
+def _other_quantity(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
+    """Return the quantity at `path` below `prefix`; None if `path` is not a JMESPath expression."""
     try:
         compile_expression(path)
         value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))

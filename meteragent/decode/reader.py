@@ -6,10 +6,10 @@ A JSON payload becomes a number in this order:
 
 1. The document must be an object that meets the conditions of the profile and of the quantity; otherwise, the
    message is counted as `other`.
-2. The first of a quantity's alternatives that has any of its values counts. If no alternative does, the
-   message is refused, or counted as `other` if it is of a kind that omits unchanged values.
-3. All values of the alternative are added, or subtracted if they have a minus sign. A value that is missing,
-   null, or not a number is refused: no part is replaced with 0.
+2. Of a quantity's alternative sums, the first with at least one value in the document counts. If there is
+   none, the message is refused, or counted as `other` if such messages omit unchanged values.
+3. All values of this sum are added, or subtracted if their paths have a minus sign. A value that is missing,
+   null, or not a number is refused, because no term may be replaced with 0.
 4. A power of 2^31 mW or more is refused. Such powers are sent by devices whose firmware reads a negative
    32-bit number as a positive one: 2^32 steps minus the power, where a step is a milliwatt or more. No home's
    meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.
@@ -34,7 +34,7 @@ Condition = bool | str | Decimal | int
 """A condition on a value: true if it must be present, false if it must be absent, or else the value that it
 must equal."""
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
-"""Conditions on a message: for every path, at least one alternative must hold."""
+"""Conditions on a message: for each path, at least one of its conditions must hold."""
 
 _WRAP_W = Decimal(2) ** 31 / 1000
 _NO_VALUE = (b"unknown", b"unavailable", b"none")
@@ -44,8 +44,8 @@ _NO_VALUE = (b"unknown", b"unavailable", b"none")
 class Message:
     """The facts that all quantities of a profile share: conditions, and the paths of the time and the id.
 
-    A message must meet one of the conditions in `match`, if there are any. A message that meets one of the
-    conditions in `partial` may lack a quantity, and is then counted as `other`.
+    A message must meet one of the alternatives in `match`, if there are any. A message that meets one of the
+    alternatives in `partial` may lack the quantity, and is then counted as `other`.
     """
 
     match: tuple[Conditions, ...] = ()
@@ -65,9 +65,10 @@ class Term(NamedTuple):
 class Value:
     """The place of a quantity's number: alternative sums, of which the first that has a value counts.
 
-    `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A text that
-    spells a number counts as a number only if `text` is true. In a message that meets one of the `negative`
-    conditions, the number counts as negative. `unit` is the unit that the text at `unit_path` must state.
+    `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A string
+    that spells a number counts as that number only if `text` is true. In a message that meets one of the
+    alternatives `negative`, the number counts as negative. `unit` is the unit that the string at `unit_path`
+    must equal.
     """
 
     sums: tuple[tuple[Term, ...], ...]
@@ -84,7 +85,7 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
 
     `scale` is the number of W or Wh in the device's unit; None if it is unknown.
     """
-    matches, is_the_quantitys = _matcher(message.match), _matcher(value.match)
+    message_matches, quantity_matches = _matcher(message.match), _matcher(value.match)
     is_partial = None if message.partial is None else _matcher(message.partial)
     find_number, find_time = _sum_finder(value), _time_finder(message.time)
     find_id = None if message.id is None else finder(message.id)
@@ -93,16 +94,16 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
     is_negative = _matcher(value.negative) if value.negative else None
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number with its time and id. Raises PayloadError."""
+        """Read the number with its time and id. Raises PayloadError if the message is refused."""
         document = document_of(payload)
         if type(document) is not dict:
             raise PayloadError("refused_type")
-        if not (matches(document) and is_the_quantitys(document)):
+        if not (message_matches(document) and quantity_matches(document)):
             raise PayloadError("other")
         number = find_number(document)
         if number is None:
-            missing = is_partial is not None and is_partial(document)
-            raise PayloadError("other" if missing else "refused_missing")
+            may_omit = is_partial is not None and is_partial(document)
+            raise PayloadError("other" if may_omit else "refused_missing")
         if unit_matches is not None and not unit_matches(document):
             raise PayloadError("refused_unit")
         if limit is not None and number.copy_abs() >= limit:
@@ -116,11 +117,11 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
 
 
 def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
-    """Make a reader of a payload that is one number; words for an unknown state are not numbers."""
+    """Make a reader of a payload that is one number. The reader refuses words for an unknown state."""
     limit = _limit(scale) if is_power else None
 
     def read(payload: bytes) -> Sequence[PayloadNumber]:
-        """Read the number. Raises PayloadError."""
+        """Read the number. Raises PayloadError if the payload is not a number, or is too large a power."""
         if payload.strip().lower() in _NO_VALUE:
             raise PayloadError("refused_unavailable")
         numbers = bare(payload)
@@ -132,23 +133,21 @@ def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
 
 
 def _limit(scale: Fraction | None) -> Decimal | None:
-    """Return the smallest power that is refused, in the device's unit; None if the unit is unknown."""
+    """Return the smallest absolute power that is refused, in the device's unit; None if that is unknown."""
     return None if scale is None else _WRAP_W * scale.denominator / scale.numerator
 
 
 def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
-    """Make a function that returns whether a document meets any of the conditions; True if there are none."""
-    compiled = [
-        [(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives
-    ]
-    if not compiled or not all(compiled):
+    """Make a function that returns whether a document meets any alternative; True if there are none."""
+    checks = [[(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives]
+    if not checks or not all(checks):
         return lambda _: True
 
     def matches(document: Any) -> bool:
-        """Return whether all parts of at least one condition hold."""
-        for parts in compiled:
-            for find, holds in parts:
-                if not holds(find(document)):
+        """Return whether all conditions of at least one alternative hold."""
+        for conditions in checks:
+            for find, is_met in conditions:
+                if not is_met(find(document)):
                     break
             else:
                 return True
@@ -161,12 +160,12 @@ def _check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
     """Make a function that returns whether a value, or its absence, meets any of the conditions."""
     is_absent = any(condition is False for condition in conditions)
     is_present = any(condition is True for condition in conditions)
-    texts = tuple(condition for condition in conditions if type(condition) is not bool)
+    expected = tuple(condition for condition in conditions if type(condition) is not bool)
     if is_present:
         return lambda value: is_absent or value is not ABSENT
     if not is_absent:
-        return lambda value: value in texts and type(value) is not bool
-    return lambda value: value is ABSENT or (value in texts and type(value) is not bool)
+        return lambda value: value in expected and type(value) is not bool
+    return lambda value: value is ABSENT or (value in expected and type(value) is not bool)
 
 
 def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
@@ -179,11 +178,13 @@ def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
         return _first_finder([find for ((find, _),) in alternatives], number)
 
     def find_sum(document: Any) -> Decimal | None:
-        """Return the sum of the first alternative that has a value. Raises PayloadError."""
+        """Return the sum of the first alternative with a value. Raises PayloadError if a term is wrong."""
         for terms in alternatives:
             values = [(find(document), is_negative) for find, is_negative in terms]
             if any(value is not ABSENT for value, _ in values):
-                return total(_signed(number, value, is_negative=is_negative) for value, is_negative in values)
+                return total(
+                    _signed_number(number, value, is_negative=is_negative) for value, is_negative in values
+                )
         return None
 
     return find_sum
@@ -205,7 +206,7 @@ def _first_finder(
     return find_first
 
 
-def _signed(number: Callable[[Any], Decimal], value: Any, *, is_negative: bool) -> Decimal:
+def _signed_number(number: Callable[[Any], Decimal], value: Any, *, is_negative: bool) -> Decimal:
     """Return a sum's term with its sign. Raises PayloadError if it is missing or not a number."""
     if value is ABSENT:
         raise PayloadError("refused_missing")
@@ -215,7 +216,7 @@ def _signed(number: Callable[[Any], Decimal], value: Any, *, is_negative: bool) 
 def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) -> Callable[[Any], Decimal]:
     """Make a function that returns a channel's number, or the sum, from a list or a single number."""
 
-    def from_list(value: Any) -> Decimal:
+    def read_channel(value: Any) -> Decimal:
         """Return the number. Raises PayloadError if there is no such channel."""
         numbers = [number(element) for element in (value if type(value) is list else [value])]
         if channel != "all":
@@ -224,11 +225,11 @@ def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) ->
             raise PayloadError("refused_missing")
         return total(numbers)
 
-    return from_list
+    return read_channel
 
 
 def _time_finder(path: str | None) -> Callable[[Any], int | None]:
-    """Make a function that returns the time at a path; None if the object around the time is absent."""
+    """Make a function that returns the time at a path; None if the time's parent object is absent."""
     if path is None:
         return lambda _: None
     *parents, name = names_of(path) or ()
@@ -236,7 +237,7 @@ def _time_finder(path: str | None) -> Callable[[Any], int | None]:
 
     def find_time(document: Any) -> int | None:
         """Return the time in ms. Raises PayloadError if it is missing or not a time."""
-        holder = document if find_parent is None else find_parent(document)
-        return time_of(holder.get(name)) if type(holder) is dict else None
+        parent = document if find_parent is None else find_parent(document)
+        return time_of(parent.get(name)) if type(parent) is dict else None
 
     return find_time

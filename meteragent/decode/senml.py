@@ -1,14 +1,15 @@
-"""SenML packs in JSON (RFC 8428, 8798, 9100): the resolution and selection of a pack's records.
+"""Resolve and select the records of SenML packs in JSON (RFC 8428, 8798, 9100).
 
 Theory of operation
 -------------------
 A base field applies from its record on, until a later record replaces it. A record's name is bn + n, its time
-is bt + t, its unit is u or else bu, its value is bv + v, and its sum is bs + s; a missing number counts as 0.
-Times from 2**28 on are seconds since the Unix epoch. Smaller times are relative to the arrival, and 0 is the
-arrival itself. A relative time in the future is a plan, not a measurement, and is refused.
+is bt + t, its unit is u or else bu, its value is bv + v, and its sum is bs + s; if one of the two numbers is
+missing, it counts as 0. Times from 2**28 on are seconds since the Unix epoch. Smaller times are relative to
+the arrival, and 0 is the arrival itself. A relative time in the future is a plan, not a measurement, and is
+refused.
 
 The configuration selects records by their full name, or by the end of the name after a ``:`` or ``/``.
-Without a name, it selects the records whose unit has the right kind. Nothing is guessed: if the selected
+Without a name, the records whose unit has the right kind are selected. Nothing is guessed: if the selected
 records have different names, the pack is refused.
 
 Rules:
@@ -36,8 +37,8 @@ J_IN_WH = Fraction(1, 3600)
 _VERSIONS = (10, 26)  # RFC 9100: 10 is RFC 8428, and 2**4 adds the secondary units of RFC 8798
 _ABSOLUTE_S = 2**28
 _TIME_MAX_S = 10**12
-_EXACT = Context(prec=96, rounding=ROUND_FLOOR)
-_LARGE = Decimal(10) ** 30
+_EXACT_CONTEXT = Context(prec=96, rounding=ROUND_FLOOR)
+_NUMBER_MAX = Decimal(10) ** 30
 
 
 class Record(NamedTuple):
@@ -66,18 +67,18 @@ def records(payload: bytes) -> Iterator[Record]:
 
 
 def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
-    """Combine a record's fields with the base fields. Raises PayloadError."""
+    """Combine a record's fields with the base fields. Raises PayloadError if one has the wrong type."""
     name, unit = (fields.get("n", ""), fields.get("u", base.get("bu")))
     base_name = base.get("bn", "")
     if not isinstance(name, str) or not isinstance(base_name, str) or not isinstance(unit, str | None):
         raise PayloadError("refused_type")
     time_ms = _time_ms(_sum(base.get("bt", Decimal(0)), fields.get("t", Decimal(0))))
-    value, total = _with_base(fields, "v", base.get("bv")), _with_base(fields, "s", base.get("bs"))
+    value, total = _add_base(fields, "v", base.get("bv")), _add_base(fields, "s", base.get("bs"))
     is_not_numeric = "v" not in fields and any(key in fields for key in ("vs", "vb", "vd"))
     return Record(base_name + name, unit, time_ms, "" if is_not_numeric else value, total)
 
 
-def _with_base(fields: dict[str, Any], key: str, base: Any) -> Any:
+def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
     """Return the sum of a field and its base if both are numbers; otherwise return the field unchanged."""
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
@@ -87,25 +88,28 @@ def _with_base(fields: dict[str, Any], key: str, base: Any) -> Any:
 
 def _sum(number: Any, base: Any) -> Decimal:
     """Return the sum of two numbers. Raises PayloadError if a value is not a number."""
-    return _EXACT.add(_bounded(number_of(number)), _bounded(number_of(base)))
+    return _EXACT_CONTEXT.add(_clamp(number_of(number)), _clamp(number_of(base)))
 
 
-def _bounded(number: Decimal) -> Decimal:
-    """Clamp a number to a size for which arithmetic is exact."""
-    return _LARGE.copy_sign(number) if number.copy_abs() > _LARGE else number
+def _clamp(number: Decimal) -> Decimal:
+    """Clamp a number to ±10**30, for which arithmetic is exact."""
+    return _NUMBER_MAX.copy_sign(number) if number.copy_abs() > _NUMBER_MAX else number
 
 
 def _time_ms(time_s: Decimal) -> int | None:
-    """Return a Reading's time: ms since the epoch, ms relative to arrival if negative, or None (arrival)."""
+    """Return a Reading's time: ms since the epoch, ms relative to arrival if negative, or None (arrival).
+
+    Raises PayloadError for a time after the arrival, or for an impossible time.
+    """
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
         raise PayloadError("refused_time")
-    return int(_EXACT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
+    return int(_EXACT_CONTEXT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
 
 
 def reader(
     kind: Kind, name: str | None, *, of_sum: bool = False
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the selected records at all times in a pack, in W or J (`J_IN_WH`).
+    """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
     If `name` is None, the reader selects records whose unit has the right kind. `of_sum` selects the sum of a
     power, which is a register. For a register, a named record in W or kW contributes its sum.
@@ -116,18 +120,18 @@ def reader(
         """Return the numbers in the selected records. Raises PayloadError unless exactly one name matches."""
         pack = list(records(payload))
         if name is None:
-            selected = [
+            matches = [
                 record
                 for record in pack
                 if record.unit in units and (record.sum if of_sum else record.value) is not None
             ]
         else:
-            selected = [record for record in pack if _is_named(record.name, name)]
-        if not selected:
+            matches = [record for record in pack if _is_named(record.name, name)]
+        if not matches:
             raise PayloadError("other")
-        if len({record.name for record in selected}) > 1:
+        if len({record.name for record in matches}) > 1:
             raise PayloadError("refused_ambiguous")
-        return [PayloadNumber(record.time_ms, _number(record, kind, of_sum=of_sum)) for record in selected]
+        return [PayloadNumber(record.time_ms, _number(record, kind, of_sum=of_sum)) for record in matches]
 
     return read
 
@@ -137,11 +141,11 @@ def _is_named(full_name: str, name: str) -> bool:
 
 
 def _number(record: Record, kind: Kind, *, of_sum: bool) -> Decimal:
-    """Return the selected number in a record, in W or J."""
+    """Return the selected number in a record, in W or J. Raises PayloadError for another kind of unit."""
     if kind is Kind.REGISTER and (of_sum or record.unit in WATTS):
         factor, number = WATTS.get(record.unit or ""), record.sum
     else:
         factor, number = (WATTS if kind is Kind.POWER else JOULES).get(record.unit or ""), record.value
     if factor is None:
         raise PayloadError("refused_unit")
-    return _EXACT.multiply(_bounded(number_of(number)), Decimal(factor))
+    return _EXACT_CONTEXT.multiply(_clamp(number_of(number)), Decimal(factor))

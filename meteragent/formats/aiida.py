@@ -1,9 +1,10 @@
-"""Near-real-time documents of CIM 1.12, written as AIIDA (EDDIE) sends them: a JSON envelope on each line.
+"""Near-real-time documents of CIM 1.12, written as AIIDA (EDDIE) sends them: one JSON envelope per line.
 
 AIIDA sends what a meter shows at an instant, whereas a record is the mean of an interval. A record's envelope
-has the end of the interval, the mean in kW as quantity type 2 (active power consumption), and the quality
-ESTIMATED. It has no field for the length of the interval or the standard deviation. Energies are refused,
-because type 0 is the reading of a register.
+states the end of the interval, the mean in kW as quantity type 2 (active power consumption), and the quality
+ESTIMATED; for a measured value, the quality is AS_PROVIDED. An envelope has no field for the length of the
+interval or the standard deviation. Energies are refused, because the type for energies, 0, means the reading
+of a register.
 """
 
 import json
@@ -25,7 +26,7 @@ _NAMESPACE: Final = uuid.UUID("2c0f0f0c-9f2e-4a52-8a5e-3f0c8c2f7b11")
 
 
 def write(entries: Iterable[Entry], now_ms: int) -> bytes:
-    """Return entries as envelopes, one per line. Raises FormatError as `envelope` does, or for bands."""
+    """Return entries as envelopes, one per line. Raises FormatError if an envelope cannot carry an entry."""
     lines = [json.dumps(envelope(entry, now_ms)) for entry in require_intervals(entries, "aiida")]
     return "".join(f"{line}\n" for line in lines).encode()
 
@@ -36,7 +37,7 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
         raise FormatError("aiida cannot carry energies of intervals: use green-button or meter-readings")
     if len(entry.meter) > _NAME_MAX:
         raise FormatError("aiida cannot carry a meter's name of more than 60 characters")
-    created = iso_time(now_ms - now_ms % 1000)
+    creation_time = iso_time(now_ms - now_ms % 1000)
     name = f"{entry.meter} {entry.end_ms} {entry.d}"
     quantity = {
         "quantity": _kilowatts(entry),
@@ -51,7 +52,7 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
     }
     return {
         "MessageDocumentHeader": {
-            "creationDateTime": created,
+            "creationDateTime": creation_time,
             "MetaInformation": {
                 "documentType": "near-real-time-market-document",
                 "dataSourceId": entry.meter,
@@ -59,14 +60,14 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
         },
         "MarketDocument": {
             "mRID": str(uuid.uuid5(_NAMESPACE, name)),
-            "createdDateTime": created,
+            "createdDateTime": creation_time,
             "TimeSeries": [series],
         },
     }
 
 
 def _kilowatts(entry: Entry) -> float:
-    """Return the mean power in kW as a JSON number with the same digits. Raises FormatError."""
+    """Return the mean power in kW as a float with the same digits. Raises FormatError if there is none."""
     exact = decimal(entry.base_value) / 1000
     number = float(exact)
     if Fraction(Decimal(repr(number))) != entry.base_value / 1000:

@@ -12,15 +12,16 @@ from meteragent.domain.units import MICRO, UNIT_FACTOR
 
 Quality = Literal["measured", "estimated"]
 
-_WITHOUT_INTERVALS = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
+_SPACES_WITHOUT_INTERVALS = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
 _BITS = 63
 
 
 class Entry(NamedTuple):
     """The mean power (W, kW) or the energy (Wh, kWh) of an interval.
 
-    A released value is estimated, has the standard deviation `sd` of its noise, and names its descriptor `d`.
-    The interval of a value with a `band` is its window; for all other values, `band` is empty.
+    A released value has the quality "estimated", the standard deviation `sd` of its noise, and the id `d` of
+    its descriptor. For the value of a band, `band` is the band's name and the interval is the window;
+    otherwise, `band` is empty.
     """
 
     meter: str
@@ -50,10 +51,13 @@ class Entry(NamedTuple):
 
 
 def released(meters: Iterable[Series]) -> Iterator[Entry]:
-    """Yield the entries of released series. Raises FormatError for values that do not belong to intervals."""
+    """Yield the entries of released series.
+
+    Raises FormatError for peaks, energies above a threshold and amounts.
+    """
     for series in meters:
         for record in series.records:
-            if series.terms(record).space in _WITHOUT_INTERVALS:
+            if series.terms(record).space in _SPACES_WITHOUT_INTERVALS:
                 raise FormatError("peaks, energies above a threshold and amounts of money are not converted")
             yield Entry(
                 record.meter,
@@ -69,11 +73,11 @@ def released(meters: Iterable[Series]) -> Iterator[Entry]:
 
 
 def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
-    """Return entries in order of meter and time. Raises FormatError if a format cannot carry one of them."""
+    """Return entries sorted by meter and time. Raises FormatError if the format cannot carry one of them."""
     checked_entries = sorted(entries, key=lambda entry: (entry.meter, entry.start_ms, entry.unit, entry.d))
     for entry in checked_entries:
         if entry.band:
-            raise FormatError(f"{form} cannot carry the bands of a mean day: use csv")
+            raise FormatError(f"{form} cannot carry bands: use csv")
         if entry.start_ms % 1000 or entry.end_ms % 1000:
             raise FormatError(f"{form} cannot carry fractions of a second: use csv")
     return checked_entries

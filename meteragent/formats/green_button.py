@@ -5,9 +5,10 @@
                                 ReadingType (unit, power of ten, length of intervals)
 
 Each value is the mean power or the energy of an interval: a whole number, times a power of ten, of W (code
-38) or Wh (code 72). ESPI has no quality for "estimated" alone: its codes 8 and 9 name methods that were not
-used here. A released value has code 11, derived: calculated, not only measured. There is no element for the
-standard deviation; it is in the title of the ReadingType, where people and `read` find it.
+38) or Wh (code 72). ESPI has no quality for "estimated" alone, because its codes 8 and 9 name estimation
+methods that are not used here. A released value has code 11, "derived", which means that it was calculated
+from measurements. ESPI has no element for the standard deviation, so the ReadingType's title states it, where
+people and `read` find it.
 """
 
 import re
@@ -98,18 +99,18 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
 
 
 def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
-    """Return the power of ten in which all values of a form are whole numbers.
+    """Return the exponent of the power of ten in which all values of a form are whole numbers.
 
-    Raises FormatError if there is no such power, or if a value then has more than 48 bits.
+    Raises FormatError if no allowed exponent has this property, or if a value then has more than 48 bits.
     """
     values = [entry.base_value for forms in groups.values() for entry in forms.get(form, ())]
     for power in _POWERS:
-        scaled = [value / Fraction(10) ** power for value in values]
-        if all(value.denominator == 1 for value in scaled):
-            if max(map(abs, scaled)) > _INT48_MAX:
+        quotients = [value / Fraction(10) ** power for value in values]
+        if all(value.denominator == 1 for value in quotients):
+            if max(map(abs, quotients)) > _INT48_MAX:
                 raise FormatError("green-button cannot carry a value of more than 48 bits: use csv")
             return power
-    raise FormatError("green-button cannot carry a value of more than six decimal places of a W or Wh")
+    raise FormatError("green-button cannot carry a value with more than six decimal places in W or Wh")
 
 
 def _stream(
@@ -155,25 +156,27 @@ def _period(parent: ET.Element, name: str, start_ms: int, end_ms: int) -> None:
 
 
 def _resource(
-    feed: ET.Element, place: str, above: str, related: list[str], title: str, now_ms: int
+    feed: ET.Element, place: str, parent_place: str, related: list[str], title: str, now_ms: int
 ) -> ET.Element:
-    """Append an entry to the feed; return its content element."""
+    """Append an entry to the feed, and return the entry's content element."""
     element = child(feed, f"{ATOM}entry")
-    _identify(element, place, title, now_ms, above)
-    for other_place in related:
-        child(element, f"{ATOM}link", rel="related", href=other_place)
+    _identify(element, place, title, now_ms, parent_place)
+    for related_place in related:
+        child(element, f"{ATOM}link", rel="related", href=related_place)
     content = child(element, f"{ATOM}content")
     child(element, f"{ATOM}published", iso_time(now_ms))
     return content
 
 
-def _identify(element: ET.Element, place: str, title: str, now_ms: int, above: str | None = None) -> None:
+def _identify(
+    element: ET.Element, place: str, title: str, now_ms: int, parent_place: str | None = None
+) -> None:
     child(element, f"{ATOM}id", f"urn:uuid:{uuid.uuid5(_NAMESPACE, place)}")
     child(element, f"{ATOM}title", title)
     child(element, f"{ATOM}updated", iso_time(now_ms))
     child(element, f"{ATOM}link", rel="self", href=place)
-    if above is not None:
-        child(element, f"{ATOM}link", rel="up", href=above)
+    if parent_place is not None:
+        child(element, f"{ATOM}link", rel="up", href=parent_place)
 
 
 class _Type(NamedTuple):
@@ -187,15 +190,15 @@ class _Type(NamedTuple):
 
 
 def read(content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a feed, in W and Wh. Raises FormatError for a feed with other quantities."""
+    """Yield the entries of a feed, in W and Wh. Raises FormatError for other quantities or a wrong feed."""
     feed = parse(content)
     points = dict(_resources(feed, "UsagePoint"))
     readings = dict(_resources(feed, "MeterReading"))
     types = {place: _type(resource) for place, resource in _resources(feed, "ReadingType")}
     if not types:
-        raise FormatError("no ReadingType: not a Green Button file, or one without its units")
+        raise FormatError("no ReadingType: this is not a Green Button file, or its units are missing")
     for place, block in _resources(feed, "IntervalBlock"):
-        stream = _above(block, place, "IntervalBlock")
+        stream = _parent_place(block, place, "IntervalBlock")
         if stream not in readings:
             stream = next((p for p, r in readings.items() if stream in _links(r, "related")), stream)
         reading = readings.get(stream)
@@ -204,13 +207,13 @@ def read(content: bytes) -> Iterator[Entry]:
         names = [name for name in _links(reading, "related") if name in types]
         if len(names) != 1:
             raise FormatError("a MeterReading does not have exactly one ReadingType in the file")
-        meter = _meter(points, _above(reading, stream, "MeterReading"))
+        meter = _meter(points, _parent_place(reading, stream, "MeterReading"))
         for element in block.iter(f"{ESPI}IntervalReading"):
             yield _entry(element, meter, types[names[0]])
 
 
 def _resources(feed: ET.Element, kind: str) -> Iterator[tuple[str, ET.Element]]:
-    """Yield a feed's entries for one kind of resource, each with its place."""
+    """Yield the place and the element of each of a feed's entries that holds this kind of resource."""
     for element in feed.iter(f"{ATOM}entry"):
         if element.find(f"{ATOM}content/{ESPI}{kind}") is not None:
             yield next(iter(_links(element, "self")), ""), element
@@ -220,14 +223,14 @@ def _links(element: ET.Element, relation: str) -> list[str]:
     return [link.get("href", "") for link in element.iter(f"{ATOM}link") if link.get("rel") == relation]
 
 
-def _above(element: ET.Element, place: str, kind: str) -> str:
+def _parent_place(element: ET.Element, place: str, kind: str) -> str:
     """Return the place of a resource's parent."""
-    above = next(iter(_links(element, "up")), place.rpartition("/")[0])
-    return above.removesuffix(f"/{kind}")
+    parent_place = next(iter(_links(element, "up")), place.rpartition("/")[0])
+    return parent_place.removesuffix(f"/{kind}")
 
 
 def _meter(points: dict[str, ET.Element], place: str) -> str:
-    """Return a meter's name: the title of its UsagePoint if it is unique, or else the UsagePoint's number."""
+    """Return a meter's name: its UsagePoint's title if it is unique, or else the last part of `place`."""
     titles = {name: (point.findtext(f"{ATOM}title") or "").strip() for name, point in points.items()}
     title = titles.get(place, "")
     name = title if title and list(titles.values()).count(title) == 1 else place.rpartition("/")[2]
@@ -237,7 +240,7 @@ def _meter(points: dict[str, ET.Element], place: str) -> str:
 
 
 def _type(resource: ET.Element) -> _Type:
-    """Parse a ReadingType. Raises FormatError if its values cannot be entries."""
+    """Parse a ReadingType. Raises FormatError if its values cannot become entries."""
     element = next(resource.iter(f"{ESPI}ReadingType"))
     uom = _integer(element, "uom")
     if uom not in _UOM:
@@ -258,7 +261,7 @@ def _type(resource: ET.Element) -> _Type:
 
 
 def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:
-    """Return the entry of an IntervalReading."""
+    """Return the entry of an IntervalReading. Raises FormatError if the element is incomplete."""
     period = element.find(f"{ESPI}timePeriod")
     if period is None:
         raise FormatError("an IntervalReading has no timePeriod")
@@ -274,7 +277,7 @@ def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:
 
 
 def _integer(element: ET.Element, name: str, default: int | None = None) -> int:
-    """Return the whole number in an element. Raises FormatError."""
+    """Return the whole number in a child element. Raises FormatError if there is none and no default."""
     text = element.findtext(f"{ESPI}{name}")
     if text is None and default is not None:
         return default

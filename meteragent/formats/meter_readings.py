@@ -3,11 +3,11 @@
     MeterReadings > MeterReading > IntervalBlocks > IntervalReadings (timeStamp, value, ReadingQualities)
 
 Each meter has a MeterReading, with one IntervalBlocks element for each ReadingType. A ReadingType is 18
-numbers that state the quantity, unit and length. A `timeStamp` is the end of its interval. The quality of a
-released value is 2.8.0: estimated by the system that manages meter data. The comment beside it states the
-standard deviation.
+numbers that state the quantity, the unit and the length of the intervals. A `timeStamp` is the end of its
+interval. The quality of a released value is 2.8.0: estimated by the system that manages meter data. The
+comment beside it states the standard deviation and the descriptor's id.
 
-IEC sells the schema, which was not available here. The elements and their order follow published documents
+IEC sells the schema, which has not been used here. The elements and their order follow published documents
 (docs/formats.md).
 """
 
@@ -40,25 +40,27 @@ ET.register_namespace("m", NAMESPACE.strip("{}"))
 
 
 def reading_type(entry: Entry) -> str:
-    """Return the 18 numbers of a quantity. Raises FormatError for an interval length without a code."""
+    """Return an entry's ReadingType. Raises FormatError for an interval length that has no code."""
     period = _PERIOD.get(entry.end_ms - entry.start_ms)
     if period is None:
         raise FormatError(
-            "meter-readings cannot carry this length: it has codes for 1, 5, 10, 15, 30, 60 min and 1 d"
+            "meter-readings cannot carry intervals of this length, only of 1, 5, 10, 15, 30 or 60 min or 1 d"
         )
-    delta_or_indicating, energy_or_power = (4, 12) if entry.is_energy else (6, 37)
+    accumulation, kind = (4, 12) if entry.is_energy else (6, 37)
     average = 0 if entry.is_energy else 2
     kilo = 3 if entry.unit.startswith("k") else 0
     uom = 72 if entry.is_energy else 38
-    return f"0.{average}.{period}.{delta_or_indicating}.0.1.{energy_or_power}.0.0.0.0.0.0.0.0.{kilo}.{uom}.0"
+    return f"0.{average}.{period}.{accumulation}.0.1.{kind}.0.0.0.0.0.0.0.0.{kilo}.{uom}.0"
 
 
 def write(entries: Iterable[Entry], _now_ms: int = 0) -> bytes:
     """Return entries as a payload. Raises FormatError if the payload cannot carry one of them."""
     root = ET.Element(f"{NAMESPACE}MeterReadings")
-    for meter, of_meter in groupby(require_intervals(entries, "meter-readings"), lambda entry: entry.meter):
+    for meter, meter_entries in groupby(
+        require_intervals(entries, "meter-readings"), lambda entry: entry.meter
+    ):
         element = child(root, f"{NAMESPACE}MeterReading")
-        values = sorted(of_meter, key=lambda entry: (reading_type(entry), entry.start_ms))
+        values = sorted(meter_entries, key=lambda entry: (reading_type(entry), entry.start_ms))
         for code, block in groupby(values, reading_type):
             _block(element, code, block)
         child(child(child(element, f"{NAMESPACE}Meter"), f"{NAMESPACE}Names"), f"{NAMESPACE}name", meter)
@@ -76,6 +78,6 @@ def _block(parent: ET.Element, code: str, entries: Iterable[Entry]) -> None:
         if entry.sd is not None:
             comment = f"standard deviation {entry.sd!r} {entry.unit}, descriptor {entry.d}"
             child(quality, f"{NAMESPACE}comment", comment)
-        code_of_quality = _ESTIMATED if entry.quality == "estimated" else _VALID
-        child(quality, f"{NAMESPACE}ReadingQualityType", ref=code_of_quality)
+        quality_code = _ESTIMATED if entry.quality == "estimated" else _VALID
+        child(quality, f"{NAMESPACE}ReadingQualityType", ref=quality_code)
     child(element, f"{NAMESPACE}ReadingType", ref=code)

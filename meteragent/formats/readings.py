@@ -1,4 +1,4 @@
-"""Readings for `sanitise`: a Parquet file of meter, time and value, from entries of any format.
+"""Convert entries of any format to a table of readings for `sanitise`: meter, time and value.
 
 As `sanitise` expects, an energy is stamped with the end of its interval, and a mean power with its start.
 `source_lines` returns the lines of [source] that describe the values.
@@ -16,13 +16,13 @@ from meteragent.formats.entry import Entry, decimal
 def table(entries: Sequence[Entry]) -> Any:
     """Return entries as an Arrow table, sorted by meter and time.
 
-    Raises FormatError if there are no entries, if they are bands of a mean day, if their units or interval
-    lengths differ, or if two intervals of a meter overlap.
+    Raises FormatError if there are no entries, if one belongs to a band, if their units or interval lengths
+    differ, or if two intervals of a meter overlap.
     """
     import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
     _require_uniform(entries)
-    rows = _in_order(entries)
+    rows = _sort(entries)
     times = [entry.end_ms if entry.is_energy else entry.start_ms for entry in rows]
     return pa.table(
         {
@@ -34,7 +34,7 @@ def table(entries: Sequence[Entry]) -> Any:
 
 
 def source_lines(entries: Sequence[Entry]) -> str:
-    """Return the lines of [source] for `sanitise` that say what the values mean."""
+    """Return the lines of [source] for `sanitise` that state the values' kind, unit and interval."""
     first = entries[0]
     kind = "interval_energy" if first.is_energy else "power"
     key = "interval" if first.is_energy else "hold"
@@ -42,7 +42,7 @@ def source_lines(entries: Sequence[Entry]) -> str:
     return f'kind = "{kind}"\nunit = "{first.unit}"\n{key} = "{length}"'
 
 
-def _in_order(entries: Sequence[Entry]) -> list[Entry]:
+def _sort(entries: Sequence[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.meter, entry.start_ms))
 
 
@@ -50,12 +50,12 @@ def _require_uniform(entries: Sequence[Entry]) -> None:
     if not entries:
         raise FormatError("there are no values")
     if any(entry.band for entry in entries):
-        raise FormatError("the bands of a mean day are not readings")
+        raise FormatError("values of bands are not readings")
     units = {entry.unit for entry in entries}
     if len(units) > 1:
-        raise FormatError(f"values in {' and '.join(sorted(units))}: convert each unit by itself")
+        raise FormatError(f"values in {' and '.join(sorted(units))}: convert each unit separately")
     if len({entry.end_ms - entry.start_ms for entry in entries}) > 1:
-        raise FormatError("intervals of several lengths: convert each length by itself")
-    for entry, follower in pairwise(_in_order(entries)):
-        if entry.meter == follower.meter and follower.start_ms < entry.end_ms:
+        raise FormatError("the intervals have several lengths: convert each length separately")
+    for entry, next_entry in pairwise(_sort(entries)):
+        if entry.meter == next_entry.meter and next_entry.start_ms < entry.end_ms:
             raise FormatError("two intervals of a meter overlap: remove one of them")

@@ -1,4 +1,4 @@
-"""CSV as utilities exchange it, in two dialects.
+"""Write and read CSV as utilities exchange it, in two dialects.
 
     meter,start,end,value,unit,quality,sd,band,d
     m1,2026-11-20T12:00:00Z,2026-11-20T12:30:00Z,311.5,W,estimated,44.0,,1a2b3c4d
@@ -24,14 +24,14 @@ from meteragent.formats.entry import Entry, Quality, decimal
 
 Separator = Literal[",", ";"]
 _NAMES = ("meter", "start", "end", "value", "unit", "quality", "sd", "band", "d")
-_NEEDED = _NAMES[:5]
+_REQUIRED = _NAMES[:5]
 _QUALITIES = ("measured", "estimated")
 _NUMBER = re.compile(r"-?\d{1,13}(\.\d{1,6})?", re.ASCII)
 _DEVIATION = re.compile(r"\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
-    """Return entries as CSV, in their order. Raises FormatError if `decimal` cannot represent a value."""
+    """Return entries as CSV, in the order given. Raises FormatError if `decimal` cannot represent a value."""
     text = io.StringIO(newline="")
     table = csv.writer(text, delimiter=separator, lineterminator="\r\n")
     table.writerow(_NAMES)
@@ -55,7 +55,7 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
 
 
 def read(content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a CSV file of either dialect. Raises FormatError with the line that is wrong."""
+    """Yield the entries of a CSV file of either dialect. Raises FormatError if the file is not valid."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -63,9 +63,9 @@ def read(content: bytes) -> Iterator[Entry]:
     header = text.partition("\n")[0]
     separator = ";" if header.count(";") > header.count(",") else ","
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    missing = [name for name in _NEEDED if name not in (table.fieldnames or ())]
-    if missing:
-        raise FormatError(f"line 1: no column {', '.join(missing)}; expected {separator.join(_NAMES)}")
+    missing_names = [name for name in _REQUIRED if name not in (table.fieldnames or ())]
+    if missing_names:
+        raise FormatError(f"line 1: no column {', '.join(missing_names)}; expected {separator.join(_NAMES)}")
     try:
         for row in table:
             yield _entry(row, table.line_num, "," if separator == ";" else ".")
@@ -74,7 +74,7 @@ def read(content: bytes) -> Iterator[Entry]:
 
 
 def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:
-    """Return the entry of a row. Raises FormatError."""
+    """Return the entry of a row. Raises FormatError if a cell is wrong."""
     cells = _Cells({name: row.get(name) or "" for name in _NAMES}, line, mark)
     start_ms, end_ms = cells.time("start"), cells.time("end")
     if end_ms <= start_ms:
@@ -109,20 +109,20 @@ class _Cells(NamedTuple):
     mark: str
 
     def refuse(self, column: str, expected: str) -> FormatError:
-        """Return the refusal of a column."""
+        """Return the error for a column's cell."""
         return FormatError(f"line {self.line}: column {column}: expected {expected}")
 
     def time(self, column: str) -> int:
-        """Parse the time in a column. Raises FormatError."""
+        """Parse a column's time. Raises FormatError if it is not a time with an offset."""
         try:
             return parse_time(self.texts[column])
         except ValueError:
             raise self.refuse(column, "a time with an offset, such as 2026-11-20T12:00:00+01:00") from None
 
     def number(self, column: str, form: re.Pattern[str], example: str) -> str:
-        """Return a column's number as a string with a decimal point. Raises FormatError."""
+        """Return a column's number with a decimal point. Raises FormatError if it is not a number."""
         text = self.texts[column]
-        plain = text.replace(self.mark, ".")
-        if (self.mark == "," and "." in text) or form.fullmatch(plain) is None:
+        number = text.replace(self.mark, ".")
+        if (self.mark == "," and "." in text) or form.fullmatch(number) is None:
             raise self.refuse(column, f"a number such as {example.replace('.', self.mark)}")
-        return plain
+        return number

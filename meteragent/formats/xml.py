@@ -1,4 +1,4 @@
-"""Safe XML: documents with a document type are refused, so none can define entities."""
+"""Parse and write XML safely: a document with a document type, which could define entities, is refused."""
 
 import xml.etree.ElementTree as ET
 from typing import Any, NoReturn
@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 from meteragent.domain.errors import FormatError
 
 
-class _WithoutTypes(ET.TreeBuilder):
-    """A tree builder that refuses a document type before reading its content."""
+class _TreeBuilder(ET.TreeBuilder):
+    """A tree builder that refuses a document type before its content is read."""
 
     def doctype(self, *_: Any) -> NoReturn:
         """Refuse a document type."""
@@ -15,27 +15,27 @@ class _WithoutTypes(ET.TreeBuilder):
 
 
 def parse(content: bytes) -> ET.Element:
-    """Parse a document. Raises FormatError, which never quotes the document."""
-    parser = ET.XMLParser(target=_WithoutTypes())  # noqa: S314 -- document types are refused
+    """Parse a document. Raises FormatError, which never quotes it, if it is not well-formed or not safe."""
+    parser = ET.XMLParser(target=_TreeBuilder())  # noqa: S314 -- document types are refused
     try:
         parser.feed(content)
         root: ET.Element = parser.close()
     except ET.ParseError as error:
         raise FormatError(f"not well-formed XML: line {error.position[0]}") from None
     except (LookupError, ValueError):
-        raise FormatError("not XML in an encoding that is known") from None
+        raise FormatError("not XML, or in an unknown encoding") from None
     return root
 
 
 def child(parent: ET.Element, name: str, text: str | None = None, **attributes: str) -> ET.Element:
-    """Append an element, and return it."""
+    """Append an element to `parent`, and return the element."""
     element = ET.SubElement(parent, name, attributes)
     element.text = text
     return element
 
 
 def document(root: ET.Element) -> bytes:
-    """Return a document, with an indented line for each element."""
+    """Encode a document as UTF-8, with an indented line for each element."""
     ET.indent(root, " ")
     content: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
     return content + b"\n"

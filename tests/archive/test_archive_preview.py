@@ -158,7 +158,7 @@ def no_ledger(place: Place) -> None:
 def test_an_output_around_the_input_is_refused(place: Place) -> None:
     """As a run's."""
     path = save(place.folder / "in.parquet", wide_rows(1, 1))
-    with pytest.raises(ArchiveError, match="inside the input, or contains it"):
+    with pytest.raises(ArchiveError, match="lies inside the input or contains it"):
         looked(place, path, "in.parquet/out")
 
 

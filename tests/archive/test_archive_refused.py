@@ -67,10 +67,10 @@ def test_an_output_is_not_put_over_something_else(place: Place) -> None:
     (place.folder / "link").symlink_to(path)
     beside = save(place.folder / "x.ledger.parquet", wide_rows(1, 1))
     for taken, out in ((path, "in.parquet"), (path, "in.parquet/out"), (path, "link"), (beside, "x.parquet")):
-        with pytest.raises(ArchiveError, match="inside the input, or contains it"):
+        with pytest.raises(ArchiveError, match="lies inside the input or contains it"):
             place.sanitise(taken, out)
     with pytest.raises(
-        ArchiveError, match="inside the input, or contains it"
+        ArchiveError, match="lies inside the input or contains it"
     ):  # its ledger would be an input too
         sanitise_archive(place.policy(), place.folder, place.folder.parent / "out.parquet", silent)
     assert place.ledger() == []
@@ -130,7 +130,9 @@ def test_without_the_key_nothing_is_written(place: Place, what: str) -> None:
 def test_copies_of_a_window_are_an_error(place: Place) -> None:
     """Two rows of one window: which and how many, before anything is released; never a value."""
     rows = [*wide_rows(2, 3), *wide_rows(1, 2, seed=1)]
-    with pytest.raises(ArchiveError, match=r"2 windows appear twice, such as that of 'm0' at 2026-03-28T00"):
+    with pytest.raises(
+        ArchiveError, match=r"2 windows appear twice, such as the window of 'm0' at 2026-03-28T00"
+    ):
         place.sanitise(save(place.folder / "in.parquet", rows))
     assert place.ledger() == []
     assert not (place.folder / "out.parquet").exists()
@@ -184,7 +186,10 @@ def broken(place: Place, what: str) -> Path:
         ),
         (
             "off the grid",
-            "(an ordinary window is 1d long, in UTC; local days need window.timezone, and has 96 slots)",
+            (
+                "(an ordinary window is 1d long and has 96 slots; starts are in UTC;"
+                " local days need window.timezone)"
+            ),
         ),
         ("no meter", "column 'meter': 1 rows have no meter name"),
         ("an empty name", "column 'meter': 1 rows have no meter name"),
@@ -235,7 +240,7 @@ def test_an_input_that_changes_is_not_released(place: Place, monkeypatch: pytest
         return original(*arguments)
 
     monkeypatch.setattr(run, "read_wide", touched)
-    with pytest.raises(ArchiveError, match="changed while it was read"):
+    with pytest.raises(ArchiveError, match="changed while it was being read"):
         place.sanitise(path)
     assert not list(place.folder.glob("out.parquet/part-*.parquet"))
 
@@ -264,4 +269,4 @@ def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyP
     with pytest.raises(ArchiveError, match="files of the ledger are missing") as caught:
         place.sanitise(path, "other.parquet", privacy="preset = 'street'")
     assert not (place.folder / "other.parquet").exists()
-    assert ("create it, with the number of part files" in str(caught.value)) == (gone == "_parts")
+    assert ("create it with the number of part files" in str(caught.value)) == (gone == "_parts")

@@ -208,9 +208,9 @@ def test_what_are_no_windows_is_refused() -> None:
     """As many meters, starts and windows of n whole quanta; never floats, which would lose what follows."""
     key, starts, quanta = keys().epoch(600), np.zeros(2, np.int64), np.zeros((2, 3), np.int64)
     for meters, at, data in ((["a"], starts, quanta), (["a", "b"], starts[:1], quanta)):
-        with pytest.raises(ValueError, match="windows have"):
+        with pytest.raises(ValueError, match="windows need"):
             tags(key, ONE.shape, meters, at, data)
-    with pytest.raises(ValueError, match="windows have"):
+    with pytest.raises(ValueError, match="windows need"):
         tags(key, ONE.shape, ["a", "b"], starts, quanta[:, :2])
     floats: Any = quanta + 0.5
     for at, values in ((starts, floats), (floats[:, 0], quanta), (starts, floats.astype(np.uint64))):

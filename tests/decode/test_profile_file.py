@@ -108,7 +108,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         ("kind = 'power'\nvalue = 'a'\nstep = 1", "step", "is not counted"),
         ("kind = 'power'\nvalue = 'a'\ncounters = 2", "counters", "is not counted"),
         ("kind = 'power'\ntext = true", "value", "the path of the number"),
-        ("kind = 'power'\nvalue = 'a'\nunit_at = 'b'", "unit", "the text that unit_at must have"),
+        ("kind = 'power'\nvalue = 'a'\nunit_at = 'b'", "unit", "the string that unit_at must find"),
         ("kind = 'power'\nvalue = []", "value", "a path, a list of paths"),
         ("kind = 'power'\nvalue = [['a'], 'b']", "value", "a path, a list of paths"),
         ("kind = 'power'\nvalue = 'a'\nchannel = -1", "channel", "from 0, or 'all'"),

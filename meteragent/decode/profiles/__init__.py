@@ -1,4 +1,4 @@
-"""The profiles of known devices, by name; each is a file or, for a family that needs code, a module.
+"""The profiles of known devices, by name. Each is a file or, for a family that needs code, in a module.
 
 A file is read when its profile is first requested, so an agent reads only the files that it uses.
 """
@@ -34,7 +34,7 @@ class _Profiles(Mapping[str, Profile]):
     def __getitem__(self, name: str) -> Profile:
         if name not in _NAMES:
             raise KeyError(name)
-        return _CODE[name] if name in _CODE else _data(name)
+        return _CODE[name] if name in _CODE else _read_file(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_NAMES)
@@ -47,8 +47,8 @@ class _Profiles(Mapping[str, Profile]):
 
 
 @cache
-def _data(name: str) -> Profile:
-    """Read a profile's file."""
+def _read_file(name: str) -> Profile:
+    """Read a profile's file, and add the quantities that need code."""
     profile = profile_file.parse((_FOLDER / f"{name}.toml").read_text("utf-8"), name)
     return dataclasses.replace(profile, quantities={**profile.quantities, **shelly.MINUTES.get(name, {})})
 

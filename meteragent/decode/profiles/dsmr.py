@@ -16,15 +16,17 @@ from meteragent.domain.units import MINUTE_MS, Kind
 _KILO, _WH = Fraction(1000), Fraction(1)
 _EVERY_MS = 10_000
 _TARIFFS = "the registers of all tariffs are summed: one alone would show when the tariff changes"
-_NET = "power excludes feed-in; power-net subtracts it: with panels window.range must reach below 0"
+_NET = (
+    "power excludes feed-in, and power-net subtracts it: with solar panels, window.range must reach below 0"
+)
 
 
 def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
-    """Return the sum of numbers. Raises PayloadError if one is missing."""
-    available = [number for number in numbers if number is not None]
-    if not available or len(available) < len(numbers):
+    """Return the sum of numbers. Raises PayloadError if a number is missing."""
+    present_numbers = [number for number in numbers if number is not None]
+    if not present_numbers or len(present_numbers) < len(numbers):
         raise PayloadError("refused_missing")
-    return total(available)
+    return total(present_numbers)
 
 
 # P1 telegrams -------------------------------------------------------------------------------------
@@ -33,10 +35,10 @@ def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
 def _telegram(
     find: Callable[[Telegram], Decimal], zone: str | None = None
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the number that `find` returns for a telegram, with times in a zone."""
+    """Make a reader of the number that `find` returns for a telegram, with times in `zone`."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the telegram's number and time. Raises PayloadError."""
+        """Read a telegram's number and time. Raises PayloadError if the telegram is refused."""
         message = telegram(payload, zone)
         return (PayloadNumber(message.time_ms, find(message)),)
 
@@ -56,7 +58,7 @@ def _energy(direction: int) -> Quantity:
 
 
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
-    """Make a reader of one direction's register, 1 (import) or 2 (export), in kWh.
+    """Make a function that returns one direction's register, 1 (import) or 2 (export), in kWh.
 
     The register is the meter's own sum over all tariffs or, if it has no sum, the sum of its two to eight
     tariffs.
@@ -92,7 +94,7 @@ def _net_kw(message: Telegram) -> Decimal:
 
 P1 = Profile(
     name="dsmr-p1",
-    title="a meter's P1 port (DSMR 2 to 5 and its relatives) or D0 readout, as raw telegrams",
+    title="a meter's P1 port (DSMR 2 to 5 and related formats) or D0 readout, as raw telegrams",
     topics=("dsmr/raw",),
     quantities={
         "power": _power(_import_kw),
@@ -121,33 +123,33 @@ P1 = Profile(
         _NET,
         "0-0:98.1.0, 1-0:1.6.0 and 1-0:1.4.0 (Belgium) are means and peaks of 13 months: not offered",
         "the time is local, with S or W: outside Central European Time, source.timezone names the zone",
-        "source.timezone = 'arrival' ignores the time; DSMR 2 and D0 readouts have none: arrival counts",
+        "the time of arrival counts if source.timezone = 'arrival', and for DSMR 2, DSMR 3 and D0",
         "a time that stays whole hours off its arrival is refused as refused_zone: set source.timezone",
-        "W and Wh (Austria) are read, too; of D0 codes only those that end in *255, the present value",
+        "numbers in W and Wh (Austria) are read, too; of D0 codes, only those for present values (*255)",
         "a D0 meter that sends only 1-0:16.7.0 has no power: read power-net",
         "DSMR 2 and 3 and D0 have no checksum: errors in transmission are not detected",
-        "telegrams come every second from DSMR 5 on (source.every = '1s'), every 10 s before",
+        "from DSMR 5 on, telegrams come every second (source.every = '1s'); up to DSMR 4, every 10 s",
     ),
 )
 
 # dsmr-reader --------------------------------------------------------------------------------------
 
 
-def _document(
+def _difference(
     positive_names: tuple[str, ...], negative_names: tuple[str, ...] = ()
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the sum of some fields minus the sum of others."""
+    """Make a reader of the sum of the positive fields minus the sum of the negative fields."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the difference and the telegram's time, if any. Raises PayloadError."""
+        """Read the difference and the time, if any. Raises PayloadError if a field is missing or wrong."""
         document = document_of(payload)
-        positive, negative = (
+        positive_sum, negative_sum = (
             total(number_or_text(value_at(document, name)) for name in names)
             for names in (positive_names, negative_names)
         )
         has_time = isinstance(document, dict) and "timestamp" in document
         time_ms = time_of(document["timestamp"]) if has_time else None
-        return (PayloadNumber(time_ms, total([positive, negative.copy_negate()])),)
+        return (PayloadNumber(time_ms, total([positive_sum, negative_sum.copy_negate()])),)
 
     return read
 
@@ -159,20 +161,20 @@ READER = Profile(
     title="dsmr-reader's telegrams as JSON",
     topics=("dsmr/json",),
     quantities={
-        "power": Quantity(Kind.POWER, _KILO, _document(_IMPORT)),
-        "power-returned": Quantity(Kind.POWER, _KILO, _document(_EXPORT)),
-        "power-net": Quantity(Kind.POWER, _KILO, _document(_IMPORT, _EXPORT)),
+        "power": Quantity(Kind.POWER, _KILO, _difference(_IMPORT)),
+        "power-returned": Quantity(Kind.POWER, _KILO, _difference(_EXPORT)),
+        "power-net": Quantity(Kind.POWER, _KILO, _difference(_IMPORT, _EXPORT)),
         "import": Quantity(
             Kind.REGISTER,
             _KILO,
-            _document(("electricity_delivered_1", "electricity_delivered_2")),
+            _difference(("electricity_delivered_1", "electricity_delivered_2")),
             step_wh=_WH,
             counters=2,
         ),
         "export": Quantity(
             Kind.REGISTER,
             _KILO,
-            _document(("electricity_returned_1", "electricity_returned_2")),
+            _difference(("electricity_returned_1", "electricity_returned_2")),
             step_wh=_WH,
             counters=2,
         ),
@@ -191,7 +193,7 @@ READER = Profile(
 )
 TOPICS = Profile(
     name="dsmr-reader-topics",
-    title="dsmr-reader's single topics",
+    title="dsmr-reader's topics with one number each",
     topics=("dsmr/reading/electricity_currently_delivered", "dsmr/reading/{phase}"),
     quantities={
         "power": Quantity(Kind.POWER, _KILO, bare, timed=False),

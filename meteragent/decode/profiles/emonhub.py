@@ -1,6 +1,6 @@
 """OpenEnergyMonitor's emonhub: JSON, one topic for each input, or comma-separated values by position.
 
-All three formats are often active at once, with the same content; read only one format. The user's
+All three formats are often active at once, with the same content, so read only one of them. The user's
 configuration names the inputs, so ``source.value`` may be any name. Unnamed values are selected by position,
 such as ``2 of 11``. A message with a different number of values is refused, because their order is unknown.
 """
@@ -23,7 +23,7 @@ def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of an input: a field of a JSON object, or a bare number on the input's topic."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the input and its time, if any. Raises PayloadError."""
+        """Read the input and its time, if any. Raises PayloadError if either is missing or wrong."""
         if not payload.lstrip().startswith(b"{"):
             return bare(payload)
         document = document_of(payload)
@@ -45,12 +45,12 @@ def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumb
     return read
 
 
-def _named(kind: Kind, name: str) -> Quantity | None:
+def _input_quantity(kind: Kind, name: str) -> Quantity | None:
     """Make the quantity for an input, whose unit the configuration states."""
     return Quantity(kind, None, _input(name))
 
 
-def _positional(kind: Kind, name: str) -> Quantity | None:
+def _position_quantity(kind: Kind, name: str) -> Quantity | None:
     """Make the quantity for the value at a position, such as `2 of 11`; None if there is no such position.
 
     The configuration states its unit.
@@ -63,8 +63,8 @@ def _positional(kind: Kind, name: str) -> Quantity | None:
 
 _TRAPS = (
     "the three formats have the same content: read only one of them",
-    "pulsecount is a register of pulses: source.scale is a pulse's energy, such as 1 Wh at 1000 pulses a kWh",
-    "power is below 0 while more is fed in than drawn: window.range must reach below 0",
+    "pulsecount is a register of pulses: source.scale is the energy of a pulse, 1 Wh at 1000 pulses per kWh",
+    "power is negative while more is fed in than drawn: window.range must reach below 0",
     "power is a sample or a mean of 5 to 10 s, depending on the device's firmware",
 )
 
@@ -79,12 +79,12 @@ JSON = Profile(
         "pulse": Quantity(Kind.REGISTER, None, _input("pulse"), is_count=True),
         "E1": Quantity(Kind.REGISTER, Fraction(1), _input("E1"), step_wh=Fraction(1)),
     },
-    named=_named,
+    named=_input_quantity,
     every_ms=10_000,
     period_ms=10_000,
     hold_ms=5 * MINUTE_MS,
     traps=(
-        "any other input by its key, such as power2 or P3",
+        "source.value may be the key of any other input, such as power2 or P3",
         "emonTx3cm, emonTx4, emonTx5 and emonPi2 name powers P1 to P6 and energies in Wh E1 to E6",
         "an energy E1 falls while more is fed in than drawn: read the power instead",
         *_TRAPS,
@@ -95,13 +95,13 @@ CSV = Profile(
     title="an emonTx, emonPi or emonTH behind emonhub (comma-separated values)",
     topics=("emonhub/rx/{meter}/values",),
     quantities={"1 of 11": Quantity(Kind.POWER, None, _column(1, 11), timed=False)},
-    named=_positional,
+    named=_position_quantity,
     every_ms=10_000,
     period_ms=10_000,
     hold_ms=5 * MINUTE_MS,
     traps=(
         "values are identified by position alone: value = '2 of 11' is the second of exactly eleven",
-        "for a node received by radio the signal strength comes last and counts as one more value",
+        "for a node that is received by radio, the signal strength comes last and is one more value",
         *_TRAPS,
     ),
 )

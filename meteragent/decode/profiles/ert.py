@@ -43,7 +43,7 @@ _OFFSET_MAX = _INTERVAL_MS * _OFFSETS_PER_S // 1000
 
 
 class _Format(NamedTuple):
-    """A message type's layout: the keys of its fields, and the `path` of the object with the fields."""
+    """A message type's layout: the keys of its fields, and the path of the object that contains them."""
 
     type_key: str
     type: str
@@ -64,7 +64,7 @@ def _rtlamr(type_: str, id_: str, count: str, medium: str) -> _Format:
     return _Format("Type", type_, ("Message",), id_, count, medium, "Time")
 
 
-def _whole(value: Any, largest: int) -> int:
+def _whole_number(value: Any, largest: int) -> int:
     """Return a value that is a whole number from 0 to `largest`. Raises PayloadError for other values."""
     number = number_of(value)
     if not 0 <= number <= largest or number != number.to_integral_value():
@@ -73,7 +73,7 @@ def _whole(value: Any, largest: int) -> int:
 
 
 def _serial(value: Any) -> str:
-    """Return a meter's id as text. Raises PayloadError if the value is not a whole number."""
+    """Return a meter's id as a string. Raises PayloadError if the value is not a whole number."""
     text = str(number_of(value))
     if not text.isdecimal():
         raise PayloadError("refused_type")
@@ -81,11 +81,11 @@ def _serial(value: Any) -> str:
 
 
 def _code(message: Any, key: str) -> int:
-    """Return a code that is a number, or a text such as 0x17. Raises PayloadError for other values."""
+    """Return a code, which is a number or a string such as 0x17. Raises PayloadError for other values."""
     value = value_at(message, key)
     if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
         return int(value, 16)
-    return _whole(value, _CODE_MAX)
+    return _whole_number(value, _CODE_MAX)
 
 
 def _check_medium(message: Any, medium_key: str) -> None:
@@ -105,7 +105,7 @@ def _check_packet(message: Any) -> None:
 
 
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
-    """Return the end of the newest interval, rounded to seconds; without a time, relative to the arrival."""
+    """Return the newest interval's end, rounded to seconds; without a time, it is relative to the arrival."""
     age_ms = offset * 1000 // _OFFSETS_PER_S
     end_ms = (sent_ms or 0) - age_ms
     rounded_ms = (end_ms + 500) // 1000 * 1000
@@ -113,7 +113,7 @@ def _end_ms(sent_ms: int | None, offset: int) -> int | None:
 
 
 def _intervals(message: Any, sent_ms: int | None, id_: str | None) -> list[PayloadNumber]:
-    """Return the intervals of an IDM, oldest first."""
+    """Return the intervals of an IDM, oldest first. Raises PayloadError if one is missing or wrong."""
     blocks = value_at(message, "DifferentialConsumptionIntervals")
     if blocks is None:
         raise PayloadError("refused_missing")
@@ -121,15 +121,17 @@ def _intervals(message: Any, sent_ms: int | None, id_: str | None) -> list[Paylo
         raise PayloadError("refused_type")
     end_ms = _end_ms(sent_ms, _offset(message)) or 0
     intervals = [
-        PayloadNumber(end_ms - position * _INTERVAL_MS or None, Decimal(_whole(block, _INTERVAL_MAX)), id_)
+        PayloadNumber(
+            end_ms - position * _INTERVAL_MS or None, Decimal(_whole_number(block, _INTERVAL_MAX)), id_
+        )
         for position, block in enumerate(blocks)
     ]
     return intervals[::-1]
 
 
 def _offset(message: Any) -> int:
-    """Return the time since the newest interval ended, in 1/16 s. Raises PayloadError above five minutes."""
-    offset = _whole(value_at(message, "TransmitTimeOffset"), _COUNT_MAX)
+    """Return the time since the newest interval's end, in 1/16 s. Raises PayloadError above five minutes."""
+    offset = _whole_number(value_at(message, "TransmitTimeOffset"), _COUNT_MAX)
     if offset > _OFFSET_MAX:
         raise PayloadError("refused_time")
     return offset
@@ -155,9 +157,9 @@ def _register(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of a register; an IDM's register was read when the newest interval ended."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the register, its time and its meter. Raises PayloadError."""
+        """Read the register, its time and its meter. Raises PayloadError if the message is refused."""
         message, id_, time_ms = _message(payload, form)
-        count = Decimal(_whole(value_at(message, form.count_key), _COUNT_MAX))
+        count = Decimal(_whole_number(value_at(message, form.count_key), _COUNT_MAX))
         if form.type == "IDM":
             time_ms = _end_ms(time_ms, _offset(message))
         return (PayloadNumber(time_ms, count, id_),)
@@ -169,7 +171,7 @@ def _blocks(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of an IDM's intervals."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Read the intervals, oldest first. Raises PayloadError."""
+        """Read the intervals, oldest first. Raises PayloadError if the message is refused."""
         message, id_, time_ms = _message(payload, form)
         return _intervals(message, time_ms, id_)
 
@@ -192,12 +194,12 @@ def _state(payload: bytes) -> tuple[PayloadNumber]:
     return (PayloadNumber(time_of(value_at(document, "lastseen")), number),)
 
 
-def _quantities(scm: _Format, plus: _Format, idm: _Format) -> dict[str, Quantity]:
+def _quantities(scm: _Format, scm_plus: _Format, idm: _Format) -> dict[str, Quantity]:
     """Return a program's quantities, given the layouts of its messages."""
     timed = scm.time_key is not None
     return {
         "scm": Quantity(Kind.REGISTER, None, _register(scm), timed=timed, is_count=True),
-        "scm-plus": Quantity(Kind.REGISTER, None, _register(plus), timed=timed, is_count=True),
+        "scm-plus": Quantity(Kind.REGISTER, None, _register(scm_plus), timed=timed, is_count=True),
         "idm": Quantity(Kind.REGISTER, None, _register(idm), timed=timed, is_count=True),
         "intervals": Quantity(
             Kind.INTERVAL_ENERGY, None, _blocks(idm), _INTERVAL_MS, timed=timed, is_count=True
@@ -208,12 +210,12 @@ def _quantities(scm: _Format, plus: _Format, idm: _Format) -> dict[str, Quantity
 _COUNTS = "a count is 1 Wh, 10 Wh or more: source.scale states it, such as 10 with unit = 'Wh'"
 _TRAPS = (
     _COUNTS,
-    "an SCM's register has 24 bits: source.modulus is 16777216 counts, such as 167772160 Wh",
-    "neighbours' meters are on the same topic: source.id is required; others are counted as refused_meter",
-    "gas and water meters send the same messages: those of other types than 4, 5, 7 and 8 count as other",
-    "an IDM repeats 47 intervals in every message; each counts once",
+    "an SCM's register has 24 bits: source.modulus is 16777216 counts, or 167772160 Wh at 10 Wh each",
+    "neighbours' meters are on the same topic: source.id is required; their messages count as refused_meter",
+    "gas and water meters send the same messages: those of types other than 4, 5, 7 and 8 count as other",
+    "an IDM repeats 47 intervals in every message, but each interval counts only once",
     "an interval holds at most 511 counts, and does not show an outage",
-    "SCM and IDM reveal the same secret: the charges of reading both add up",
+    "SCM and IDM reveal the same load: the charges for reading both add up",
 )
 _SERIAL = "the meter's serial number"
 _RESOLUTION_W = Fraction(120)

@@ -19,7 +19,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 _POWER, _IMPORT, _EXPORT = 2, 3, 4
 _COLUMNS = (5, 7)
-_EXACT = Context(prec=64, traps=[])
+_EXACT_CONTEXT = Context(prec=64, traps=[])
 
 
 def _rows(payload: bytes) -> list[list[Any]]:
@@ -38,18 +38,18 @@ def _rows(payload: bytes) -> list[list[Any]]:
 
 
 def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the sum of all phases."""
+    """Make a reader of a column's sum over all phases."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the sum. Raises PayloadError."""
+        """Read the sum. Raises PayloadError if a number is missing or wrong."""
         numbers = [number_of(row[column]) for row in _rows(payload)]
-        return (PayloadNumber(None, reduce(_EXACT.add, numbers)),)
+        return (PayloadNumber(None, reduce(_EXACT_CONTEXT.add, numbers)),)
 
     return read
 
 
 def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of one phase."""
+    """Make a reader of a column's number for one phase."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the phase's number. Raises PayloadError if there is no such phase."""
@@ -62,7 +62,7 @@ def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]
 
 
 def _quantities(kind: Kind, scale: int, name: str, column: int) -> dict[str, Quantity]:
-    """Return the quantities for a column: the sum of all phases, and each phase."""
+    """Return the quantities in a column: the sum over all phases, and each phase."""
     phases = {
         f"{name}-{letter}": Quantity(kind, Fraction(scale), _phase(index, column), timed=False)
         for index, letter in enumerate("abc")
@@ -86,9 +86,9 @@ IAMMETER = Profile(
     traps=(
         "the device's settings define how often it sends: source.every states it",
         "numbers are identified by position alone",
-        "a fourth row is the sum of the others and is ignored: counting it would double everything",
+        "a fourth row is the sum of the other rows and is ignored: counting it would double everything",
         "import and export of three phases are counted per phase, unlike in a net meter",
-        "power is below 0 while more is fed in than drawn: window.range must reach below 0",
+        "power is negative while more is fed in than drawn: window.range must reach below 0",
         "Solax inverters send similar messages; their longer rows are refused",
     ),
 )

@@ -1,7 +1,7 @@
 """SenML in JSON (RFC 8428), from any device.
 
-Devices choose the names of records, which contain no spaces; the quantities here have names with spaces, so
-the two never clash.
+Devices choose the names of records, which contain no spaces. The quantities here have names with spaces, so
+they never clash with a record's name.
 """
 
 import re
@@ -14,7 +14,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
 
 
-def _named(kind: Kind, name: str) -> Quantity | None:
+def _named_quantity(kind: Kind, name: str) -> Quantity | None:
     """Return the quantity of records whose name is `name`, or ends in `name` after ``:`` or ``/``."""
     if not _NAME.fullmatch(name):
         return None
@@ -31,7 +31,7 @@ SENML = Profile(
         "the only sum": Quantity(Kind.REGISTER, J_IN_WH, reader(Kind.REGISTER, None, of_sum=True)),
         "the only interval": Quantity(Kind.INTERVAL_ENERGY, J_IN_WH, reader(Kind.INTERVAL_ENERGY, None)),
     },
-    named=_named,
+    named=_named_quantity,
     every_ms=MINUTE_MS,
     hold_ms=15 * MINUTE_MS,
     identifies="the device's name in its topic",
@@ -41,7 +41,7 @@ SENML = Profile(
         "if several names have a matching unit, source.value selects one: the full name or its end",
         "names often hold a MAC address or a serial number",
         "times below 2**28 s are relative to the arrival",
-        "a field whose label ends in _ must be understood: such a pack is refused",
+        "a pack with a field whose label ends in _ is refused, because such a field must be understood",
         "an energy in J, Wh or kWh may be that of a register or an interval: source.kind states which",
     ),
 )

@@ -1,6 +1,6 @@
-"""Shelly's energies of whole minutes, which need code; the rest of Shelly's profiles is in files.
+"""Shelly's energies of whole minutes, which need code; all other quantities of Shelly devices are in files.
 
-`by_minute` lists the energies of the last three minutes, newest first; the first minute ends at `minute_ts`.
+`by_minute` lists the energies of the last three minutes, newest first; the newest minute ends at `minute_ts`.
 `aenergy` counts both the energy drawn and the energy fed in, and `ret_aenergy` only the energy fed in, so
 their difference is the energy drawn.
 """
@@ -22,7 +22,7 @@ _MWH = Fraction(1, 1000)
 
 
 def _status(payload: bytes, component: str) -> Any:
-    """Return a component's status. Raises PayloadError (`other` if a notification lacks its energy)."""
+    """Return a component's status. Raises PayloadError (`other` for a notification without energy)."""
     document = document_of(payload)
     if not isinstance(document, dict):
         raise PayloadError("refused_type")
@@ -37,7 +37,10 @@ def _status(payload: bytes, component: str) -> Any:
 
 
 def _blocks(energy: Any) -> tuple[int, list[Decimal]]:
-    """Return the end of the newest minute, and the energies, newest first. Raises PayloadError."""
+    """Return the end of the newest minute, and the energies, newest first.
+
+    Raises PayloadError if either is missing or wrong.
+    """
     end_ms, blocks = time_of(value_at(energy, "minute_ts")), value_at(energy, "by_minute")
     if end_ms % MINUTE_MS:
         raise PayloadError("refused_time")
@@ -48,37 +51,38 @@ def _blocks(energy: Any) -> tuple[int, list[Decimal]]:
     return end_ms, [number_of(block) for block in blocks]
 
 
-def _minutes_of_all(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the energy in both directions in the last full minutes."""
+def _energy_minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make a reader of the energy in both directions in each of the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Read the energies of the minutes, oldest first. Raises PayloadError."""
+        """Read the minutes' energies, oldest first. Raises PayloadError if one is missing or wrong."""
         end_ms, blocks = _blocks(value_at(_status(payload, component), "aenergy"))
-        return _of_minutes(end_ms, blocks)
+        return _numbers(end_ms, blocks)
 
     return read
 
 
-def _of_minutes(end_ms: int, blocks: Sequence[Decimal]) -> list[PayloadNumber]:
-    """Return the energies, which are given newest first, with the ends of their minutes, oldest first."""
-    numbers = [PayloadNumber(end_ms - place * MINUTE_MS, block) for place, block in enumerate(blocks)]
+def _numbers(end_ms: int, blocks: Sequence[Decimal]) -> list[PayloadNumber]:
+    """Return the energies `blocks`, which are newest first, with their minutes' ends, oldest first."""
+    numbers = [PayloadNumber(end_ms - position * MINUTE_MS, block) for position, block in enumerate(blocks)]
     return numbers[::-1]
 
 
-def _minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the energy drawn in the last full minutes."""
+def _import_minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make a reader of the energy drawn in each of the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Read the energies of the minutes, oldest first. Raises PayloadError."""
+        """Read the minutes' energies, oldest first. Raises PayloadError if one is missing or wrong."""
         status = _status(payload, component)
-        end_ms, all_blocks = _blocks(value_at(status, "aenergy"))
-        fed_ms, fed_blocks = _blocks(value_at(status, "ret_aenergy"))
-        if fed_ms != end_ms or len(fed_blocks) != len(all_blocks):
+        end_ms, energy_blocks = _blocks(value_at(status, "aenergy"))
+        export_end_ms, export_blocks = _blocks(value_at(status, "ret_aenergy"))
+        if export_end_ms != end_ms or len(export_blocks) != len(energy_blocks):
             raise PayloadError("refused_time")
         import_blocks = [
-            total([block, fed.copy_negate()]) for block, fed in zip(all_blocks, fed_blocks, strict=True)
+            total([energy, exported.copy_negate()])
+            for energy, exported in zip(energy_blocks, export_blocks, strict=True)
         ]
-        return _of_minutes(end_ms, import_blocks)
+        return _numbers(end_ms, import_blocks)
 
     return read
 
@@ -99,13 +103,12 @@ def _quantity(
 
 def _quantities(component: str, channels: int) -> dict[str, Quantity]:
     """Return the quantities of a component's channels."""
-    suffixes = {f"-{channel}" if channel else "": f"{component}:{channel}" for channel in range(channels)}
+    keys = {f"-{channel}" if channel else "": f"{component}:{channel}" for channel in range(channels)}
     import_quantities = {
-        f"minutes{suffix}": _quantity(_minutes(part), 2, "import") for suffix, part in suffixes.items()
+        f"minutes{suffix}": _quantity(_import_minutes(key), 2, "import") for suffix, key in keys.items()
     }
     return import_quantities | {
-        f"energy-minutes{suffix}": _quantity(_minutes_of_all(part), 1, "both")
-        for suffix, part in suffixes.items()
+        f"energy-minutes{suffix}": _quantity(_energy_minutes(key), 1, "both") for suffix, key in keys.items()
     }
 
 
@@ -113,4 +116,4 @@ MINUTES: Mapping[str, dict[str, Quantity]] = {
     "shelly-gen2-switch": _quantities("switch", 4),
     "shelly-gen2-pm1": _quantities("pm1", 1),
 }
-"""The quantities to add to each profile."""
+"""The quantities to add to the profiles with these names."""

@@ -15,7 +15,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 
 def _read(payload: bytes) -> tuple[PayloadNumber]:
-    """Read the number and its time, if any. Raises PayloadError."""
+    """Read the number and its time, if any. Raises PayloadError if either is missing or wrong."""
     if not payload.lstrip().startswith(b"{"):
         return bare(payload)
     document = document_of(payload)
@@ -41,8 +41,8 @@ VZLOGGER = Profile(
     traps=(
         "its configuration (interval, aggtime) defines how often it sends: source.every states it",
         "a message states neither quantity nor unit: ../id has the OBIS code, such as 1-0:16.7.0",
-        "another prefix than vzlogger/data or vzlogger is named in its configuration (mqtt, topic)",
-        "raw and agg are one measurement: read only one of them",
+        "its configuration (mqtt, topic) can set a prefix other than vzlogger/data and vzlogger",
+        "raw and agg are the same measurement: read only one of them",
         "registers are in Wh for most SML meters and in kWh for most D0 meters",
         "with the option retain, an old value arrives at every start: retained messages are not readings",
     ),

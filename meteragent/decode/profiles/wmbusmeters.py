@@ -1,8 +1,8 @@
 """wmbusmeters: a telegram as JSON, with the unit in each key, on a topic set by the user's shell command.
 
 ``timestamp`` is the time at which the telegram was received, in UTC. ``device_date_time``, the meter's local
-time without a zone, is not used. Most drivers use the same names for power and registers; `_FIELDS` has the
-exceptions.
+time without a zone, is not used. Most drivers use the same field names for power and registers; `_FIELDS`
+lists the exceptions.
 
 The driver iem3000 reports registers a thousand times too small in some telegrams. Only telegrams with a power
 have correct registers, so only those are read.
@@ -22,7 +22,7 @@ from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 _KILO = Fraction(1000)
-_USUAL = {
+_USUAL_FIELDS = {
     "power": "current_power_consumption_kw",
     "power-production": "current_power_production_kw",
     "import": "total_energy_consumption_kwh",
@@ -44,19 +44,19 @@ _FIELDS: dict[str, dict[str, str]] = {
     },
 }
 """The field names of drivers that do not use the usual names."""
-_NEEDED = {"iem3000": "active_consumption_kw"}
+_REQUIRED_FIELDS = {"iem3000": "active_consumption_kw"}
 """For each driver, the field that a telegram must have to be read."""
 _TARIFFS = re.compile(r"(import|export) of ([2-4]) tariffs", re.ASCII)
 _DIRECTIONS = {"import": "consumption", "export": "production"}
-_WITH_TARIFFS = ("amiplus",)
-"""Drivers whose telegrams have exactly the registers in use; other drivers also send unused registers, which
-are 0."""
+_TARIFF_DRIVERS = ("amiplus",)
+"""Drivers whose telegrams contain exactly the registers in use; other drivers also send unused registers,
+which are 0."""
 
 
 def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of an electricity meter's number; it skips heat meters, whose fields have the same names.
+    """Make a reader of the number that `find` returns for a document and its driver.
 
-    `find` returns the number in a driver's document.
+    Other media are not read, because heat meters have fields with the same names.
     """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -69,7 +69,7 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], S
             raise PayloadError("refused_type")
         if media != "electricity":
             raise PayloadError("other")
-        if driver in _NEEDED and value_at(document, _NEEDED[driver]) is None:
+        if driver in _REQUIRED_FIELDS and value_at(document, _REQUIRED_FIELDS[driver]) is None:
             raise PayloadError("other")
         time_ms, id_ = time_of(value_at(document, "timestamp")), value_at(document, "id")
         return (PayloadNumber(time_ms, find(document, driver), id_ if isinstance(id_, str) else None),)
@@ -78,10 +78,10 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], S
 
 
 def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of a quantity by the name that most drivers use."""
+    """Make a reader of the quantity `name`, in the field that the telegram's driver uses for it."""
     return _telegram(
         lambda document, driver: number_of(
-            value_at(document, _FIELDS.get(driver or "", {}).get(name, _USUAL[name]))
+            value_at(document, _FIELDS.get(driver or "", {}).get(name, _USUAL_FIELDS[name]))
         )
     )
 
@@ -92,7 +92,7 @@ def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[Pa
 
     def find(document: Any, driver: str | None) -> Decimal:
         """Return the sum. Raises PayloadError if the number of tariffs is not `count`."""
-        if driver not in _WITH_TARIFFS:
+        if driver not in _TARIFF_DRIVERS:
             raise PayloadError("refused_ambiguous")
         if value_at(document, names[-1]) is not None:
             raise PayloadError("refused_columns")
@@ -101,7 +101,7 @@ def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[Pa
     return _telegram(find)
 
 
-def _named(kind: Kind, name: str) -> Quantity | None:
+def _tariffs_quantity(kind: Kind, name: str) -> Quantity | None:
     """Make the quantity for a sum of tariffs, such as `import of 2 tariffs`."""
     match = _TARIFFS.fullmatch(name)
     if match is None or kind is not Kind.REGISTER:
@@ -120,18 +120,18 @@ WMBUSMETERS = Profile(
         "import": Quantity(Kind.REGISTER, _KILO, _field("import")),
         "export": Quantity(Kind.REGISTER, _KILO, _field("export")),
     },
-    named=_named,
+    named=_tariffs_quantity,
     every_ms=MINUTE_MS,
     hold_ms=HOUR_MS,
     identifies="the meter's id or its name in the configuration",
     personal=("id", "name", "customer"),
     traps=(
-        "power is null in some telegrams: no reading, not 0",
+        "power is null in some telegrams, which gives no reading, not 0",
         "registers of single tariffs are not offered: the times of their use are a secret, too",
-        "an amiplus meter without a total: value = 'import of 2 tariffs' is the sum of exactly two",
+        "for an amiplus meter without a total, value = 'import of 2 tariffs' is the sum of exactly two",
         "em24, iem3000, abbb23 and ime send one power for both directions: window.range must reach below 0",
         "iem3000 repeats its register in other telegrams, a thousand times too small: counted as other",
-        "heat meters have fields of the same names: messages of another medium are counted as other",
+        "heat meters have fields with the same names: messages of another medium are counted as other",
         "telegrams come by radio every few seconds to every quarter of an hour, and some are lost",
         "source.every states the longest time between received telegrams, which depends on your radio",
     ),

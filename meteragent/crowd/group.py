@@ -292,8 +292,8 @@ def _contradictions(group: Group) -> Iterator[ConfigError]:
     for name in ("hide_wh", "lowest_wh", "highest_wh"):
         value = getattr(group, name)
         if (value / quantum).denominator != 1:
-            below = math.floor(value / quantum) * quantum
-            expected = f"a multiple of quantum_wh, such as {below} or {below + quantum}"
+            lower_multiple = math.floor(value / quantum) * quantum
+            expected = f"a multiple of quantum_wh, such as {lower_multiple} or {lower_multiple + quantum}"
             yield ConfigError(name, str(value), expected)
         if abs(value / quantum) > QUANTA_MAX:
             yield ConfigError(name, str(value), "at most 2^40 quanta")

@@ -34,17 +34,17 @@ class Helper(Machine):
         """
         effects = Effects()
         try:
-            decoded = Chunk.decode(self.group.id, payload)
+            signed_chunk = Chunk.decode(self.group.id, payload)
         except OtherGroup:
             effects.refusals.append("other_group")
             return effects
         except Malformed:
             effects.refusals.append("malformed")
             return effects
-        if not is_signed(self.group.identities["leader"], decoded.body, decoded.signature):
+        if not is_signed(self.group.identities["leader"], signed_chunk.body, signed_chunk.signature):
             effects.refusals.append("bad_signature")
             return effects
-        chunk, batch = decoded.message, decoded.message.batch
+        chunk, batch = signed_chunk.message, signed_chunk.message.batch
         reason = self._refusal_of(chunk, payload, now_s)
         answer = self._get("answer", batch.slot_s)
         if reason in _UNANSWERED:
@@ -82,17 +82,17 @@ class Helper(Machine):
         """Return the reason to refuse a chunk, if any; such a refusal is not the slot's one answer."""
         batch = chunk.batch
         slot_s = batch.slot_s
-        fixed = self._get("batch", slot_s)
-        stored = self._get("chunk", slot_s, f"{chunk.place:02}")
+        fixed_batch = self._get("batch", slot_s)
+        stored_chunk = self._get("chunk", slot_s, f"{chunk.place:02}")
         is_answered = self._get("answer", slot_s) is not None
         conditions = (
             (not self.group.is_slot(slot_s), "unknown_slot"),
             (now_s <= self.group.closes_s(slot_s), "early"),
             (now_s >= self.group.expires_s(slot_s), "expired"),
-            (fixed is not None and fixed != batch.encode(), "other_batch"),
-            (stored is not None and stored != payload, "other_batch"),
+            (fixed_batch is not None and fixed_batch != batch.encode(), "other_batch"),
+            (stored_chunk is not None and stored_chunk != payload, "other_batch"),
             (not is_answered and self.keys_of_slot(slot_s) is None, "expired"),
-            (fixed is None and batch.homes < self.group.smallest_crowd, "too_few"),
+            (fixed_batch is None and batch.homes < self.group.smallest_crowd, "too_few"),
         )
         return next((reason for refused, reason in conditions if refused), None)
 
@@ -124,9 +124,9 @@ class Helper(Machine):
         """
         group, slot_s = self.group, batch.slot_s
         pads = [self._pad(keys, slot_s, entry) for entry in entries]
-        rejected = tuple(index for index, pad in enumerate(pads) if pad is None)
+        rejected_indices = tuple(index for index, pad in enumerate(pads) if pad is None)
         counted_entries = [entry for entry, pad in zip(entries, pads, strict=True) if pad is not None]
-        if len(counted_entries) < group.smallest_crowd or len(rejected) > message.REJECTED_MAX:
+        if len(counted_entries) < group.smallest_crowd or len(rejected_indices) > message.REJECTED_MAX:
             effects.refusals.append("too_few")
             return self._refusal(batch, "too_few")
         digest = message.batch_digest(group.id, slot_s, counted_entries)
@@ -139,7 +139,7 @@ class Helper(Machine):
         except ValueError:  # the request names a key to which nothing can be sealed
             effects.refusals.append("malformed")
             return self._refusal(batch, "malformed")
-        answer = Answer(slot_s, batch.digest, batch.homes, rejected, leader_key, sealed)
+        answer = Answer(slot_s, batch.digest, batch.homes, rejected_indices, leader_key, sealed)
         return answer.encode(group.id, self.identity.sign)
 
     def _pad(self, keys: DayKeys, slot_s: int, entry: Entry) -> int | None:

@@ -61,11 +61,11 @@ def keys_of(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList
         Malformed: the payload is not a list of this group and role, the role's identity has not signed it, or
             its serial is below `serial_min`.
     """
-    decoded = KeyList.decode(group.id, payload)
-    keys = decoded.message
+    signed_list = KeyList.decode(group.id, payload)
+    keys = signed_list.message
     if keys.role != role:
         raise Malformed("another role")
-    if not is_signed(group.identities[role], decoded.body, decoded.signature):
+    if not is_signed(group.identities[role], signed_list.body, signed_list.signature):
         raise Malformed("a wrong signature")
     if keys.serial < serial_min:
         raise Malformed("a serial below that of a newer list")

@@ -126,8 +126,8 @@ class Leader(Machine):
         elif reply.homes != batch.homes:
             effects.refusals.append("malformed")
         else:
-            rejected = set(reply.rejected)
-            counted_entries = [entry for index, entry in enumerate(entries) if index not in rejected]
+            rejected_indices = set(reply.rejected)
+            counted_entries = [entry for index, entry in enumerate(entries) if index not in rejected_indices]
             self._count(effects, reply, counted_entries)
             self._hold(effects, now_s, batch.homes)
         return effects

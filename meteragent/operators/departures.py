@@ -63,9 +63,9 @@ class Departures:
             if message.retain:
                 self._retained[message.topic] = message
             name = Name(message.topic, b"" if message.retain else message.payload)
-            waiting = self._waiting.get(name)
+            same_message = self._waiting.get(name)
             # Equal messages are one message, which leaves at the earlier instant.
-            if waiting is None or message.retain or message.due_s < waiting.due_s:
+            if same_message is None or message.retain or message.due_s < same_message.due_s:
                 self._waiting[name] = message
         return counts
 

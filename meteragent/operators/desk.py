@@ -145,11 +145,11 @@ def in_order(
     arrivals: Sequence[Arrival], instants_s: Sequence[int]
 ) -> Iterator[tuple[list[Arrival], int | None]]:
     """Yield, for each tick, the earlier messages and its instant; finally the later messages, and None."""
-    remaining = list(arrivals)
+    later_arrivals = list(arrivals)
     for instant_s in instants_s:
-        yield [arrival for arrival in remaining if arrival.at_s < instant_s], instant_s
-        remaining = [arrival for arrival in remaining if arrival.at_s >= instant_s]
-    yield remaining, None
+        yield [arrival for arrival in later_arrivals if arrival.at_s < instant_s], instant_s
+        later_arrivals = [arrival for arrival in later_arrivals if arrival.at_s >= instant_s]
+    yield later_arrivals, None
 
 
 def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:

@@ -109,8 +109,8 @@ class Link:
 
     def oldest_s(self, now_s: int) -> int:
         """Return when the oldest waiting message arrived; `now_s` if no message waits."""
-        waiting = (queue[0].at_s for queue in (self._requests, self._reports) if queue)
-        return min(waiting, default=now_s)
+        arrival_times_s = (queue[0].at_s for queue in (self._requests, self._reports) if queue)
+        return min(arrival_times_s, default=now_s)
 
     def send(self, messages: Sequence[Outgoing]) -> int:
         """Send committed messages at their instants; return how many of them are late or dropped."""

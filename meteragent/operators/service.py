@@ -42,7 +42,7 @@ _MACHINES: dict[str, type[Machine]] = {"leader": Leader, "helper": Helper}
 _log = logging.getLogger("meteragent")
 
 
-class _Held(NamedTuple):
+class _HeldReports(NamedTuple):
     """Committed reports that wait for an instant to be released: their number and their tokens.
 
     Reports at QoS 0 have no token.
@@ -64,7 +64,7 @@ class Service:
         self._link = Link(operation.endpoint, f"crowd/{name}/", client_id, machine.topics, entropy, clock)
         self._counts, self._refusals = Counter[str](), Counter[str]()
         self._slots = deque[tuple[int, str, int]](maxlen=SLOTS_KEPT)
-        self._held_reports, self._wake = deque[_Held](), asyncio.Event()
+        self._held_reports, self._wake = deque[_HeldReports](), asyncio.Event()
         self._may_draw = False
         self._quiet_s = self._unanswered_s = 0
         self._steps, self._ahead_s = Steps(clock), 0
@@ -134,8 +134,8 @@ class Service:
 
     async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
         """Take messages and ticks in the order of their times; commit each piece and each tick separately."""
-        for earlier, instant_s in in_order(arrivals, instants_s):
-            for piece in pieces(earlier):
+        for earlier_arrivals, instant_s in in_order(arrivals, instants_s):
+            for piece in pieces(earlier_arrivals):
                 self._may_draw = piece[0].kind != REPORT
                 step = await worker.call(worker.take, piece, self._clock.now_s())
                 self._may_draw = False
@@ -159,7 +159,7 @@ class Service:
         self._quiet_s = max(self._quiet_s, step.quiet_s)
         reports = [arrival for arrival in arrivals if arrival.kind == REPORT]
         tokens = [arrival.token for arrival in reports if arrival.token is not None]
-        self._held_reports.append(_Held(self._quiet_s, len(reports), tokens))
+        self._held_reports.append(_HeldReports(self._quiet_s, len(reports), tokens))
         self._wake.set()
         self._release(now_s)
 

@@ -238,11 +238,11 @@ def _checked(connection: sqlite3.Connection, path: Path) -> Generation | None:
 
 
 def _write(tx: sqlite3.Connection, rows: Mapping[Key, bytes | None]) -> None:
-    deleted = [key for key, value in rows.items() if value is None]
+    deleted_keys = [key for key, value in rows.items() if value is None]
     tx.executemany(
-        "DELETE FROM secret WHERE day = ?", [(key.at,) for key in deleted if key.table == "secret"]
+        "DELETE FROM secret WHERE day = ?", [(key.at,) for key in deleted_keys if key.table == "secret"]
     )
-    tx.executemany("DELETE FROM row WHERE kind = ? AND at = ? AND name = ?", deleted)
+    tx.executemany("DELETE FROM row WHERE kind = ? AND at = ? AND name = ?", deleted_keys)
     secrets = [(key.at, value) for key, value in rows.items() if value is not None and key.table == "secret"]
     tx.executemany("INSERT OR REPLACE INTO secret VALUES (?, ?)", secrets)
     tx.executemany("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?)", _values(rows))

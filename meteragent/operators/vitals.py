@@ -193,12 +193,12 @@ def as_metrics(vitals: Vitals) -> str:
     ]
     refusals = [(f',reason="{name}"', float(count)) for name, count in sorted(vitals.refusals.items())]
     rows.append(("refusals_total", "counter", "refused messages and slots, by reason", refusals))
-    finished = [
+    slot_samples = [
         (f',result="{name.removeprefix("slots_")}"', float(count))
         for name, count in sorted(vitals.counts.items())
         if name.startswith("slots_")
     ]
-    rows.append(("slots_total", "counter", "slots finished since the start, by result", finished))
+    rows.append(("slots_total", "counter", "slots finished since the start, by result", slot_samples))
     lines = []
     for name, kind, text, values in rows:
         metric = f"meteragent_crowd_{name}"

@@ -116,12 +116,12 @@ def _mark_shown(
 
     `windows` are needed for a dominance rule on private energies; None means that capacities are used.
     """
-    enough_homes = F.col("homes") >= rules.at_least
+    has_enough_homes = F.col("homes") >= rules.at_least
     if rules.share is None:
-        return cells.withColumn("told", enough_homes)
+        return cells.withColumn("told", has_enough_homes)
     if windows is None:
-        over_share = F.col("most_u") > rules.share * F.col("capacity_u")
-        return cells.withColumn("told", enough_homes & (F.col("least_u") > 0) & ~over_share)
+        is_over_share = F.col("most_u") > rules.share * F.col("capacity_u")
+        return cells.withColumn("told", has_enough_homes & (F.col("least_u") > 0) & ~is_over_share)
     energies = windows.select(
         "feeder", "meter", "d", F.size("values").alias("n"), _sum("values").alias("sum_u")
     )
@@ -132,7 +132,7 @@ def _mark_shown(
         F.collect_list(F.struct("meter", "d", "n", "windows", "sum_u")).alias("homes")
     )
     verdicts = feeders.mapInArrow(safely(_verdicts(terms, rules)), _VERDICT)
-    return cells.join(verdicts, "feeder").withColumn("told", enough_homes & ~F.col("dominated"))
+    return cells.join(verdicts, "feeder").withColumn("told", has_enough_homes & ~F.col("dominated"))
 
 
 def _sum(values: str) -> Column:

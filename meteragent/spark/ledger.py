@@ -71,11 +71,13 @@ def ledger_rows(windows: DataFrame, policy: Policy) -> pa.Table:
     starts = table.column("start").cast(TIME).combine_chunks()
     terms_index, terms = policy.terms(milliseconds(starts))
     row_terms = [terms[index] for index in terms_index.tolist()]
-    exact = {
+    text_columns = {
         "epsilon": pa.array([str(part.epsilon) for part in row_terms], pa.string()),
         "unit": pa.array([f"1/{part.unit}" for part in row_terms], pa.string()),
     }
-    columns = [exact[name] if name in exact else table.column(name).cast(kind) for name, kind in _TYPES]
+    columns = [
+        text_columns[name] if name in text_columns else table.column(name).cast(kind) for name, kind in _TYPES
+    ]
     return pa.table(columns, schema=SCHEMA)
 
 

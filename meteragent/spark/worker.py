@@ -139,8 +139,8 @@ def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, In
         is_reached = next_starts < span_starts[rows] + policy.reach_ms
         rows, starts = rows[is_reached], next_starts[is_reached]
         pairs.append((rows, starts))
-    every_row, every_start = zip(*pairs, strict=True)
-    return np.concatenate(every_row), np.concatenate(every_start)
+    row_arrays, start_arrays = zip(*pairs, strict=True)
+    return np.concatenate(row_arrays), np.concatenate(start_arrays)
 
 
 def read_grouped(policy: Policy) -> Work:

@@ -258,7 +258,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 def _is_exact(value: Any) -> bool:
     """Return whether a value is an exact number as a group's file may have it, of at most 64 characters."""
     if isinstance(value, Decimal):
-        return True  # `_decimal` has checked its length
+        return True  # `_decimal` has checked its length and its exponent
     text = str(value)
     return len(text) <= _EXACT_CHARACTERS and _EXACT.fullmatch(text) is not None
 

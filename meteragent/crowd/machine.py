@@ -160,7 +160,7 @@ class Machine:
         self._put(effects, Key("mark", 0, name), value.to_bytes(8, "big"))
 
     def _hold(self, effects: Effects, now_s: int, homes: int = 0) -> None:
-        """Set the instant at which the messages of a step leave, which does not depend on its duration."""
+        """Set the instant at which a step's messages leave, which does not depend on the step's duration."""
         at_s = due_s(now_s, homes)
         effects.messages = [message._replace(due_s=at_s) for message in effects.messages]
 

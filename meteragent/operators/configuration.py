@@ -79,8 +79,8 @@ _SECTIONS: dict[str, type[BaseModel]] = {"broker": CrowdBroker, "store": CrowdSt
 _EXPECTED = {
     "group_file": "the file of the group, such as 'elm-street.toml'",
     "identity_file": "the file of this operator's identity, from `meteragent crowd key new FILE`",
-    "store": "a table with the path of a file",
-    "store.path": "a file, such as '/var/lib/meteragent-crowd/leader.db'",
+    "store": "a table with the `path` of the store",
+    "store.path": "the path of a file, such as '/var/lib/meteragent-crowd/leader.db'",
 }
 
 

@@ -43,7 +43,7 @@ async def newest_serial(endpoint: Endpoint, group: Group, role: str, entropy: En
         try:
             await session.subscribe(topic)
         except SubscriptionRefused:
-            _log.warning("the broker does not let this operator read %s: check its access list", topic)
+            _log.warning("the broker does not let this operator read %s: check the access list", topic)
         await asyncio.sleep(LISTEN_S)
         is_read.set()
 

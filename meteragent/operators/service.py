@@ -186,7 +186,7 @@ class Service:
                     await self._wake.wait()
 
     async def _keep_alive(self) -> NoReturn:
-        """Notify systemd of the problems, and that the service is alive as long as rounds make progress."""
+        """Report problems to systemd, and reset its watchdog as long as rounds make progress."""
         self._notify.send("READY=1")
         watchdog_s = self._notify.watchdog_s
         pause_s = 10.0 if watchdog_s is None else min(10.0, watchdog_s / 4)

@@ -206,7 +206,9 @@ def _locked(path: Path, lock: Callable[[Path], int]) -> int:
     try:
         return lock(path)
     except StoreInUse:
-        raise StoreInUse(f"{path}: another operator has it open: stop it, or set another path") from None
+        raise StoreInUse(
+            f"{path}: another operator has the store open: stop that operator, or set another path"
+        ) from None
 
 
 def _create(connection: sqlite3.Connection) -> None:

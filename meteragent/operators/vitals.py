@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from meteragent.domain.grid import duration_text, iso_time
 
 UNANSWERED_S = 900
-"""How long, in seconds, a request may be unanswered before this is a problem; the leader repeats it."""
+"""How long, in seconds, a request may be unanswered before this is a problem; it is repeated meanwhile."""
 OVERLOAD_S = 3600
 """How long, in seconds, a dropped or late message counts as a problem."""
 

@@ -52,7 +52,7 @@ def test_files_are_the_owners(tmp_path: Path) -> None:
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     """A store is open once."""
-    with opened(tmp_path), pytest.raises(StoreInUse, match="another operator has it open"):
+    with opened(tmp_path), pytest.raises(StoreInUse, match="another operator has the store open"):
         opened(tmp_path)
 
 

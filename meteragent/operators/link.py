@@ -94,7 +94,7 @@ class Link:
         return arrivals
 
     def release(self, reports: int, tokens: Sequence[Token]) -> None:
-        """Acknowledge the tokens of committed reports, and count `reports` fewer as unreleased.
+        """Acknowledge the tokens of committed reports; subtract `reports` from the unreleased ones.
 
         The broker sees when this happens, so the time must not depend on a draw.
         """

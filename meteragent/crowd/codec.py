@@ -1,12 +1,13 @@
-"""The bytes of messages: unsigned big-endian integers, fixed fields, and short texts (crowd.md 7)."""
+"""The encoding of fields: unsigned big-endian integers, bytes of a fixed length, and labels (crowd.md 7)."""
 
 from meteragent.crowd.group import is_label
 
 MESSAGE_BYTES_MAX = 4 << 20
+"""The largest size of a message, in bytes."""
 
 
 class Malformed(ValueError):
-    """Bytes that are not the expected message; the text names the part."""
+    """Bytes that are not the expected message; the error's text names the fault."""
 
 
 def number(value: int, size: int) -> bytes:
@@ -15,29 +16,29 @@ def number(value: int, size: int) -> bytes:
 
 
 def opaque(data: bytes) -> bytes:
-    """Encode up to 255 bytes, preceded by their length."""
+    """Encode at most 255 bytes, preceded by their length in one byte."""
     return number(len(data), 1) + data
 
 
 class Reader:
-    """The unread part of a message; every read raises Malformed if the message is too short."""
+    """A reader of a message's fields, in order; every read raises Malformed if the message is too short."""
 
     def __init__(self, data: bytes) -> None:
         if len(data) > MESSAGE_BYTES_MAX:
             raise Malformed("longer than 4 MiB")
-        self._data, self._at = data, 0
+        self._data, self._position = data, 0
 
     @property
     def position(self) -> int:
         """The number of bytes read so far."""
-        return self._at
+        return self._position
 
     def take(self, size: int) -> bytes:
         """Read `size` bytes."""
-        data = self._data[self._at : self._at + size]
+        data = self._data[self._position : self._position + size]
         if len(data) != size:
             raise Malformed("too short")
-        self._at += size
+        self._position += size
         return data
 
     def number(self, size: int) -> int:
@@ -45,13 +46,13 @@ class Reader:
         return int.from_bytes(self.take(size), "big")
 
     def label(self) -> str:
-        """Read a label."""
+        """Read a label. Raises Malformed if the label is not valid."""
         text = self.take(self.number(1)).decode("latin-1")
         if not is_label(text):
-            raise Malformed("label")
+            raise Malformed("a label that is not valid")
         return text
 
     def end(self) -> None:
-        """Check that nothing is left."""
-        if self._at != len(self._data):
+        """Check that the whole message has been read. Raises Malformed if it has not."""
+        if self._position != len(self._data):
             raise Malformed("too long")

@@ -1,7 +1,8 @@
-"""An operator's noise: a discrete Laplace number that follows from its key, the slot and its inputs.
+"""An operator's noise: a discrete Laplace number determined by its key, the group, the slot and its inputs.
 
-The bits are a pseudo-random function of the operator's noise key over everything that determines its sum
-(crowd.md 8), so equal sums have equal noise after any restart. The sampler is the exact one of the agent.
+The sampler's bits are a pseudorandom function, under the operator's noise key, of everything that determines
+the operator's sum (crowd.md 8). So equal inputs have equal noise, even after a restart. The sampler is the
+agent's exact sampler.
 """
 
 import hmac
@@ -15,16 +16,16 @@ from meteragent.privacy.sampling import discrete_laplace
 
 @lru_cache
 def make_tables(loss: Fraction) -> None:
-    """Make the sampler's tables before the first draw, also those for draws that need more bits.
+    """Make the sampler's tables before the first draw, including the tables for draws that need more bits.
 
-    One draw in some hundred does, and the first of them would take 0.5 ms longer. Among 8,192 numbers each
-    table is needed, unless it is for less than one in 65,536.
+    About one draw in a hundred needs more bits, and the first of these would take 0.5 ms longer than others.
+    8,192 draws need nearly all tables; a table that they do not need is rarely needed later.
     """
     discrete_laplace(8192, loss, KeyedRows(bytes(32), bytes(TAG_BYTES)).stream(0, 0))
 
 
 def draw(noise_key: bytes, group_id: bytes, slot_s: int, digest: bytes, loss: Fraction) -> int:
-    """Draw z with P(z) = tanh(a/2) e^(-a|z|), a = `loss`, for the inputs that `digest` identifies."""
-    place = b"meteragent crowd 1 draw" + group_id + number(slot_s, 8) + digest
-    draw_key = hmac.digest(noise_key, place, "sha256")
+    """Draw z with P(z) = tanh(a/2) e^(-a|z|), a = `loss`, for the inputs whose SHA-256 is `digest`."""
+    context = b"meteragent crowd 1 draw" + group_id + number(slot_s, 8) + digest
+    draw_key = hmac.digest(noise_key, context, "sha256")
     return int(discrete_laplace(1, loss, KeyedRows(draw_key, bytes(TAG_BYTES)).stream(0, 0))[0])

@@ -1,7 +1,7 @@
-"""The public file of a group: whose energy is added up, by whom, and with what noise (crowd.md 3).
+"""The public file of a group: its operators, its slots, and the noise of its totals (crowd.md 3).
 
-The id of a group is the SHA-256 of its canonical bytes, and is part of everything that a home seals. So a
-party with a different noise, range or identity cannot open a report.
+The id of a group is the SHA-256 of its canonical bytes, and is part of everything that a home seals. So an
+operator whose file differs in any value cannot open a report.
 """
 
 import hashlib
@@ -34,15 +34,16 @@ _EXACT = re.compile(r"[+-]?[0-9]+([./][0-9]+)?", re.ASCII)
 _EXACT_CHARACTERS = _EXACT_POWER = 64
 _P = (1 << 255) - 19
 _D = -121665 * pow(121666, -1, _P) % _P
-"""The field and the curve of Ed25519 (RFC 8032 5.1)."""
+"""The prime p of the field of Ed25519, and the constant d of its curve (RFC 8032, 5.1)."""
 _SLOT_MIN_S, _ANSWER_MIN_S, _ANSWER_MAX_S = 60, 600, 604_800
 LOSS_MIN, LOSS_MAX = Fraction(1, 1 << 36), 16
-"""The limits of a = level quantum / hide: below, sums might wrap around; above, there is hardly any noise."""
+"""The limits of a = level quantum / hide. With a smaller a, sums might wrap around; with a larger a, there is
+hardly any noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One of the two parties: its name for people, and its Ed25519 public key as 64 hex digits."""
+    """One of the two operators: its name for display, and its Ed25519 public key as 64 hex digits."""
 
     name: str
     identity: str
@@ -50,7 +51,16 @@ class Operator:
 
 @dataclass(frozen=True)  # no slots: `cached_property` needs the instance's dictionary
 class Group:
-    """The parameters of a group; energies are exact, in Wh."""
+    """The parameters of a group; energies are exact, in Wh.
+
+    slot_s          the length of a slot
+    quantum_wh      the step of the lattice of energies
+    level, hide_wh  each operator's noise hides `hide_wh` of one home's energy in a slot at this level
+    lowest_wh       the lower limit of a home's energy in a slot; `highest_wh` is the upper limit
+    smallest_crowd  the smallest number of reports that a total counts
+    deadline_s      the time from a slot's end to the deadline of its reports
+    answer_s        the time from the deadline until the slot expires
+    """
 
     name: str
     slot_s: int
@@ -67,7 +77,7 @@ class Group:
 
     @cached_property
     def canonical(self) -> bytes:
-        """The canonical bytes: JSON with sorted keys and no spaces."""
+        """The canonical bytes: JSON with sorted keys and no spaces, and with exact numbers as strings."""
         fields: dict[str, Any] = {"version": VERSION}
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
@@ -83,46 +93,46 @@ class Group:
 
     @property
     def loss(self) -> Fraction:
-        """The privacy loss of one quantum, a = level quantum / hide."""
+        """The privacy loss per quantum of energy, a = level quantum / hide."""
         return self.level * self.quantum_wh / self.hide_wh
 
     @property
     def identities(self) -> Mapping[str, bytes]:
-        """The public keys of the two operators by role."""
+        """The public key of each operator, 32 bytes, by role."""
         return {role: bytes.fromhex(getattr(self, role).identity) for role in ROLES}
 
     def is_slot(self, slot_s: int) -> bool:
-        """Return whether a slot starts at a time, in seconds since 1970."""
+        """Return whether a slot starts at `slot_s`, in seconds since 1970."""
         return slot_s % self.slot_s == 0
 
     def end_s(self, slot_s: int) -> int:
-        """Return the end of a slot."""
+        """Return the end, in seconds since 1970, of the slot that starts at `slot_s`."""
         return slot_s + self.slot_s
 
     def closes_s(self, slot_s: int) -> int:
-        """Return the deadline of a slot's reports."""
+        """Return the deadline of a slot's reports, in seconds since 1970."""
         return self.end_s(slot_s) + self.deadline_s
 
     def expires_s(self, slot_s: int) -> int:
-        """Return the time from which requests for a slot are no longer answered."""
+        """Return the time, in seconds since 1970, from which requests for a slot are no longer answered."""
         return self.closes_s(slot_s) + self.answer_s
 
 
 def day_of(slot_s: int) -> int:
-    """Return the UTC day to which a slot belongs, in days since 1970."""
+    """Return the UTC day in which a slot starts, in days since 1970-01-01."""
     return slot_s // DAY_S
 
 
 def is_label(text: str) -> bool:
-    """Return whether a text can be the label of a home, or the name of a group."""
+    """Return whether a string can be the label of a home or the name of a group: both obey the same rule."""
     return _NAME.fullmatch(text) is not None
 
 
 def parse(text: str) -> Group:
-    """Parse the file of a group.
+    """Parse the text of a group's file.
 
     Raises:
-        ConfigErrors: the file is refused; the exception holds all errors.
+        ConfigErrors: the text is refused; the exception holds all errors.
     """
     try:
         fields = tomllib.loads(text, parse_float=_decimal)
@@ -137,17 +147,17 @@ def parse(text: str) -> Group:
 
 
 def _not_toml(error: Exception) -> ConfigError:
-    """Return the refusal of a text that cannot be read as TOML."""
+    """Return the refusal of a file that is not TOML, with the reason."""
     reason = str(error)
     if isinstance(error, RecursionError):
         reason = "brackets nested too deeply"
     elif not isinstance(error, tomllib.TOMLDecodeError):
         reason = "an integer with thousands of digits"
-    return ConfigError("", "text that is not TOML", f"a group file: {reason}")
+    return ConfigError("", f"text that is not TOML ({reason})", "a group file")
 
 
 class _LongDecimal(NamedTuple):
-    """A TOML decimal with too many characters, or too far from 1, as it is written; no field accepts it."""
+    """A TOML decimal, as written, that is too long or has too large an exponent; no field accepts it."""
 
     text: str
 
@@ -156,7 +166,7 @@ class _LongDecimal(NamedTuple):
 
 
 def _decimal(text: str) -> Decimal | _LongDecimal:
-    """Read a TOML decimal, unless it is so long that arithmetic with it would take hours: 1e999999999."""
+    """Return a TOML decimal as a number, unless arithmetic with it could take hours, as with 1e999999999."""
     if len(text) <= _EXACT_CHARACTERS:
         with suppress(InvalidOperation):
             value = Decimal(text)
@@ -166,17 +176,17 @@ def _decimal(text: str) -> Decimal | _LongDecimal:
 
 
 class _Fields:
-    """The fields of a file; reading a wrong one notes its error and returns None."""
+    """A reader of a file's fields; for a missing or wrong field it adds an error and returns None."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields, self.errors = fields, list[ConfigError]()
 
     def group(self) -> Group | None:
-        """Return the group, unless there is an error."""
+        """Return the group; None if a field is wrong, missing or unknown."""
         self._read("version", lambda value: value == VERSION and type(value) is int, str(VERSION))
         values = {
             "name": self._read("name", _matches(_NAME), "1 to 64 letters, digits, '.', '_' or '-'"),
-            "slot_s": self._read("slot_s", _is_slot_length, f"a divisor of {DAY_S}, from {_SLOT_MIN_S}"),
+            "slot_s": self._read("slot_s", _is_slot_length, f"a divisor of {DAY_S}, at least {_SLOT_MIN_S}"),
             "smallest_crowd": self._whole("smallest_crowd", 2, HOMES_MAX),
             "deadline_s": self._whole("deadline_s", 1, DAY_S),
             "answer_s": self._whole("answer_s", _ANSWER_MIN_S, _ANSWER_MAX_S),
@@ -189,7 +199,7 @@ class _Fields:
         return None if self.errors else Group(**values)
 
     def _read(self, key: str, accepts: Callable[[Any], bool], expected: str) -> Any:
-        """Return the value of a key such as `leader.name`; if it is wrong, note an error and return None."""
+        """Return the value of a key such as `leader.name`; None, with an error, if it is missing or wrong."""
         *tables, name = key.split(".")
         fields = self._fields
         for table in tables:
@@ -198,30 +208,33 @@ class _Fields:
             self.errors.append(ConfigError(key, "nothing", expected))
             return None
         if not accepts(fields[name]):
-            self.errors.append(ConfigError(key, _found(name, fields[name]), expected))
+            self.errors.append(ConfigError(key, _text_of(name, fields[name]), expected))
             return None
         return fields[name]
 
     def _whole(self, key: str, low: int, high: int) -> Any:
-        """Return a whole number within limits."""
+        """Return the value of a key if it is an integer from `low` to `high`; None, with an error, if not."""
         return self._read(key, lambda value: type(value) is int and low <= value <= high, f"{low} to {high}")
 
     def _exact(self, key: str, *, positive: bool) -> Fraction | None:
-        """Return an exact number."""
+        """Return the value of a key if it is an exact number; None, with an error, if it is not.
+
+        If `positive`, the number must be positive.
+        """
 
         def accepts(value: Any) -> bool:
-            """Return whether a value is an exact number of the required sign."""
+            """Return whether a value is such a number."""
             try:
                 return _is_exact(value) and (rational(key, value) > 0 or not positive)
             except (TypeError, ValueError):
                 return False
 
-        value = self._read(key, accepts, "a number above 0" if positive else "a number")
+        value = self._read(key, accepts, "a positive number" if positive else "a number")
         return None if value is None else rational(key, value)
 
     def _operator(self, role: str) -> Operator | None:
-        """Return a party."""
-        table = self._read(role, lambda value: isinstance(value, dict), "a table with name and identity")
+        """Return the operator with this role; None if its name or its identity is missing or wrong."""
+        table = self._read(role, lambda value: isinstance(value, dict), "a table with `name` and `identity`")
         if table is None:
             return None
         self._refuse_unknown(table, {"name", "identity"}, f"{role}.")
@@ -233,7 +246,7 @@ class _Fields:
         return None if name is None or identity is None else Operator(name, identity)
 
     def _refuse_unknown(self, fields: Mapping[str, Any], names: set[str], prefix: str) -> None:
-        """Note an error for each field that is not in `names`."""
+        """Add an error for each field that is not in `names`; `prefix` precedes its name in the error."""
         for name in sorted(fields.keys() - names):
             self.errors.append(ConfigError(f"{prefix}{name}", "an unknown field", ", ".join(sorted(names))))
 
@@ -243,25 +256,25 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 
 def _is_exact(value: Any) -> bool:
-    """Return whether a value is an exact number as the file may have it, with few digits."""
+    """Return whether a value is an exact number as a group's file may have it, of at most 64 characters."""
     if isinstance(value, Decimal):
-        return True  # `_decimal` has measured it
+        return True  # `_decimal` has checked its length and its exponent
     text = str(value)
     return len(text) <= _EXACT_CHARACTERS and _EXACT.fullmatch(text) is not None
 
 
-def _found(name: str, value: Any) -> str:
-    """Return a value as its error shows it."""
+def _text_of(name: str, value: Any) -> str:
+    """Return the words by which an error shows a value."""
     try:
         return value_text(name, value)
-    except ValueError:  # Python refuses to write out integers of thousands of digits
+    except ValueError:  # Python does not convert integers with thousands of digits to strings
         return "an integer with thousands of digits"
 
 
 def _has_small_order(identity: bytes) -> bool:
-    """Return whether a public key is a point of small order, under which anyone can sign everything.
+    """Return whether a public key is a point of small order, for which anyone can forge signatures.
 
-    On the curve -x^2 + y^2 = 1 + d x^2 y^2 these are the points with y = 0, y^2 = 1 or d y^4 + 2 y^2 = 1.
+    On the curve -x^2 + y^2 = 1 + d x^2 y^2, these are the points with y = 0, y^2 = 1 or d y^4 + 2 y^2 = 1.
     """
     y = int.from_bytes(identity, "little") % (1 << 255) % _P
     return y * (y * y - 1) * (_D * y**4 + 2 * y * y - 1) % _P == 0
@@ -272,23 +285,23 @@ def _is_slot_length(value: Any) -> bool:
 
 
 def _contradictions(group: Group) -> Iterator[ConfigError]:
-    """Yield an error for each condition between fields that does not hold."""
+    """Yield an error for each condition that a group violates although each field is valid by itself."""
     quantum = group.quantum_wh
     if (quantum * MICRO).denominator != 1:
         yield ConfigError("quantum_wh", str(quantum), "whole millionths of a Wh")
     for name in ("hide_wh", "lowest_wh", "highest_wh"):
         value = getattr(group, name)
         if (value / quantum).denominator != 1:
-            below = math.floor(value / quantum) * quantum
-            expected = f"a multiple of quantum_wh, such as {below} or {below + quantum}"
+            lower_multiple = math.floor(value / quantum) * quantum
+            expected = f"a multiple of quantum_wh, such as {lower_multiple} or {lower_multiple + quantum}"
             yield ConfigError(name, str(value), expected)
         if abs(value / quantum) > QUANTA_MAX:
             yield ConfigError(name, str(value), "at most 2^40 quanta")
     if group.lowest_wh >= group.highest_wh:
         yield ConfigError("lowest_wh", str(group.lowest_wh), f"less than highest_wh, {group.highest_wh}")
     if not LOSS_MIN <= group.loss <= LOSS_MAX:
-        expected = f"level * quantum_wh / hide_wh of 2^-36 to {LOSS_MAX}"
+        expected = f"level * quantum_wh / hide_wh between 2^-36 and {LOSS_MAX}"
         yield ConfigError("level", str(group.level), expected)
     for name in ("name", "identity"):
         if getattr(group.leader, name) == getattr(group.helper, name):
-            yield ConfigError(f"helper.{name}", "that of the leader", "one that differs from the leader's")
+            yield ConfigError(f"helper.{name}", f"the leader's {name}", "one that differs from the leader's")

@@ -1,7 +1,7 @@
-"""The helper: accepts the leader's request for a slot and answers it exactly once (crowd.md 8).
+"""The helper: accepts the leader's request for a slot and gives the slot its one answer (crowd.md 8).
 
-Tables of rows: `mark` and `secret` (machine), `batch` by slot (what the first chunk fixed), `chunk` by slot
-and place, and `answer` by slot (the one answer, or the refusal in its place).
+The tables of rows are `mark` and `secret` (see `machine`), `batch` by slot (the batch that the first accepted
+chunk fixed), `chunk` by slot and index, and `answer` by slot (the one answer, which may be a refusal).
 """
 
 from meteragent.crowd import message
@@ -13,7 +13,8 @@ from meteragent.crowd.seal import PAD, TOTAL, DayKeys, info, is_signed, key_id, 
 from meteragent.crowd.share import total
 
 _UNANSWERED = ("unknown_slot", "too_few")
-"""Reasons that are not sent: a refusal for too few would be final, but the slot can still be answered."""
+"""Reasons that are counted but not sent. `too_few` would make the leader close the slot, which can still
+be answered. `unknown_slot` is not a reason that a refusal message can have."""
 
 
 class Helper(Machine):
@@ -23,24 +24,27 @@ class Helper(Machine):
     topics = ("request",)
 
     def take(self, topic: str, payload: bytes, now_s: int) -> Effects:  # noqa: ARG002  there is one topic
-        """Take a chunk of a request."""
+        """Take a chunk of a request, the only kind of message that arrives; see `take_request`."""
         return self.take_request(payload, now_s)
 
     def take_request(self, payload: bytes, now_s: int) -> Effects:
-        """Accept a chunk of a request; answer when it completes its slot's batch."""
+        """Accept a chunk of a request, and answer if it completes its slot's batch.
+
+        If the slot has its answer already, the same answer is sent again.
+        """
         effects = Effects()
         try:
-            decoded = Chunk.decode(self.group.id, payload)
+            signed_chunk = Chunk.decode(self.group.id, payload)
         except OtherGroup:
             effects.refusals.append("other_group")
             return effects
         except Malformed:
             effects.refusals.append("malformed")
             return effects
-        if not is_signed(self.group.identities["leader"], decoded.body, decoded.signature):
+        if not is_signed(self.group.identities["leader"], signed_chunk.body, signed_chunk.signature):
             effects.refusals.append("bad_signature")
             return effects
-        chunk, batch = decoded.message, decoded.message.batch
+        chunk, batch = signed_chunk.message, signed_chunk.message.batch
         reason = self._refusal_of(chunk, payload, now_s)
         answer = self._get("answer", batch.slot_s)
         if reason in _UNANSWERED:
@@ -58,7 +62,10 @@ class Helper(Machine):
         return effects
 
     def tick(self, now_s: int) -> Effects:
-        """Delete the rows of expired slots, but batches and answers only once nothing more can be opened."""
+        """Delete the chunks of expired slots.
+
+        Delete their batches and answers, too, once the day's secret is destroyed.
+        """
         effects = Effects()
         for slot_s in sorted(self._tables["chunk"]):
             if now_s >= self.group.expires_s(slot_s):
@@ -72,30 +79,30 @@ class Helper(Machine):
         return bool(self._get("answer", slot_s)) or now_s >= self.group.expires_s(slot_s)
 
     def _refusal_of(self, chunk: Chunk, payload: bytes, now_s: int) -> str | None:
-        """Return why a chunk is refused without using up the answer; None if it is accepted."""
+        """Return the reason to refuse a chunk, if any; such a refusal is not the slot's one answer."""
         batch = chunk.batch
         slot_s = batch.slot_s
-        fixed = self._get("batch", slot_s)
-        stored = self._get("chunk", slot_s, f"{chunk.place:02}")
+        fixed_batch = self._get("batch", slot_s)
+        stored_chunk = self._get("chunk", slot_s, f"{chunk.place:02}")
         is_answered = self._get("answer", slot_s) is not None
         conditions = (
             (not self.group.is_slot(slot_s), "unknown_slot"),
             (now_s <= self.group.closes_s(slot_s), "early"),
             (now_s >= self.group.expires_s(slot_s), "expired"),
-            (fixed is not None and fixed != batch.encode(), "other_batch"),
-            (stored is not None and stored != payload, "other_batch"),
+            (fixed_batch is not None and fixed_batch != batch.encode(), "other_batch"),
+            (stored_chunk is not None and stored_chunk != payload, "other_batch"),
             (not is_answered and self.keys_of_slot(slot_s) is None, "expired"),
-            (fixed is None and batch.homes < self.group.smallest_crowd, "too_few"),
+            (fixed_batch is None and batch.homes < self.group.smallest_crowd, "too_few"),
         )
         return next((reason for refused, reason in conditions if refused), None)
 
     def _refuse(self, effects: Effects, batch: Batch, reason: str) -> None:
-        """Send a refusal."""
+        """Send a refusal that does not count as the slot's one answer."""
         effects.refusals.append(reason)
         effects.messages.append(Outgoing("answer", self._refusal(batch, reason)))
 
     def _answer(self, effects: Effects, batch: Batch) -> None:
-        """Answer a complete request, once."""
+        """Give a slot its one answer, when its request is complete; delete the request's chunks."""
         entries: list[Entry] = []
         for _, payload in sorted(self._names("chunk", batch.slot_s).items()):
             entries += Chunk.decode(self.group.id, payload).message.entries
@@ -110,43 +117,47 @@ class Helper(Machine):
         effects.messages.append(Outgoing("answer", payload))
 
     def _total(self, effects: Effects, batch: Batch, entries: list[Entry], keys: DayKeys) -> bytes:
-        """Open the pads of a batch; return the sealed and signed total, or a refusal if too few open."""
+        """Open the pads of a batch and return the signed answer with the sealed total.
+
+        Return a signed refusal if too few pads open, too many do not open, or nothing can be sealed to the
+        leader's key.
+        """
         group, slot_s = self.group, batch.slot_s
         pads = [self._pad(keys, slot_s, entry) for entry in entries]
-        rejected = tuple(place for place, pad in enumerate(pads) if pad is None)
+        rejected_indices = tuple(index for index, pad in enumerate(pads) if pad is None)
         counted_entries = [entry for entry, pad in zip(entries, pads, strict=True) if pad is not None]
-        if len(counted_entries) < group.smallest_crowd or len(rejected) > message.REJECTED_MAX:
+        if len(counted_entries) < group.smallest_crowd or len(rejected_indices) > message.REJECTED_MAX:
             effects.refusals.append("too_few")
             return self._refusal(batch, "too_few")
         digest = message.batch_digest(group.id, slot_s, counted_entries)
         noise = draw(keys.noise, group.id, slot_s, digest, group.loss)
         value = total([noise, *(pad for pad in pads if pad is not None)])
         leader_key = key_id(batch.leader_key)
-        place = info(TOTAL, group.id, slot_s, leader_key, digest)
+        hpke_info = info(TOTAL, group.id, slot_s, leader_key, digest)
         try:
-            sealed = seal(value, batch.leader_key, place)
-        except ValueError:  # the leader signed a key to which nothing can be sealed
+            sealed = seal(value, batch.leader_key, hpke_info)
+        except ValueError:  # the request names a key to which nothing can be sealed
             effects.refusals.append("malformed")
             return self._refusal(batch, "malformed")
-        answer = Answer(slot_s, batch.digest, batch.homes, rejected, leader_key, sealed)
+        answer = Answer(slot_s, batch.digest, batch.homes, rejected_indices, leader_key, sealed)
         return answer.encode(group.id, self.identity.sign)
 
     def _pad(self, keys: DayKeys, slot_s: int, entry: Entry) -> int | None:
-        """Open the pad of an entry; None if it is not sealed to this slot's key for this home."""
+        """Return the pad of an entry; None if it is not sealed to this day's key for this slot and home."""
         if entry.key_id != keys.id:
             return None
-        place = info(PAD, self.group.id, slot_s, keys.id, entry.label.encode("ascii"))
-        return keys.open(entry.pad, place)
+        hpke_info = info(PAD, self.group.id, slot_s, keys.id, entry.label.encode("ascii"))
+        return keys.open(entry.pad, hpke_info)
 
     def _refusal(self, batch: Batch, reason: str) -> bytes:
         return Refusal(batch.slot_s, batch.digest, reason).encode(self.group.id, self.identity.sign)
 
 
 def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
-    """Return whether the entries of all chunks are the batch that each of them announces.
+    """Return whether the entries of all chunks, in order, are the batch that each chunk announces.
 
-    They are as many, have its digest, and ascend: otherwise a leader could repeat a label in another chunk,
-    and the home would count twice.
+    Their number and digest must be those of the batch, and their labels must ascend strictly. Otherwise a
+    leader could repeat a label in another chunk, and that home would count twice.
     """
     labels = [entry.label for entry in entries]
     is_ascending = labels == sorted(set(labels))
@@ -155,7 +166,10 @@ def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
 
 
 def outcome(group_id: bytes, answer: bytes) -> tuple[str, int]:
-    """Return what a row of `answer` says: `answer` with the number of homes, or the reason for a refusal."""
+    """Return the result that a row of the table `answer` states.
+
+    The result is ("answer", number of counted homes), or (reason, 0) for a refusal.
+    """
     if message.message_type(answer) == message.REFUSAL:
         return Refusal.decode(group_id, answer).message.reason, 0
     reply = Answer.decode(group_id, answer).message

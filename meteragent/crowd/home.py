@@ -1,7 +1,7 @@
-"""A home's part: the pad of a slot that opens, and the report of a slot that closes (crowd.md 8, steps 1, 2).
+"""A home's part in the protocol: a slot opens with a pad and closes with a report (crowd.md 8, steps 1, 2).
 
-`open_slot` returns the row to commit before anything leaves. The pad itself is not in it: after the commit,
-only the helper can open it.
+`open_slot` returns the row that must be committed before anything about the slot is sent. The row contains
+the pad itself only in sealed form, which only the helper can open.
 """
 
 from typing import NamedTuple
@@ -18,10 +18,15 @@ _PAD_BITS = 64
 
 
 class OpenSlot(NamedTuple):
-    """An open slot as it is stored: accumulator, one quantum in its units, sealed pad, and both keys.
+    """An open slot as it is stored.
 
-    The leader's key is stored whole, so that a home that restarts after midnight can close the last slot of
-    the day before.
+    accumulator    the accumulator of crowd.md 4
+    lattice        one quantum, in the accumulator's units
+    helper_key     the id of the helper's key, to which the pad is sealed
+    leader_public  the leader's public key, to which the share will be sealed
+
+    The leader's key itself is stored, not only its id, so that a home that restarts after midnight can close
+    the last slot of the day before.
     """
 
     slot_s: int
@@ -32,41 +37,43 @@ class OpenSlot(NamedTuple):
     leader_public: bytes
 
     def add(self, energy: int) -> "OpenSlot":
-        """Return the slot with some energy added, in the accumulator's units."""
+        """Return the slot after `energy`, in the accumulator's units, is added."""
         return self._replace(accumulator=share.add(self.accumulator, energy, self.lattice))
 
 
 class SlotKeys(NamedTuple):
-    """The public keys of both operators for a slot."""
+    """The public keys of the two operators for a slot, 32 bytes each."""
 
     leader: bytes
     helper: bytes
 
 
 def keys_of(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList:
-    """Return the list of keys that arrived on a role's topic, if that operator has signed it for this role.
+    """Decode and check a key list that arrived on a role's topic; return it without unusable keys.
 
-    The role comes from the topic and never from the message: otherwise a leader could put a list of its own
-    in the helper's place, and open pads and shares. `serial_min` is the highest serial that the home has
-    committed for this role, 0 at first; it commits the list's serial before it uses a key, so that a list
-    from before an operator began anew is refused. Keys to which nothing can be sealed are left out.
+    `role` is the role of the topic, never a role from the message: otherwise a leader could publish a list of
+    its own keys as the helper's, and open both pads and shares. `serial_min` is the highest serial that the
+    home has committed for this role, or 0 if there is none. The home commits the list's serial before it uses
+    a key of the list. So it refuses every older list, for example one from before the operator lost its
+    store. A key is unusable if nothing can be sealed to it.
 
     Raises:
-        Malformed: it is not a list of this group and role, the identity has not signed it, or it is older.
+        Malformed: the payload is not a list of this group and role, the role's identity has not signed it, or
+            its serial is below `serial_min`.
     """
-    decoded = KeyList.decode(group.id, payload)
-    keys = decoded.message
+    signed_list = KeyList.decode(group.id, payload)
+    keys = signed_list.message
     if keys.role != role:
-        raise Malformed("role")
-    if not is_signed(group.identities[role], decoded.body, decoded.signature):
-        raise Malformed("signature")
+        raise Malformed("another role")
+    if not is_signed(group.identities[role], signed_list.body, signed_list.signature):
+        raise Malformed("a wrong signature")
     if keys.serial < serial_min:
-        raise Malformed("serial")
+        raise Malformed("a serial below that of a newer list")
     return keys._replace(keys=tuple((day, key) for day, key in keys.keys if is_usable(key)))
 
 
 def slot_keys(leader: KeyList, helper: KeyList, slot_s: int) -> SlotKeys | None:
-    """Return both keys of a slot's day; None if one is missing or they are equal: then nothing is sent."""
+    """Return both keys for a slot's day; None if one is missing or both are equal: the slot must not open."""
     leader_key, helper_key = (dict(keys.keys).get(day_of(slot_s)) for keys in (leader, helper))
     if leader_key is None or helper_key is None or leader_key == helper_key:
         return None
@@ -74,22 +81,25 @@ def slot_keys(leader: KeyList, helper: KeyList, slot_s: int) -> SlotKeys | None:
 
 
 def open_slot(group: Group, label: str, slot_s: int, lattice: int, keys: SlotKeys, bits: Bits) -> OpenSlot:
-    """Open a slot: draw its pad and dither, seal the pad to the helper."""
+    """Open a slot: draw its pad and dither from `bits`, and seal the pad to the helper.
+
+    `lattice` is one quantum in the accumulator's units.
+    """
     pad, dither = bits.integer(_PAD_BITS), below(lattice, bits)
     helper_key = key_id(keys.helper)
-    place = info(PAD, group.id, slot_s, helper_key, label.encode("ascii"))
+    hpke_info = info(PAD, group.id, slot_s, helper_key, label.encode("ascii"))
     accumulator = share.open_accumulator(pad, dither, lattice)
-    return OpenSlot(slot_s, accumulator, lattice, seal(pad, keys.helper, place), helper_key, keys.leader)
+    return OpenSlot(slot_s, accumulator, lattice, seal(pad, keys.helper, hpke_info), helper_key, keys.leader)
 
 
 def close_slot(group_id: bytes, label: str, slot: OpenSlot) -> bytes:
-    """Close a slot: return the bytes of its report, which are committed and then sent.
+    """Return the encoded report of a slot, which the caller commits and then sends.
 
-    Only the group's id is needed, so that a slot can be closed after the home has pinned another group.
+    Only the group's id is needed, so a slot can be closed even after the home has pinned another group.
     """
     leader_key = key_id(slot.leader_public)
     value = share.close_accumulator(slot.accumulator, slot.lattice)
-    place = info(SHARE, group_id, slot.slot_s, leader_key, label.encode("ascii"))
-    sealed = seal(value, slot.leader_public, place)
+    hpke_info = info(SHARE, group_id, slot.slot_s, leader_key, label.encode("ascii"))
+    sealed = seal(value, slot.leader_public, hpke_info)
     report = Report(slot.slot_s, label, slot.helper_key, leader_key, slot.sealed_pad, sealed)
     return report.encode(group_id)

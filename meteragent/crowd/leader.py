@@ -1,7 +1,7 @@
-"""The leader: accepts reports, asks the helper once per slot, and publishes each total once (crowd.md 8).
+"""The leader: accepts reports, sends one request per slot, and publishes one total per slot (crowd.md 8).
 
-Tables of rows: `mark` and `secret` (machine), `report` by slot and label, `request` by slot and chunk,
-`closed` by slot (the record of the total, or the reason why there is none).
+The tables of rows are `mark` and `secret` (see `machine`), `report` by slot and label, `request` by slot and
+index of the chunk, and `closed` by slot (the record of the total, or the reason why there is no total).
 """
 
 import json
@@ -26,14 +26,14 @@ class Leader(Machine):
     topics = ("report/+", "answer")
 
     def take(self, topic: str, payload: bytes, now_s: int) -> Effects:
-        """Take a report or an answer; the topic says which it is."""
+        """Take a report or an answer; only the topic determines which of the two it is."""
         kind, _, label = topic.partition("/")
         if kind == "report":
             return self.take_report(label, payload, now_s)
         return self.take_answer(payload, now_s)
 
     def take_report(self, label: str, payload: bytes, now_s: int) -> Effects:
-        """Accept a report that arrived on a label's topic; the first for a label and slot counts."""
+        """Accept a report that arrived on the topic of `label`, unless there is a reason to refuse it."""
         effects = Effects()
         try:
             report = Report.decode(self.group.id, payload)
@@ -51,7 +51,7 @@ class Leader(Machine):
         return effects
 
     def _refusal_of(self, label: str, report: Report, payload: bytes, now_s: int) -> str | None:
-        """Return why a report is refused; None if it counts."""
+        """Return the reason to refuse a report; None to accept it."""
         slot_s, reports = report.slot_s, self._names("report", report.slot_s)
         keys = self.keys_of_slot(slot_s)
         conditions = (
@@ -67,7 +67,10 @@ class Leader(Machine):
         return next((reason for refused, reason in conditions if refused), None)
 
     def tick(self, now_s: int) -> Effects:
-        """Fix batches whose deadlines have passed, and close expired slots; return the effects."""
+        """Fix the batches of slots whose deadline has passed, and close expired slots.
+
+        Also delete the results of expired slots once their day's secret is destroyed.
+        """
         effects = Effects()
         for slot_s in sorted(self._tables["report"]):
             if now_s >= self.group.expires_s(slot_s):
@@ -80,14 +83,14 @@ class Leader(Machine):
         return effects
 
     def resume(self, now_s: int) -> list[Outgoing]:
-        """Return the messages that may not have arrived: open requests, totals of unexpired slots."""
+        """Return the messages to send again after a restart: open requests, and all totals still stored."""
         closed = self._tables["closed"]
         records = [names[""] for _, names in sorted(closed.items()) if not names[""].startswith(_REFUSED)]
         totals = [Outgoing("total", record, due_s=due_s(now_s, 0)) for record in records]
         return [*self.requests(now_s), *totals]
 
     def requests(self, now_s: int) -> list[Outgoing]:
-        """Return the requests that have no answer yet, to be sent again."""
+        """Return the chunks of all requests without an answer, to be sent again."""
         return [
             Outgoing("request", payload, due_s=due_s(now_s, 0))
             for _, chunks in sorted(self._tables["request"].items())
@@ -95,7 +98,7 @@ class Leader(Machine):
         ]
 
     def take_answer(self, payload: bytes, now_s: int) -> Effects:
-        """Accept the helper's answer or refusal; publish the total if it answers an open request."""
+        """Accept the helper's answer or refusal; publish the total if an open request has a valid answer."""
         effects = Effects()
         try:
             answer = self._decode(payload)
@@ -109,7 +112,7 @@ class Leader(Machine):
         if not is_signed(self.group.identities["helper"], answer.body, answer.signature):
             effects.refusals.append("bad_signature")
             return effects
-        if now_s >= self.group.expires_s(reply.slot_s):  # also if the tick that closes the slot runs late
+        if now_s >= self.group.expires_s(reply.slot_s):  # even if the tick that will close the slot is late
             effects.refusals.append("expired")
             return effects
         batch, entries = self._batch(reply.slot_s)
@@ -123,8 +126,8 @@ class Leader(Machine):
         elif reply.homes != batch.homes:
             effects.refusals.append("malformed")
         else:
-            rejected = set(reply.rejected)
-            counted_entries = [entry for place, entry in enumerate(entries) if place not in rejected]
+            rejected_indices = set(reply.rejected)
+            counted_entries = [entry for index, entry in enumerate(entries) if index not in rejected_indices]
             self._count(effects, reply, counted_entries)
             self._hold(effects, now_s, batch.homes)
         return effects
@@ -135,7 +138,7 @@ class Leader(Machine):
         return Answer.decode(self.group.id, payload)
 
     def _is_fixed(self, slot_s: int) -> bool:
-        """Return whether reports of a slot are no longer accepted."""
+        """Return whether the batch of a slot is fixed, or the slot is closed."""
         return bool(self._names("request", slot_s) or self._get("closed", slot_s))
 
     def is_closed(self, slot_s: int, now_s: int) -> bool:
@@ -144,7 +147,10 @@ class Leader(Machine):
         return is_empty or bool(self._get("closed", slot_s)) or now_s >= self.group.expires_s(slot_s)
 
     def _fix(self, effects: Effects, slot_s: int) -> None:
-        """Fix the batch of a slot: the reports whose shares open."""
+        """Fix the batch of a slot, the reports whose shares open, and send its request.
+
+        If these are fewer than the smallest crowd, close the slot instead.
+        """
         keys = self.keys_of_slot(slot_s)
         reports = sorted(self._names("report", slot_s).items())
         entries = []
@@ -167,7 +173,7 @@ class Leader(Machine):
             effects.messages.append(Outgoing("request", payload))
 
     def _batch(self, slot_s: int) -> tuple[Batch | None, list[Entry]]:
-        """Return the open request of a slot and its entries."""
+        """Return the batch of a slot's open request, with its entries; (None, []) if no request is open."""
         entries: list[Entry] = []
         batch = None
         for _, payload in sorted(self._names("request", slot_s).items()):
@@ -177,13 +183,16 @@ class Leader(Machine):
         return batch, entries
 
     def _share(self, keys: DayKeys, report: Report) -> int | None:
-        """Open the share of a report."""
-        place = info(SHARE, self.group.id, report.slot_s, keys.id, report.label.encode("ascii"))
-        return keys.open(report.share, place)
+        """Return the share of a report; None if it does not open."""
+        hpke_info = info(SHARE, self.group.id, report.slot_s, keys.id, report.label.encode("ascii"))
+        return keys.open(report.share, hpke_info)
 
-    def _count(self, effects: Effects, answer: Answer, batch: Iterable[Entry]) -> None:
-        """Add up the shares of a batch, the helper's total and the leader's noise; close the slot."""
-        slot_s, group, entries = answer.slot_s, self.group, list(batch)
+    def _count(self, effects: Effects, answer: Answer, counted_entries: Iterable[Entry]) -> None:
+        """Add up the counted shares, the helper's total and the leader's noise; close the slot.
+
+        If the answer cannot be opened, the slot stays open for another answer.
+        """
+        slot_s, group, entries = answer.slot_s, self.group, list(counted_entries)
         keys = self.keys_of_slot(slot_s)
         if len(entries) < group.smallest_crowd:
             effects.refusals.append("too_few")
@@ -205,7 +214,7 @@ class Leader(Machine):
         self._publish(effects, slot_s, quanta, len(entries))
 
     def _publish(self, effects: Effects, slot_s: int, quanta: int, homes: int) -> None:
-        """Close a slot with its total, unless the total is implausible."""
+        """Close a slot and publish its total; if the total is implausible, close the slot without a total."""
         format_ = TotalFormat(self.group)
         if not format_.is_plausible(quanta, homes):
             effects.refusals.append("implausible")
@@ -216,14 +225,17 @@ class Leader(Machine):
         effects.messages.append(Outgoing("total", record))
 
     def _close(self, effects: Effects, slot_s: int, reason: str = "", record: bytes = b"") -> None:
-        """Close a slot for good, and delete its reports and request."""
+        """Close a slot with a record or the reason why it has none; delete its reports and its request."""
         for table in ("report", "request"):
             self._delete(effects, table, slot_s)
         self._put(effects, Key("closed", slot_s), record or _REFUSED + reason.encode("ascii"))
 
 
 def outcome(closed: bytes) -> tuple[str, int]:
-    """Return what a row of `closed` says: `total` with the number of homes, or the reason for a refusal."""
+    """Return the result that a row of the table `closed` states.
+
+    The result is ("total", number of counted homes), or (reason, 0) for a slot without a total.
+    """
     if closed.startswith(_REFUSED):
         return closed.removeprefix(_REFUSED).decode("ascii"), 0
     return "total", json.loads(closed)["homes"]

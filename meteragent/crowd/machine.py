@@ -1,8 +1,8 @@
-"""An operator without I/O: its rows, what a step changes in them, and the keys of its days.
+"""An operator without I/O: its rows, the effects of a step, and the keys of its days.
 
 A step returns `Effects`: the caller commits the rows in one transaction, and only then sends the messages. A
-machine built from the committed rows continues where the last one stopped. After a failed commit, the process
-ends, because the machine is ahead of the store (law 2).
+machine built from the committed rows continues where the last one stopped. After a failed commit the process
+must exit, because the machine is ahead of the store (law 2).
 """
 
 from collections import defaultdict
@@ -20,12 +20,16 @@ DAYS_AHEAD = 7
 """The number of days after today whose keys are published."""
 
 _SEND_STEP_S = 60
+"""Messages leave at multiples of this time."""
 _MARGIN_S, _MARGIN_HOMES = 60, 1000
-"""The time left for a step: a minute and a second for each 1,000 homes, 18 times the work on a server."""
+"""The time reserved for a step: a minute, and a second per 1,000 homes of the batch.
+
+For 2^20 homes this is about 18 times the CPU time that was measured on a server (crowd.md 8, Time).
+"""
 
 
 class Key(NamedTuple):
-    """The key of a row: its table, its slot or day, and a name within these."""
+    """The key of a row: its table, its slot or day (0 for a mark), and its name there, if any."""
 
     table: str
     at: int
@@ -33,7 +37,7 @@ class Key(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A message to send after the commit, at `due_s`; `topic` is the part below `crowd/NAME/`."""
+    """A message to send after the commit, at `due_s`; `topic` is the part after `crowd/NAME/`."""
 
     topic: str
     payload: bytes
@@ -43,7 +47,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(slots=True)
 class Effects:
-    """The effects of a step: changed rows (None deletes a row), messages to send, and refusals by name."""
+    """The effects of a step: changed rows (None deletes a row), messages to send, and names of refusals."""
 
     rows: dict[Key, bytes | None] = field(default_factory=dict)
     messages: list[Outgoing] = field(default_factory=list)
@@ -53,22 +57,22 @@ class Effects:
 def due_s(now_s: int, homes: int) -> int:
     """Return when to send the response to a message that arrived at `now_s`, about a batch of `homes`.
 
-    The instant depends only on the arrival and the batch size, and is long after the end of the work, so it
-    does not show how long a sampler took (crowd.md 8).
+    The instant depends only on the arrival and the size of the batch. The work ends long before it, so it
+    does not show how long a sampler took (crowd.md 8, Time).
     """
     earliest = now_s + _MARGIN_S + homes // _MARGIN_HOMES
     return -(-earliest // _SEND_STEP_S) * _SEND_STEP_S
 
 
 class Machine:
-    """The part that the leader and the helper share.
+    """The part that the leader and the helper have in common.
 
-    Its tables of rows: `secret` by day, and `mark` (highest serial, highest destroyed day).
+    Its tables of rows are `secret` by day, and `mark` (the highest serial and the highest destroyed day).
     """
 
     role: ClassVar[str]
     topics: ClassVar[tuple[str, ...]]
-    """The filters of the topics below `crowd/NAME/` on which its messages arrive."""
+    """The filters, without `crowd/NAME/`, of the topics on which the operator's messages arrive."""
 
     def __init__(self, group: Group, identity: Identity, rows: Mapping[Key, bytes]) -> None:
         if identity.public != group.identities[self.role]:
@@ -82,7 +86,7 @@ class Machine:
 
     @property
     def rows(self) -> dict[Key, bytes]:
-        """All rows, as a store would have them."""
+        """All rows, as a store would return them."""
         return {
             Key(table, at, name): value
             for table, places in self._tables.items()
@@ -91,23 +95,23 @@ class Machine:
         }
 
     def take(self, topic: str, payload: bytes, now_s: int) -> Effects:
-        """Take a message that arrived on a topic below `crowd/NAME/`."""
+        """Take a message that arrived on `crowd/NAME/` followed by `topic`; return the effects."""
         raise NotImplementedError
 
     def tick(self, now_s: int) -> Effects:
-        """Return the effects of the time that has passed."""
+        """Apply the passage of time up to `now_s`, such as deadlines; return the effects."""
         raise NotImplementedError
 
-    def resume(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  the leader's needs the time
-        """Return the messages that may not have arrived before a restart."""
+    def resume(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  the leader needs the time
+        """Return the messages to send again after a restart, because they may not have been delivered."""
         return []
 
     def requests(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  likewise
-        """Return the requests that have no answer yet."""
+        """Return the chunks of all requests without an answer, to be sent again."""
         return []
 
     def oldest_request(self) -> int | None:
-        """Return the first slot whose request has no answer."""
+        """Return the earliest slot whose request has no answer; None if there is no such slot."""
         return min(self._tables["request"], default=None)
 
     def are_keys_due(self, now_s: int) -> bool:
@@ -119,7 +123,10 @@ class Machine:
         return any(day not in secrets and not self._is_finished(day, now_s) for day in days)
 
     def prepare(self, now_s: int, entropy: Callable[[int], bytes]) -> Effects:
-        """Create missing secrets for today and later, destroy those of finished days, publish the keys."""
+        """Erase the secrets of finished days, create missing secrets from today on, and publish the keys.
+
+        `entropy` returns as many random bytes as requested.
+        """
         effects = Effects()
         today = day_of(now_s)
         for day in sorted(self._tables["secret"]):
@@ -130,14 +137,14 @@ class Machine:
         for day in range(max(today, self._highest("destroyed") + 1), today + DAYS_AHEAD + 1):
             if not (self._get("secret", day) or self._is_finished(day, now_s)):
                 self._put(effects, Key("secret", day), entropy(SECRET_BYTES))
-        # The clock keeps serials ascending after a store is lost, and the mark after the clock steps back.
+        # Serials ascend by the clock if the store is lost, and by the mark if the clock is set back.
         self._mark(effects, "serial", max(now_s, self._highest("serial") + 1))
         effects.messages.append(self._key_list(today))
         self._hold(effects, now_s)
         return effects
 
     def _key_list(self, today: int) -> Outgoing:
-        """Return the signed list of the public keys of today and the next days."""
+        """Return the message with the signed list of public keys, from `today` to DAYS_AHEAD days later."""
         days = sorted(day for day in self._tables["secret"] if today <= day <= today + DAYS_AHEAD)
         keys = tuple((day, self._keys_of(day).public) for day in days)
         key_list = KeyList(self.role, self._highest("serial"), keys)
@@ -145,7 +152,7 @@ class Machine:
         return Outgoing(f"keys/{self.role}", payload, retain=True)
 
     def _highest(self, name: str) -> int:
-        """Return a mark: the highest serial of a list, or the highest day whose secret was destroyed."""
+        """Return the mark `serial`, of the newest list, or `destroyed`, the highest such day; -1 if unset."""
         value = self._get("mark", 0, name)
         return -1 if value is None else int.from_bytes(value, "big")
 
@@ -153,31 +160,31 @@ class Machine:
         self._put(effects, Key("mark", 0, name), value.to_bytes(8, "big"))
 
     def _hold(self, effects: Effects, now_s: int, homes: int = 0) -> None:
-        """Hold back the messages of a step until an instant that does not depend on its work."""
+        """Set the instant at which a step's messages leave, which does not depend on the step's duration."""
         at_s = due_s(now_s, homes)
         effects.messages = [message._replace(due_s=at_s) for message in effects.messages]
 
     def keys_of_slot(self, slot_s: int) -> DayKeys | None:
-        """Return the keys of a slot's day; None before they are created and after they are destroyed."""
+        """Return the keys of a slot's day; None if its secret is not yet created, or is destroyed."""
         day = day_of(slot_s)
         return self._keys_of(day) if self._get("secret", day) else None
 
     def is_closed(self, slot_s: int, now_s: int) -> bool:
-        """Return whether nothing more of a slot will be opened."""
+        """Return whether nothing sealed for the slot will be opened any more."""
         raise NotImplementedError
 
     def _forget(self, effects: Effects, table: str, now_s: int) -> None:
-        """Delete the rows of expired slots whose day's secret is destroyed.
+        """Delete the rows that a table has for expired slots whose day's secret is destroyed.
 
-        They must stay while the secret exists: otherwise a clock that steps back would reopen the slot for a
-        second batch.
+        The rows must stay while the secret exists. Otherwise the slot would be open for a second batch if the
+        clock were set back.
         """
         for slot_s in sorted(self._tables[table]):
             if now_s >= self.group.expires_s(slot_s) and not self._get("secret", day_of(slot_s)):
                 self._delete(effects, table, slot_s)
 
     def _is_finished(self, day: int, now_s: int) -> bool:
-        """Return whether every slot of a day is closed."""
+        """Return whether every slot of a day is closed, so that the day's secret can be destroyed."""
         first = day * DAY_S
         if now_s < self.group.closes_s(first):
             return False

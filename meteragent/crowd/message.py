@@ -1,6 +1,7 @@
-"""Every message between homes, leader and helper: encoding, and strict decoding (crowd.md 7).
+"""The messages between homes, leader and helper: their encoding and strict decoding (crowd.md 7).
 
-Decoding checks form only. Signatures are checked by the steps that take a message, over `body`.
+Decoding checks only the form of a message. The step that takes a signed message checks the
+signature of its `body`.
 """
 
 import hashlib
@@ -13,13 +14,14 @@ from meteragent.crowd.group import ROLES, VERSION
 from meteragent.crowd.share import HOMES_MAX
 
 ID_BYTES = 32
+"""The size of a group's id, of a digest and of a public key."""
 KEY_ID_BYTES = 8
 SEALED_BYTES = 56
 SIGNATURE_BYTES = 64
 CHUNKS_MAX = 64
 DAYS_MAX = 64
 REJECTED_MAX = HOMES_MAX // 2
-"""The largest number of places that an answer rejects: nearly all of 2^20 would make it too long."""
+"""The largest number of entries that an answer can reject: nearly 2^20 of them would make it too long."""
 
 REPORT, REQUEST, ANSWER, REFUSAL, KEYS = range(1, 6)
 REASONS = {1: "too_few", 2: "malformed", 3: "other_batch", 4: "early", 5: "expired"}
@@ -28,7 +30,7 @@ FINAL_REASONS = ("too_few", "malformed")
 """The reasons of refusals that are the helper's one answer."""
 
 _CHUNK_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
-"""The largest size of a chunk, which leaves room for its topic in an MQTT packet of 4 MiB."""
+"""The largest size of a chunk, in bytes, which leaves room for its topic in an MQTT packet of 4 MiB."""
 
 M = TypeVar("M")
 Sign = Callable[[bytes], bytes]
@@ -36,11 +38,11 @@ Sign = Callable[[bytes], bytes]
 
 
 class OtherGroup(Malformed):
-    """A message of another group."""
+    """A message that names another group."""
 
 
 class Entry(NamedTuple):
-    """A home's part in a request: its label, the helper's key to which the pad is sealed, and the pad."""
+    """A home's part of a request: its label, the id of the helper's key, and the pad sealed to this key."""
 
     label: str
     key_id: bytes
@@ -52,7 +54,10 @@ class Entry(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The message that a home sends for a slot."""
+    """The message that a home sends for a slot.
+
+    `helper_key` and `leader_key` are the ids of the keys to which `pad` and `share` are sealed.
+    """
 
     slot_s: int
     label: str
@@ -69,7 +74,7 @@ class Report(NamedTuple):
 
     @classmethod
     def decode(cls, group_id: bytes, data: bytes) -> Self:
-        """Decode a report; raises Malformed or OtherGroup."""
+        """Decode a report. Raises Malformed, or OtherGroup for the report of another group."""
         reader = _reader(REPORT, group_id, data)
         slot_s, label = reader.number(8), reader.label()
         keys = reader.take(KEY_ID_BYTES), reader.take(KEY_ID_BYTES)
@@ -79,12 +84,16 @@ class Report(NamedTuple):
 
     @property
     def entry(self) -> Entry:
-        """The report's part in a request."""
+        """The entry for this report in a request."""
         return Entry(self.label, self.helper_key, self.pad)
 
 
 class Batch(NamedTuple):
-    """The part that all chunks of a request share; `leader_key` is the public key for the answer."""
+    """The fields that all chunks of a request have in common.
+
+    `digest` is the digest of all entries, `leader_key` the public key to which the answer is sealed, and
+    `chunks` the number of chunks.
+    """
 
     slot_s: int
     digest: bytes
@@ -93,13 +102,13 @@ class Batch(NamedTuple):
     chunks: int
 
     def encode(self) -> bytes:
-        """Encode the batch for a row of the helper's store."""
+        """Encode the batch as a row of the helper's store."""
         counts = number(self.homes, 4) + number(self.chunks, 2)
         return number(self.slot_s, 8) + self.digest + self.leader_key + counts
 
 
 class Chunk(NamedTuple):
-    """A part of a request."""
+    """A part of a request; `place` is its index, from 0, among the request's chunks."""
 
     batch: Batch
     place: int
@@ -115,13 +124,13 @@ class Chunk(NamedTuple):
 
     @classmethod
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
-        """Decode a chunk; raises Malformed or OtherGroup."""
+        """Decode a chunk. Raises Malformed, or OtherGroup for a chunk of another group."""
         reader = _reader(REQUEST, group_id, data)
         slot_s, digest, leader_key = reader.number(8), reader.take(ID_BYTES), reader.take(ID_BYTES)
         homes, index, chunks = reader.number(4), reader.number(2), reader.number(2)
         count = reader.number(4)
         if not (0 < homes <= HOMES_MAX and index < chunks <= CHUNKS_MAX and 0 < count <= homes):
-            raise Malformed("counts")
+            raise Malformed("counts that are not allowed")
         entries = tuple(
             Entry(reader.label(), reader.take(KEY_ID_BYTES), reader.take(SEALED_BYTES)) for _ in range(count)
         )
@@ -130,7 +139,11 @@ class Chunk(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The helper's total of a batch, sealed to the leader, and the places of the entries not counted."""
+    """The helper's total of a batch, sealed to the leader's key with the id `leader_key`.
+
+    `digest` and `homes` are those of the batch. `rejected` holds the indices, from 0, of the entries that
+    the total does not count.
+    """
 
     slot_s: int
     digest: bytes
@@ -149,22 +162,22 @@ class Answer(NamedTuple):
 
     @classmethod
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
-        """Decode an answer; raises Malformed or OtherGroup."""
+        """Decode an answer. Raises Malformed, or OtherGroup for an answer of another group."""
         reader = _reader(ANSWER, group_id, data)
         slot_s, digest, homes = reader.number(8), reader.take(ID_BYTES), reader.number(4)
         count = reader.number(4)
         if not (count <= homes <= HOMES_MAX and count <= REJECTED_MAX):
-            raise Malformed("counts")
+            raise Malformed("counts that are not allowed")
         rejected = tuple(reader.number(4) for _ in range(count))
         _check_ascending(rejected)
         if rejected and rejected[-1] >= homes:
-            raise Malformed("place")
+            raise Malformed("an index beyond the batch")
         key_id, total = reader.take(KEY_ID_BYTES), reader.take(SEALED_BYTES)
         return _signed(reader, data, cls(slot_s, digest, homes, rejected, key_id, total))
 
 
 class Refusal(NamedTuple):
-    """The helper's refusal of a request."""
+    """The helper's refusal of a request; `digest` is the digest of the request's batch."""
 
     slot_s: int
     digest: bytes
@@ -178,16 +191,16 @@ class Refusal(NamedTuple):
 
     @classmethod
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
-        """Decode a refusal; raises Malformed or OtherGroup."""
+        """Decode a refusal. Raises Malformed, or OtherGroup for a refusal of another group."""
         reader = _reader(REFUSAL, group_id, data)
         slot_s, digest, code = reader.number(8), reader.take(ID_BYTES), reader.number(1)
         if code not in REASONS:
-            raise Malformed("reason")
+            raise Malformed("an unknown reason")
         return _signed(reader, data, cls(slot_s, digest, REASONS[code]))
 
 
 class KeyList(NamedTuple):
-    """An operator's public keys: pairs of a day and a key, in order; later lists have higher serials."""
+    """An operator's public keys: pairs of a day and its key, by day. Newer lists have higher serials."""
 
     role: str
     serial: int
@@ -202,18 +215,18 @@ class KeyList(NamedTuple):
 
     @classmethod
     def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
-        """Decode a list; raises Malformed or OtherGroup."""
+        """Decode a list. Raises Malformed, or OtherGroup for a list of another group."""
         reader = _reader(KEYS, group_id, data)
         role, serial, count = reader.number(1), reader.number(8), reader.number(2)
         if not (1 <= role <= len(ROLES) and count <= DAYS_MAX):
-            raise Malformed("counts")
+            raise Malformed("counts that are not allowed")
         keys = tuple((reader.number(4), reader.take(ID_BYTES)) for _ in range(count))
         _check_ascending([day for day, _ in keys])
         return _signed(reader, data, cls(ROLES[role - 1], serial, keys))
 
 
 class Signed(NamedTuple, Generic[M]):
-    """A decoded message with the signed bytes and the signature."""
+    """A decoded message, with its signed bytes and its signature, which is not yet checked."""
 
     message: M
     body: bytes
@@ -221,17 +234,17 @@ class Signed(NamedTuple, Generic[M]):
 
 
 def message_type(data: bytes) -> int:
-    """Return the type of a message; 0 if it has none."""
+    """Return the type of a message; 0 if the message is too short to have a type."""
     return data[1] if len(data) > 1 else 0
 
 
 def batch_digest(group_id: bytes, slot_s: int, entries: Sequence[Entry]) -> bytes:
-    """Return the digest of a batch, computed from its ordered entries."""
+    """Return the digest of a batch with these entries in this order."""
     return _digest(b"batch", group_id, slot_s, len(entries), (entry.encode() for entry in entries))
 
 
 def reports_digest(group_id: bytes, slot_s: int, reports: Sequence[bytes]) -> bytes:
-    """Return the leader's digest of the reports that it counts, as received, in the batch's order."""
+    """Return the leader's digest of the reports that it counts, as received and in the batch's order."""
     hashes = (hashlib.sha256(report).digest() for report in reports)
     return _digest(b"reports", group_id, slot_s, len(reports), hashes)
 
@@ -252,7 +265,7 @@ def split(entries: Sequence[Entry], bytes_max: int = _CHUNK_BYTES_MAX) -> list[t
 
 
 _CHUNK_BYTES = 2 + ID_BYTES + 8 + 2 * ID_BYTES + 4 + 2 + 2 + 4 + SIGNATURE_BYTES
-"""The size of a chunk without entries."""
+"""The size of a chunk without entries, in bytes."""
 
 
 def _head(type_: int, group_id: bytes) -> bytes:
@@ -260,17 +273,17 @@ def _head(type_: int, group_id: bytes) -> bytes:
 
 
 def _reader(type_: int, group_id: bytes, data: bytes) -> Reader:
-    """Return a reader positioned after the head of a message."""
+    """Return a reader that is positioned after the head of a message. Raises Malformed or OtherGroup."""
     reader = Reader(data)
     if (reader.number(1), reader.number(1)) != (VERSION, type_):
-        raise Malformed("version or type")
+        raise Malformed("another version or type")
     if reader.take(ID_BYTES) != group_id:
         raise OtherGroup("another group")
     return reader
 
 
 def _signed(reader: Reader, data: bytes, message: M) -> Signed[M]:
-    """Read the signature, which ends the message."""
+    """Read the signature at the end of a message. Raises Malformed if it does not end the message."""
     body = data[: reader.position]
     signature = reader.take(SIGNATURE_BYTES)
     reader.end()
@@ -278,12 +291,12 @@ def _signed(reader: Reader, data: bytes, message: M) -> Signed[M]:
 
 
 def _check_ascending(values: Sequence[Any]) -> None:
-    if any(left >= right for left, right in pairwise(values)):
-        raise Malformed("order")
+    if any(value >= next_value for value, next_value in pairwise(values)):
+        raise Malformed("values that are not in ascending order")
 
 
 def _digest(kind: bytes, group_id: bytes, slot_s: int, count: int, parts: Iterable[bytes]) -> bytes:
-    """Return the SHA-256 of a kind's label, the group, the slot, a count and that many parts."""
+    """Return the SHA-256 of a prefix that names the kind, the group's id, the slot, `count` and the parts."""
     sha256 = hashlib.sha256(b"meteragent crowd 1 " + kind + group_id + number(slot_s, 8) + number(count, 4))
     for part in parts:
         sha256.update(part)

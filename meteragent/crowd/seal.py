@@ -1,4 +1,4 @@
-"""Sealing with HPKE (RFC 9180), signing with Ed25519, and the keys of a day (crowd.md 5 and 6)."""
+"""Sealing with HPKE (RFC 9180), signing with Ed25519, and the keys of each day (crowd.md 5 and 6)."""
 
 import hashlib
 import sys
@@ -9,10 +9,10 @@ from meteragent.crowd.message import KEY_ID_BYTES
 
 
 def check_platform(word_max: int = sys.maxsize) -> None:
-    """Check that the platform has 64 bits: `cryptography` 50 with HPKE is not built for 32 bits.
+    """Check that this is a 64-bit system, because `cryptography` 50, with HPKE, has no 32-bit wheels.
 
     Raises:
-        ImportError: it does not.
+        ImportError: this is a 32-bit system.
     """
     if word_max < 1 << 32:
         raise ImportError("a crowd needs a 64-bit system: HPKE (cryptography 50) is not available on 32 bits")
@@ -32,35 +32,41 @@ except ImportError:
 
 SECRET_BYTES = 32
 PAD, SHARE, TOTAL = 1, 2, 3
-"""Purposes of sealed numbers: to the helper, to the leader, from the helper to the leader."""
+"""The purposes of sealed numbers.
+
+A home seals a pad to the helper and a share to the leader; the helper seals a total to the leader.
+"""
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 _DOMAIN = b"meteragent crowd 1"
 
 
 def info(purpose: int, group_id: bytes, slot_s: int, key_id: bytes, subject: bytes) -> bytes:
-    """Return the `info` of HPKE, which binds a sealed number to its place."""
+    """Return the `info` of HPKE, which binds a sealed number to its purpose, group, slot, key and subject.
+
+    The subject is the label of a home or the digest of a batch.
+    """
     return _DOMAIN + number(purpose, 1) + group_id + number(slot_s, 8) + key_id + opaque(subject)
 
 
 def key_id(public: bytes) -> bytes:
-    """Return the id of a public key."""
+    """Return the id of a public key, 8 bytes."""
     return hashlib.sha256(_DOMAIN + b" key" + public).digest()[:KEY_ID_BYTES]
 
 
 def seal(value: int, public: bytes, info_: bytes) -> bytes:
-    """Seal a number below 2^64 to a public key; 56 bytes.
+    """Return a number below 2^64 in sealed form, 56 bytes, which only the holder of the private key can open.
 
-    The ephemeral key comes from the library, which reads the operating system's generator.
+    The library draws the ephemeral key from the operating system's generator.
 
     Raises:
-        ValueError: the public key has the wrong length or no contribution (a point of small order).
+        ValueError: the public key has the wrong length, or is a point of small order.
     """
     return _SUITE.encrypt(number(value, 8), X25519PublicKey.from_public_bytes(public), info_)
 
 
 def is_usable(public: bytes) -> bool:
-    """Return whether something can be sealed to a public key: not to a point of small order."""
+    """Return whether a number can be sealed to a public key; the exceptions are points of small order."""
     try:
         seal(0, public, _DOMAIN)
     except ValueError:
@@ -69,9 +75,9 @@ def is_usable(public: bytes) -> bool:
 
 
 class DayKeys:
-    """The keys of one operator, group and day, which follow from one secret.
+    """The keys of one operator for one group and day, all derived from one secret.
 
-    The secret is not part of the representation.
+    `public` is the public key, `id` its id, and `noise` the noise key. The output of `repr` contains no key.
     """
 
     def __init__(self, secret: bytes, role: str, group_id: bytes) -> None:
@@ -84,7 +90,7 @@ class DayKeys:
         self.noise = _derive(secret, b" noise" + context)
 
     def open(self, sealed: bytes, info_: bytes) -> int | None:
-        """Open a sealed number; return None if it was not sealed to this key for this place."""
+        """Return a sealed number; None if it was not sealed to this key with this `info`."""
         try:
             return int.from_bytes(_SUITE.decrypt(sealed, self._private, info_), "big")
         except (InvalidTag, ValueError):
@@ -92,19 +98,19 @@ class DayKeys:
 
 
 class Identity:
-    """The Ed25519 key of an operator; its 32 bytes are not part of the representation."""
+    """The Ed25519 key of an operator, 32 bytes; the output of `repr` does not contain it."""
 
     def __init__(self, secret: bytes) -> None:
         self._private = Ed25519PrivateKey.from_private_bytes(secret)
         self.public = self._private.public_key().public_bytes_raw()
 
     def sign(self, body: bytes) -> bytes:
-        """Sign the body of a message."""
+        """Return the signature of the body of a message, 64 bytes."""
         return self._private.sign(_DOMAIN + b" signed" + body)
 
 
 def is_signed(public: bytes, body: bytes, signature: bytes) -> bool:
-    """Return whether an identity has signed a body."""
+    """Return whether `signature` is the signature of `body` under the identity's public key."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, _DOMAIN + b" signed" + body)
     except (InvalidSignature, ValueError):

@@ -1,4 +1,4 @@
-"""Shares modulo 2^64: the accumulator that starts with a pad, and the sum of a batch (crowd.md 4).
+"""Arithmetic modulo 2^64: the accumulator, which starts from a pad, and the sum of a batch (crowd.md 4).
 
 With L one quantum in accumulator units, P the pad, u the dither and S the energy so far,
 
@@ -13,22 +13,22 @@ MODULUS = 1 << 64
 HOMES_MAX = 1 << 20
 """The largest number of reports in a batch."""
 QUANTA_MAX = 1 << 40
-"""The largest size of a home's energy in quanta. With HOMES_MAX, sums stay below 2^60."""
+"""The largest absolute value of a home's energy, in quanta. Sums over HOMES_MAX homes are at most 2^60."""
 
 
 def open_accumulator(pad: int, dither: int, lattice: int) -> int:
     """Return the accumulator of a slot as it opens: (u - P L) mod 2^64 L.
 
     Raises:
-        ValueError: the pad is not in 0 .. 2^64 - 1, or the dither not in 0 .. L - 1.
+        ValueError: the pad is not in 0 .. 2^64 - 1, or the dither is not in 0 .. L - 1.
     """
     if not (0 <= pad < MODULUS and 0 <= dither < lattice):
-        raise ValueError("a pad lies in 0 .. 2^64 - 1 and a dither in 0 .. L - 1")
+        raise ValueError("the pad must be in 0 .. 2^64 - 1, and the dither in 0 .. L - 1")
     return (dither - pad * lattice) % (MODULUS * lattice)
 
 
 def add(accumulator: int, energy: int, lattice: int) -> int:
-    """Return the accumulator with some energy added, which may be negative."""
+    """Return the accumulator after `energy`, which may be negative, is added modulo 2^64 L."""
     return (accumulator + energy) % (MODULUS * lattice)
 
 
@@ -38,10 +38,10 @@ def close_accumulator(accumulator: int, lattice: int) -> int:
 
 
 def total(numbers: Iterable[int]) -> int:
-    """Return a sum modulo 2^64."""
+    """Return the sum of the numbers modulo 2^64."""
     return sum(numbers) % MODULUS
 
 
 def signed(number: int) -> int:
-    """Return a number modulo 2^64 as the signed number from -2^63 to 2^63 - 1."""
+    """Return the number from -2^63 to 2^63 - 1 that equals `number` modulo 2^64."""
     return (number + (MODULUS >> 1)) % MODULUS - (MODULUS >> 1)

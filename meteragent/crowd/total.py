@@ -1,15 +1,16 @@
 """The published total of a slot, its error, and the descriptor that states its promise (crowd.md 12).
 
-The error of a total of n homes is that of two draws of discrete Laplace noise and of n dithers. A dither's
-variance is f (1 - f) quanta^2, with f the fraction of a quantum in the home's energy: 1/6 on average over f,
-and at most 1/4. So
+The error of a total of n homes is the sum of two draws of discrete Laplace noise and of n dithering errors.
+The variance of a dithering error is f (1 - f) quanta^2, where f is the fractional part of the home's energy
+in quanta. It is 1/6 on average over f, and at most 1/4. So
 
     sd = q sqrt(2 Var z + n/6),     Var z = 1 / (2 sinh(a/2)^2).
 
-`half_width` is for the worst loads, with n/4 in place of n/6. The law of the sum lies between that of the two
-draws, which dominate if a is small, and the normal law of many dithers. So the half width is the deviation
-times the larger of the half widths of these two laws at deviation 1, plus half a quantum for the lattice.
-tests/crowd/test_total.py compares it with exact convolutions.
+`half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies between the
+distribution of the two draws, which dominate if a is small, and the normal distribution, which many dithering
+errors approach. So the half-width is the standard deviation of the error, times the larger of the half-widths
+of these two distributions at a standard deviation of 1, plus half a quantum for the lattice.
+tests/crowd/test_total.py compares the result with exact convolutions.
 """
 
 import json
@@ -41,17 +42,20 @@ _DITHER_MEAN, _DITHER_MAX = 1 / 6, 1 / 4
 
 
 def sd(noise: LInfLaplace, homes: int) -> float:
-    """Return the standard deviation of a total of `homes`, in the unit of the quantum."""
+    """Return the standard deviation of a total of `homes` homes, in the unit of the quantum."""
     return _deviation(noise, homes * _DITHER_MEAN)
 
 
 def half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> float:
-    """Return the h such that a total lies within h of its true value with probability `coverage`."""
+    """Return the half-width, in the quantum's unit, of the interval around a total of `homes` homes.
+
+    The interval contains the true value with a probability of about `coverage` or more, for all loads.
+    """
     two_draws, quantum = [Part(noise, windows=2)], float(noise.quantum)
-    rounded = quantum / math.sqrt(6)  # the sd of the roundings that `totals` adds to the two draws
-    of_draws = half_width_of_total(two_draws, coverage) / math.hypot(sd_of_total(two_draws), rounded)
-    of_dithers = NormalDist().inv_cdf((1 + coverage) / 2)
-    return max(of_draws, of_dithers) * _deviation(noise, homes * _DITHER_MAX) + quantum / 2
+    rounding_sd = quantum / math.sqrt(6)  # of the two rounding errors that `half_width_of_total` includes
+    draws_factor = half_width_of_total(two_draws, coverage) / math.hypot(sd_of_total(two_draws), rounding_sd)
+    normal_factor = NormalDist().inv_cdf((1 + coverage) / 2)
+    return max(draws_factor, normal_factor) * _deviation(noise, homes * _DITHER_MAX) + quantum / 2
 
 
 def _deviation(noise: LInfLaplace, dither_variance: float) -> float:
@@ -64,17 +68,18 @@ def _deviation_quanta(noise: LInfLaplace, dither_variance: float) -> float:
 
 
 class TotalFormat:
-    """The records and the descriptor of one group's totals."""
+    """The form of one group's totals: their records and their descriptor."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.noise = LInfLaplace(group.level / group.hide_wh, group.quantum_wh, 1)
 
     def is_plausible(self, quanta: int, homes: int) -> bool:
-        """Return whether a total is in the range of its homes, or beyond it by at most max(8 sd, 16/a + 2).
+        """Return whether a total is in the range of its homes, widened by max(8 sd, 16/a + 2) quanta.
 
-        The margin is in quanta, and sd is that of both draws. For a above 2.5, 8 sd are at most a few quanta.
-        Totals are compared as exact numbers: of a sum above 2^53 quanta, a float loses more than the margin.
+        The range is widened on both sides; sd is the standard deviation of the sum of both draws. A margin of
+        8 sd alone would refuse too many honest totals for a from 2.5 to 12. Totals are compared as exact
+        numbers, because a float would round a sum near 2^60 quanta by more than the margin.
         """
         low, high = (
             homes * limit / self.group.quantum_wh for limit in (self.group.lowest_wh, self.group.highest_wh)
@@ -84,7 +89,7 @@ class TotalFormat:
         return low - margin <= quanta <= high + margin
 
     def record(self, slot_s: int, quanta: int, homes: int) -> bytes:
-        """Encode the record of a slot's total."""
+        """Encode the record of a slot's total, which is `quanta` quanta."""
         quantum_u = int(self.group.quantum_wh * MICRO)
         head = {"v": 1, "group": self.group.name, "t": iso_time(slot_s * 1000)}
         head |= {"for": iso_duration(self.group.slot_s * 1000), "homes": homes}
@@ -124,7 +129,7 @@ class TotalFormat:
 
     @cached_property
     def descriptor_id(self) -> str:
-        """The id of the descriptor, the hash of its facts."""
+        """The id of the descriptor, which is the beginning of a hash of its facts."""
         return facts_id(self.facts)
 
     def descriptor(self) -> bytes:

@@ -2,31 +2,33 @@
 
 Theory of operation
 -------------------
-`meteragent.crowd` decides what an operator does; this package gives it messages, time, a disk and randomness.
-One round of the service takes messages in the order of their arrival, asks the machine for its effects,
-commits them in one transaction, and only then lets messages leave. A machine built from the committed rows
-continues where the last one stopped, so after a crash at any point it repeats the same bytes or moves on.
+`meteragent.crowd` decides what an operator does. This package supplies the messages, the time, a store and
+random bytes. A round of the service takes messages and ticks in the order of their times. Each step of a
+round asks the machine for its effects, commits them in one transaction, and only then lets messages leave. A
+machine built from the committed rows continues where the last one stopped, so after a crash at any point it
+sends the same bytes again or goes on.
 
-    configuration  the file of an operator
-    identity       its Ed25519 key on disk
-    store          its rows and its ledger, in SQLite; a restored copy is refused
-    published      the key list from before a new store
-    desk           one round: messages and time in, a step to commit out; no I/O and no clock
-    departures     messages that wait for their instant and for the broker's answer
+    configuration  the configuration file of an operator
+    identity       the file of an operator's Ed25519 key
+    store          the rows and the ledger of an operator, in SQLite; a restored copy is refused
+    clock          the time, jumps of the clock, and ticks
+    published      the key list that an operator published before its store was lost
+    desk           the steps of a round: from messages and times to effects, without I/O and without a clock
+    departures     messages that wait for their instant and for the broker's acknowledgement
     link           the connection to the broker
-    silence        the last slot without a report or a request
-    vitals         what `crowd health` prints
+    silence        the newest slot, if it had no report or no request
+    vitals         the state that `crowd health` prints
     service        the loop
 
 Rules of time (crowd.md 8):
-1. The time of a message is that of its arrival, read before it waits for other work. The time of a tick is
-   its instant, a multiple of 10 s, even if it runs later.
-2. A message leaves at its instant or, if the work took longer, at the next multiple of a minute.
-3. Requests and answers are acknowledged as they arrive: the leader sends its request again until it is
-   answered, so nothing is lost. Reports are released after the commit that holds them and, while a draw may
-   run, not before the instant at which its total leaves: they are acknowledged then, and count until then
-   towards the number that pauses reading. Paused reading resumes no earlier either.
-4. Requests and answers are taken one by one, each in its own commit. Those that have waited too long when
-   their own work would begin are dropped and counted. An answer whose instant has passed when its work ends
-   is committed and dropped; it leaves when the leader asks again.
+1. The time of a message is the time of its arrival, read before the message waits for other work. The time of
+   a tick is its instant, a multiple of 10 s, even if the tick runs later.
+2. A message leaves at its instant or, if the work took longer, at the next full minute.
+3. Requests and answers are acknowledged as they arrive. Nothing is lost, because the leader sends its request
+   again until it is answered. Reports are released after their commit: they are then acknowledged, and no
+   longer count towards the number at which reading pauses. After a step in which the leader has drawn noise,
+   no report is released, and paused reading does not resume, before the instant at which the total leaves.
+4. Requests and answers are taken one by one, each in its own commit. A request or an answer that has waited
+   too long when its work would begin is dropped and counted. If the instant of the helper's answer has passed
+   when the work ends, the answer is committed but not sent; it leaves when the leader asks again.
 """

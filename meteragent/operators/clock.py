@@ -1,7 +1,7 @@
-"""The clock of an operator: whole seconds since 1970, how long to wait, its steps and its ticks.
+"""The clock of an operator: the time, waits, unconfirmed jumps and ticks. Times are seconds since 1970.
 
-A key list has the time as its serial, and homes refuse lists with lower serials. So a list that is published
-while the clock is years ahead makes homes refuse all later lists of an operator that begins anew.
+The serial of a key list is the time, and homes refuse lists with lower serials. So if a list is published
+while the clock is years ahead, and the operator then loses its store, homes refuse its new lists for years.
 """
 
 import time
@@ -11,31 +11,31 @@ from meteragent.agent.clock import STEP_MS, BootClock
 from meteragent.agent.synchronised import synchronised
 
 TICK_S: Final = 10
-"""The time between two ticks of a machine."""
+"""The time between two ticks of a machine, in seconds."""
 TICKS_S: Final = 600
-"""The longest pause whose ticks are all made up for; after a longer one, only the latest is."""
+"""The longest pause, in seconds, after which all missed ticks run; after a longer one only the last runs."""
 
 
 class Clock:
-    """The system's clock. Tests pass one that runs faster."""
+    """The system's clock. Tests pass a clock that runs faster."""
 
     def now_s(self) -> int:
         """Return the time, in seconds since 1970."""
         return time.time_ns() // 1_000_000_000
 
     def pause_s(self, instant_s: int) -> float:
-        """Return how long to wait for an instant, at most a minute, because the clock may be set."""
+        """Return how long to wait for an instant; at most a minute, because the clock may be set."""
         return min(max(instant_s - time.time(), 0.0), 60.0)
 
     def boot_ms(self) -> int:
-        """Return the time since the machine's start, in ms, which nobody can set."""
+        """Return the time since the machine's start, in ms; setting the wall clock does not change it."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class Steps:
-    """The forward steps of the wall clock that nobody has confirmed, by the rules of `BootClock`.
+    """A watch for an unconfirmed forward step of the wall clock; `BootClock` defines which steps count.
 
-    A step ends when the clock is set back. A restart of the operator confirms it.
+    The step is over when the clock is set back. A restart of the operator confirms the step.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -44,7 +44,7 @@ class Steps:
         self._begin()
 
     def ahead_s(self, now_s: int) -> int:
-        """Return how far the clock is ahead of the time that is confirmed; 0 if it has not jumped."""
+        """Return how far, in seconds, the clock is ahead of the confirmed time; 0 without such a step."""
         step_ms = self._boot.step_ms(1000 * now_s)
         lead_ms = 1000 * now_s - self._clock.boot_ms()
         if step_ms and self._confirmed_ms is None:
@@ -55,7 +55,7 @@ class Steps:
         if ahead_ms > STEP_MS:
             return ahead_ms // 1000
         self._confirmed_ms = None
-        self._begin()  # a BootClock accepts a time that it has seen before; this one must not
+        self._begin()  # the former BootClock would accept a second step to a time that it has seen
         self._boot.step_ms(1000 * now_s)
         return 0
 
@@ -66,8 +66,8 @@ class Steps:
 class Ticks:
     """The instants of a machine's ticks: the multiples of TICK_S.
 
-    A tick may run late, because of the work before it. It nevertheless has its own instant, so that its
-    messages do not show how long that work took (crowd.md 8, Time).
+    A tick may run late because of earlier work. Its time is nevertheless its instant, so its messages do not
+    show how long that work took (crowd.md 8, Time).
     """
 
     def __init__(self, now_s: int) -> None:
@@ -75,14 +75,14 @@ class Ticks:
 
     @property
     def next_s(self) -> int:
-        """The next instant."""
+        """The instant of the next tick."""
         return self._last_s + TICK_S
 
     def due(self, now_s: int, oldest_s: int) -> list[int]:
-        """Return the instants that have come, but none after the arrival of the oldest waiting message.
+        """Return the instants of due ticks, up to `oldest_s`, the arrival of the oldest waiting message.
 
-        Thus a report that arrived before a deadline and is still waiting counts. If the clock was set back,
-        or after a pause of more than TICKS_S, return only the latest instant.
+        Because of this limit, a report that arrived before a deadline still counts while it waits. If the
+        clock was set back, or after a pause of more than TICKS_S, return only the latest instant.
         """
         latest_s = _floor(min(now_s, oldest_s))
         if now_s < self._last_s or latest_s - self._last_s > TICKS_S:

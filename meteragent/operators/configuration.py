@@ -1,7 +1,7 @@
-"""The configuration of an operator: one TOML file, read once, or refused with every error and its line.
+"""The configuration of an operator: one TOML file, accepted, or refused with all errors and their lines.
 
-The texts of refusals are those of the agent's configuration (`domain.refusal`), and so are the keys of a
-broker (`config.broker.Broker`).
+The agent's configuration has the same messages of refusal (`domain.refusal`) and the same keys for a broker
+(`config.broker.Broker`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,34 +39,34 @@ class _Section(BaseModel):
 
 
 class CrowdBroker(Broker):
-    """The broker of the group: homes, leader and helper meet there."""
+    """The broker of the group, to which homes, leader and helper connect."""
 
     url: str = "mqtt://127.0.0.1:1883"
     """The broker: mqtt://host[:port], or mqtts:// for TLS."""
 
 
 class CrowdStore(_Section):
-    """The file that holds what must survive."""
+    """The store, the file that holds the operator's secrets, its state and its ledger."""
 
     path: Path
-    """The path of the file. Each operator of each group has its own; a backup of it is refused."""
+    """The path of the store. Each operator of each group has its own store; a restored copy is refused."""
 
 
 class Settings(_Section):
-    """The whole file."""
+    """The whole configuration file."""
 
     group_file: Path
     """The public file of the group."""
     identity_file: Path
-    """The file of this operator's identity, made by `meteragent crowd key new`."""
+    """The file of this operator's identity, which `meteragent crowd key new` has created."""
     broker: CrowdBroker = CrowdBroker()
-    """The broker of the group: homes, leader and helper meet there."""
+    """The broker of the group, to which homes, leader and helper connect."""
     store: CrowdStore
-    """The file that holds what must survive."""
+    """The store, the file that holds the operator's secrets, its state and its ledger."""
 
 
 class Operation(NamedTuple):
-    """What an operator needs: who it is, for which group, at which broker, with which store."""
+    """The accepted configuration of an operator: its role, group, identity, broker and store."""
 
     role: str
     group: Group
@@ -79,17 +79,17 @@ _SECTIONS: dict[str, type[BaseModel]] = {"broker": CrowdBroker, "store": CrowdSt
 _EXPECTED = {
     "group_file": "the file of the group, such as 'elm-street.toml'",
     "identity_file": "the file of this operator's identity, from `meteragent crowd key new FILE`",
-    "store": "a table with the path of a file",
-    "store.path": "a file, such as '/var/lib/meteragent-crowd/leader.db'",
+    "store": "a table with the `path` of the store",
+    "store.path": "the path of a file, such as '/var/lib/meteragent-crowd/leader.db'",
 }
 
 
 def load(path: Path, role: str) -> Operation:
-    """Read and check a file and the files that it names.
+    """Read and check the configuration at `path`, the group's file and the identity for `role`.
 
     Raises:
-        ConfigError: the file is refused; all errors at once, each with its line, the value found and the
-            value expected.
+        ConfigError: a file is refused; the exception holds all errors, each with its line, the value found
+            and the value expected.
     """
     text = text_of_file(path)
     document = parse_toml(text)
@@ -99,7 +99,7 @@ def load(path: Path, role: str) -> Operation:
     address, address_errors = _result(_address, document)
     errors = [*schema_errors, *group_errors, *signer_errors, *address_errors]
     if group is not None and signer is not None:
-        errors += _other_identity(group, signer, role)
+        errors += _identity_errors(group, signer, role)
     _locate(errors, text)
     raise_all(errors)
     assert settings is not None  # noqa: S101 -- each part is None only if there are errors
@@ -110,7 +110,11 @@ def load(path: Path, role: str) -> Operation:
 
 
 def parse(text: str) -> Settings:
-    """Parse the text of a file without the files that it names; raises ConfigError as `load` does."""
+    """Parse the text of a configuration without reading the files that it names.
+
+    Raises:
+        ConfigError: as for `load`.
+    """
     settings, errors = _settings(parse_toml(text))
     _locate(errors, text)
     raise_all(errors)
@@ -119,7 +123,7 @@ def parse(text: str) -> Settings:
 
 
 def _settings(document: dict[str, Any]) -> tuple[Settings | None, list[ConfigError]]:
-    """Return the settings, or None and the refusal of each value that has the wrong form."""
+    """Return the settings and no refusals, or None and a refusal for each value that has the wrong form."""
     try:
         return Settings.model_validate(document), []
     except ValidationError as error:
@@ -129,7 +133,7 @@ def _settings(document: dict[str, Any]) -> tuple[Settings | None, list[ConfigErr
 def _result(
     read: Callable[[dict[str, Any]], _T], document: dict[str, Any]
 ) -> tuple[_T | None, list[ConfigError]]:
-    """Return what a function reads from a document, or None and its refusals."""
+    """Return the result of `read` for a document and no refusals, or None and the refusals that it raised."""
     try:
         return read(document), []
     except ConfigError as error:
@@ -137,7 +141,10 @@ def _result(
 
 
 def _group(document: dict[str, Any]) -> Group | None:
-    """Return the group in the file that a document names, if it names one; the errors name that file."""
+    """Return the group in the file that a document names; None if the document names no file.
+
+    Raises ConfigError, whose errors name the group's file.
+    """
     path = document.get("group_file")
     if not isinstance(path, str):
         return None
@@ -155,7 +162,10 @@ def _group(document: dict[str, Any]) -> Group | None:
 
 
 def _identity(document: dict[str, Any]) -> Identity | None:
-    """Return the identity in the file that a document names, if it names one."""
+    """Return the identity in the file that a document names; None if the document names no file.
+
+    Raises ConfigError.
+    """
     path = document.get("identity_file")
     if not isinstance(path, str):
         return None
@@ -166,9 +176,9 @@ def _identity(document: dict[str, Any]) -> Identity | None:
 
 
 def _address(document: dict[str, Any]) -> Endpoint | None:
-    """Return the broker's address, unless a key of its table has the wrong form."""
+    """Return the broker's address; None if a value in its table has the wrong form. Raises ConfigError."""
     table = document.get("broker", {})
-    if isinstance(table, dict):  # an unknown key is refused elsewhere, and hides nothing here
+    if isinstance(table, dict):  # `_settings` refuses unknown keys; the address is checked without them
         table = {name: value for name, value in table.items() if name in CrowdBroker.model_fields}
     try:
         broker = CrowdBroker.model_validate(table)
@@ -178,24 +188,24 @@ def _address(document: dict[str, Any]) -> Endpoint | None:
     return endpoint("broker", broker.url, broker)
 
 
-def _other_identity(group: Group, signer: Identity, role: str) -> Iterator[ConfigError]:
-    """Yield a refusal if an identity is not that of a role in a group."""
+def _identity_errors(group: Group, signer: Identity, role: str) -> Iterator[ConfigError]:
+    """Yield a refusal if the group has another identity for this role."""
     public, expected = signer.public.hex(), getattr(group, role).identity
     if public != expected:
-        text = f"its public key is {public}, but the group names {expected} as its {role}"
+        text = f"its public key is {public}, but the group's {role} has {expected}"
         yield ConfigError("identity_file", "", "", text=text)
 
 
 def _locate(errors: Iterable[ConfigError], text: str) -> None:
-    """Set the lines of the errors that are about keys in a file's text, which is TOML if there are any."""
-    keyed = [problem for problem in errors if problem.file is None and problem.key]
-    key_lines = lines(text) if keyed else {}
-    for problem in keyed:
+    """Set the line of each error about a key in `text`, which is valid TOML if there is such an error."""
+    key_errors = [problem for problem in errors if problem.file is None and problem.key]
+    key_lines = lines(text) if key_errors else {}
+    for problem in key_errors:
         problem.line = line_of(path_of(problem.key), key_lines)
 
 
 def _refusal(detail: ErrorDetails) -> ConfigError:
-    """Return the refusal of a value that is wrong, missing or unknown."""
+    """Return the refusal of a wrong value, a missing key or an unknown key."""
     path = detail["loc"]
     key = key_text(path)
     if detail["type"] == "missing":

@@ -1,8 +1,9 @@
-"""Messages that wait for their instant, then for the broker's answer.
+"""Messages that wait for their instant, and then for the broker's acknowledgement.
 
 A message stays here until the broker has accepted it. Messages that were not accepted when a connection ended
-are sent again on the next one, as are the latest retained messages, in case the broker has lost them. After a
-crash, `Desk.begin` makes the same messages again.
+are sent again on the next connection, and so is the newest retained message on each topic, in case the broker
+has lost it. After a crash, `Desk.begin` creates a new key list, and repeats the other messages of the leader.
+The helper's answer is sent again when the leader repeats its request.
 """
 
 from collections import Counter
@@ -14,18 +15,21 @@ from meteragent.crowd.machine import Outgoing
 ANSWER = "answer"
 MINUTE_S = 60
 REFUSED_S = 300
-"""How long a message that the broker has refused waits until it is sent again."""
+"""How long a message that the broker has refused waits until it is sent again, in seconds."""
 
 
 class Name(NamedTuple):
-    """The key by which messages are the same: a retained message replaces the previous one on its topic."""
+    """The identity of a message: its topic and payload, or only its topic if the message is retained.
+
+    The payload of a retained message is left empty here, so a newer message replaces it.
+    """
 
     topic: str
     payload: bytes
 
 
 class Departures:
-    """The messages that have not left."""
+    """The messages that the broker has not accepted yet, and the newest retained messages."""
 
     def __init__(self) -> None:
         self._waiting: dict[Name, Outgoing] = {}
@@ -38,14 +42,15 @@ class Departures:
 
     @property
     def in_flight(self) -> int:
-        """The number of messages that the broker has not answered."""
+        """The number of messages that were sent and that the broker has not acknowledged or refused."""
         return len(self._in_flight)
 
     def add(self, messages: Iterable[Outgoing], now_s: int) -> Counter[str]:
-        """Add messages whose effects are committed; return how many are `dropped` or `late`.
+        """Add the messages of a committed step; count those that are `dropped` or `late`.
 
-        A late answer is dropped: the leader sends its request again, and then the committed answer is in
-        time. Any other late message leaves at the next multiple of a minute. Neither shows how late it was.
+        An answer whose instant has passed is dropped. The leader sends its request again, and the committed
+        answer then leaves on time. Any other late message leaves at the next full minute. So neither of them
+        shows how late it was.
         """
         counts = Counter[str]()
         for message in messages:
@@ -58,14 +63,14 @@ class Departures:
             if message.retain:
                 self._retained[message.topic] = message
             name = Name(message.topic, b"" if message.retain else message.payload)
-            waiting = self._waiting.get(name)
-            # A repeated message leaves when the first would have left: it is one message.
-            if waiting is None or message.retain or message.due_s < waiting.due_s:
+            same_message = self._waiting.get(name)
+            # Equal messages are one message, which leaves at the earlier instant.
+            if same_message is None or message.retain or message.due_s < same_message.due_s:
                 self._waiting[name] = message
         return counts
 
     def connected(self, now_s: int) -> None:
-        """Begin a connection: all unanswered messages are sent again, and so are the retained ones."""
+        """Note a new connection: send all unacknowledged messages and all newest retained messages again."""
         for name, message in self._in_flight.values():
             self._waiting.setdefault(name, message)
         self._in_flight.clear()
@@ -73,28 +78,28 @@ class Departures:
             self._waiting.setdefault(Name(topic, b""), message._replace(due_s=max(message.due_s, now_s)))
 
     def due(self, now_s: int) -> list[Outgoing]:
-        """Return the messages whose instant has come."""
+        """Return the waiting messages whose instant has come."""
         return [message for message in self._waiting.values() if message.due_s <= now_s]
 
     def next_s(self) -> int | None:
-        """Return the earliest instant of a waiting message; None if none waits."""
+        """Return the earliest instant of a waiting message; None if no message waits."""
         return min((message.due_s for message in self._waiting.values()), default=None)
 
     def sent(self, message: Outgoing, packet_id: int) -> None:
-        """Record that a message is under way."""
+        """Note that a message was sent under a packet id."""
         name = Name(message.topic, b"" if message.retain else message.payload)
         if self._waiting.get(name) == message:
             del self._waiting[name]
         self._in_flight[packet_id] = name, message
 
     def delivered(self, packet_id: int) -> None:
-        """Record that the broker has accepted a message."""
+        """Note that the broker has accepted a message, and so its topic."""
         if packet_id in self._in_flight:
             _, message = self._in_flight.pop(packet_id)
             self.refused_topics.discard(message.topic)
 
     def refused(self, packet_id: int, now_s: int) -> None:
-        """Record that the broker has refused a message, which is tried again later."""
+        """Note that the broker has refused a message; send it again after REFUSED_S."""
         if packet_id in self._in_flight:
             name, message = self._in_flight.pop(packet_id)
             self.refused_topics.add(message.topic)

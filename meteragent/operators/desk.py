@@ -1,4 +1,4 @@
-"""One round of an operator without I/O and without a clock: messages and time in, a step to commit out."""
+"""The steps of an operator, without I/O and without a clock: from messages or a time to effects to commit."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,15 +11,20 @@ from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
 from meteragent.crowd.total import TotalFormat
 
 RESEND_S = 300
-"""How often the leader resends a request that has no answer."""
+"""The time after which the leader sends its unanswered requests again, in seconds."""
 PATIENCE_S = 20
-"""How long a request or an answer may wait for other work; it is dropped after that. The response leaves at
-least 60 s after the arrival (crowd.md 8, Time)."""
+"""How long, in seconds, a request or an answer may wait for other work before it is dropped.
+
+The response leaves at least 60 s after the arrival (crowd.md 8, Time).
+"""
 REPORT = "report"
 
 
 class Arrival(NamedTuple):
-    """A message as it arrived: its topic below `crowd/NAME/`, and what the link needs to acknowledge it."""
+    """A message as it arrived.
+
+    The topic is the part after `crowd/NAME/`. The link needs the token to acknowledge the message.
+    """
 
     topic: str
     payload: bytes
@@ -28,14 +33,15 @@ class Arrival(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The first segment of the topic: report, request or answer."""
+        """The first level of the topic: report, request or answer."""
         return self.topic.partition("/")[0]
 
 
 class LedgerLine(NamedTuple):
-    """What became of a slot: `answer` or `total` with the number of homes, or the reason for a refusal.
+    """The result of a slot: `answer` or `total` with the number of homes, or the reason for a refusal.
 
-    Where the leader refuses, `homes` is the number of homes that had reported; where the helper does, 0.
+    If the leader closes a slot without a total, `homes` is the number of homes that had reported. If the
+    helper refuses, `homes` is 0.
     """
 
     slot_s: int
@@ -46,11 +52,13 @@ class LedgerLine(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """The effects of a round: commit `rows` and `lines` first, then send `messages`.
+    """The effects of a step: commit `rows` and `lines` first, then send `messages`.
 
+    lines     new lines of the ledger
     counts    messages taken, by kind, messages dropped, and finished slots, by result
     refusals  refused messages and slots, by reason
-    quiet_s   until when reports must stay unacknowledged, because a draw may have delayed this round
+    quiet_s   the instant until which reports must stay unacknowledged, because a draw may have delayed this
+              step; 0 if no noise was drawn
     """
 
     rows: dict[Key, bytes | None] = field(default_factory=dict)
@@ -62,7 +70,7 @@ class Step:
 
 
 class Desk:
-    """The rounds of one operator."""
+    """The steps of one operator."""
 
     def __init__(self, machine: Machine, entropy: Callable[[int], bytes]) -> None:
         self.machine = machine
@@ -70,7 +78,7 @@ class Desk:
         self._resend_s = 0
 
     def begin(self, now_s: int) -> Step:
-        """Return the first step after a start: keys, the descriptor, and messages that may have been lost."""
+        """Return the first step after a start: keys, the leader's descriptor, and messages to send again."""
         step = Step()
         self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
         if self.machine.role == "leader":
@@ -81,7 +89,7 @@ class Desk:
         return step
 
     def take(self, arrivals: Sequence[Arrival], now_s: int) -> Step:
-        """Take messages in the order of their arrival."""
+        """Take messages in the order of their arrival; drop requests and answers after PATIENCE_S."""
         step = Step()
         for arrival in arrivals:
             is_report = arrival.kind == REPORT
@@ -96,12 +104,12 @@ class Desk:
         return step
 
     def tick(self, now_s: int, *, is_confirmed: bool = True) -> Step:
-        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to resend.
+        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to send again.
 
         Unless the time is confirmed, no key is created, published or destroyed.
         """
         step = Step()
-        if not now_s < self._resend_s <= now_s + RESEND_S:  # it is due, or the clock was set back
+        if not now_s < self._resend_s <= now_s + RESEND_S:  # repetition is due, or the clock was set back
             self._resend_s = now_s + RESEND_S
             step.messages += self.machine.requests(now_s)
         self._apply(step, self.machine.tick(now_s), now_s)
@@ -125,8 +133,8 @@ class Desk:
                 step.counts[f"slots_{line.result}"] += 1
 
     def _line(self, key: Key, value: bytes, effects: Effects, at_s: int) -> LedgerLine:
-        """Return the line of a slot that has been closed or answered."""
-        if key.table == "closed":  # and its reports are deleted
+        """Return the line of the ledger for a slot that has been closed or answered."""
+        if key.table == "closed":  # the effects also delete the slot's reports
             result, homes = leader.outcome(value)
             reports = sum((row.table, row.at) == (REPORT, key.at) for row in effects.rows)
             return LedgerLine(key.at, at_s, result, homes or reports)
@@ -136,18 +144,19 @@ class Desk:
 def in_order(
     arrivals: Sequence[Arrival], instants_s: Sequence[int]
 ) -> Iterator[tuple[list[Arrival], int | None]]:
-    """Yield each tick with the messages that arrived before it, and finally the others with None."""
-    remaining = list(arrivals)
+    """Yield, for each tick, the earlier messages and its instant; finally the later messages, and None."""
+    later_arrivals = list(arrivals)
     for instant_s in instants_s:
-        yield [arrival for arrival in remaining if arrival.at_s < instant_s], instant_s
-        remaining = [arrival for arrival in remaining if arrival.at_s >= instant_s]
-    yield remaining, None
+        yield [arrival for arrival in later_arrivals if arrival.at_s < instant_s], instant_s
+        later_arrivals = [arrival for arrival in later_arrivals if arrival.at_s >= instant_s]
+    yield later_arrivals, None
 
 
 def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
-    """Yield what is taken and committed at once: a request or answer alone, or all reports in a row.
+    """Divide messages into pieces that are taken and committed together.
 
-    Each may take long. So the next one is compared with the time at which its own work begins.
+    A request or an answer is a piece of its own, because its work may take long: the wait of the next one is
+    measured up to the time at which its own work begins. Consecutive reports are one piece.
     """
     for is_report, group in groupby(arrivals, lambda arrival: arrival.kind == REPORT):
         if is_report:
@@ -157,9 +166,9 @@ def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
 
 
 def _quiet_s(effects: Effects, at_s: int) -> int:
-    """Return the instant before which nothing may show how long a message's work took; 0: no draw was made.
+    """Return the instant before which nothing may show how long the work took; 0 if no noise was drawn.
 
-    The leader draws where it closes a slot. (The helper has no reports to acknowledge.)
+    The leader draws noise only when it closes a slot. (The helper has no reports to acknowledge.)
     """
     if not any(key.table == "closed" for key in effects.rows):
         return 0

@@ -1,4 +1,4 @@
-"""The file of an operator's identity: its Ed25519 key, made once by `meteragent crowd key new`."""
+"""The file of an operator's identity, its Ed25519 key, which `meteragent crowd key new` creates."""
 
 import os
 import re
@@ -14,7 +14,11 @@ _CURE = "make one with `meteragent crowd key new FILE`"
 
 
 def create(path: Path) -> Identity:
-    """Create an identity and its file, which only the owner can read; raises OSError if the file exists."""
+    """Create an identity and its file, which only the owner can read.
+
+    Raises:
+        OSError: the file exists, or cannot be written.
+    """
     secret = os.urandom(SECRET_BYTES)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -25,7 +29,11 @@ def create(path: Path) -> Identity:
 
 
 def load(path: Path) -> Identity:
-    """Return the identity in a file; raises KeyMissing if it holds none, or if every user can read it."""
+    """Return the identity in a file.
+
+    Raises:
+        KeyMissing: the file cannot be read, holds no identity, or can be read by every user.
+    """
     try:
         with path.open("rb") as file:
             mode, data = os.fstat(file.fileno()).st_mode, file.read(200)

@@ -1,11 +1,11 @@
 """The connection to the broker: messages in with the time of their arrival, messages out at their instants.
 
-Requests and answers are acknowledged at once, and wait in a queue of their own that is limited in bytes.
-Reports stay unacknowledged until the service releases them: after their commit and, if a draw may have
-delayed it, at a public instant. When REPORTS_MAX are not released, reading pauses and the broker keeps the
-rest. The number of waiting reports would not do as a measure: it falls when a draw ends and the next batch is
-taken, and the broker sees whether reading stops. Reports of an earlier connection stay in the queue: the
-broker delivers them again, and the machine recognises a repetition.
+Requests and answers are acknowledged at once, and wait in a queue of their own with a limited size in bytes.
+Reports stay unacknowledged until the service releases them: after their commit or, if a draw may have delayed
+the commit, at a public instant. When REPORTS_MAX reports are not released, reading pauses, and the broker
+keeps further reports. The number of reports in the queue is not used for this. It falls when a draw ends and
+the next batch is taken, and the broker sees when reading pauses. Reports from an earlier connection stay in
+the queue; the broker delivers them again, and the machine recognises them as repetitions.
 """
 
 import asyncio
@@ -22,18 +22,22 @@ from meteragent.operators.departures import Departures
 from meteragent.operators.desk import REPORT, Arrival
 
 REPORTS_MAX: Final = 70_000
-"""The number of unreleased reports at which reading pauses. It is more than the 65,535 messages that a broker
-may leave unacknowledged, so only reports that need no acknowledgement (QoS 0) can stop the reading."""
+"""The number of unreleased reports at which reading pauses.
+
+It is more than the 65,535 messages that a broker may send on one connection without an acknowledgement. So
+reading pauses only because of reports without acknowledgement (QoS 0), or reports that arrive again on a new
+connection.
+"""
 REQUEST_BYTES_MAX: Final = 256 << 20
-"""The largest total size of waiting requests and answers; a request of 2^20 homes has about 80 MB."""
+"""The largest total size of waiting requests and answers; a request for 2^20 homes has about 80 MB."""
 SESSION_EXPIRY_S: Final = 7 * 86_400
 LINGER_S: Final = 0.02
-"""How long a batch waits for more messages, so that a burst is not committed one by one."""
+"""How long a batch waits for further messages, so that the messages of a burst are committed together."""
 _LOGIN_HINT: Final = "check broker.username and broker.password_file, and the broker's users"
 
 
 class Link:
-    """An operator's connection to the broker, which keeps what arrives while the operator is away."""
+    """An operator's connection to the broker, which keeps messages while the operator is away."""
 
     def __init__(
         self,
@@ -50,8 +54,8 @@ class Link:
         self.departures = Departures()
         self.is_up = False
         self._reports: deque[Arrival] = deque()
-        self._others: deque[Arrival] = deque()
-        self._other_bytes = self._unreleased = 0
+        self._requests: deque[Arrival] = deque()  # and answers
+        self._request_bytes = self._unreleased = 0
         self._arrival, self._wake = asyncio.Event(), asyncio.Event()
         self._session: Session | None = None
 
@@ -73,44 +77,50 @@ class Link:
         )
 
     async def batch(self, size: int, wait_s: float) -> list[Arrival]:
-        """Wait for messages, for at most `wait_s`; return at most `size` of them, requests first."""
-        if not (self._others or self._reports):
+        """Wait for messages, for at most `wait_s`.
+
+        Return all waiting requests and answers, followed by at most `size` reports.
+        """
+        if not (self._requests or self._reports):
             self._arrival.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._arrival.wait()
                     await asyncio.sleep(LINGER_S)
-        arrivals = list(self._others)
-        self._others.clear()
-        self._other_bytes = 0
+        arrivals = list(self._requests)
+        self._requests.clear()
+        self._request_bytes = 0
         arrivals += [self._reports.popleft() for _ in range(min(size, len(self._reports)))]
         return arrivals
 
     def release(self, reports: int, tokens: Sequence[Token]) -> None:
-        """Acknowledge committed reports, and make room for as many. No draw may decide when: it is seen."""
+        """Acknowledge the tokens of committed reports; subtract `reports` from the unreleased ones.
+
+        The broker sees when this happens, so the time must not depend on a draw.
+        """
         self._unreleased -= reports
         if self._session is not None:
             self._session.acknowledge(tokens)
 
     def resume(self) -> None:
-        """Resume reading if few reports are unreleased. The broker sees this, too."""
+        """Resume reading if at most half of REPORTS_MAX reports are unreleased; the broker sees this, too."""
         if self._session is not None and self._unreleased <= REPORTS_MAX // 2:
             self._session.pause(reading=True)
 
     def oldest_s(self, now_s: int) -> int:
-        """Return when the oldest waiting message arrived; `now_s` if there is none."""
-        waiting = (queue[0].at_s for queue in (self._others, self._reports) if queue)
-        return min(waiting, default=now_s)
+        """Return when the oldest waiting message arrived; `now_s` if no message waits."""
+        arrival_times_s = (queue[0].at_s for queue in (self._requests, self._reports) if queue)
+        return min(arrival_times_s, default=now_s)
 
     def send(self, messages: Sequence[Outgoing]) -> int:
-        """Let committed messages leave at their instants; return how many were late or dropped."""
+        """Send committed messages at their instants; return how many of them are late or dropped."""
         counts = self.departures.add(messages, self._clock.now_s())
         self.counts.update(counts)
         self._wake.set()
         return counts.total()
 
     async def _serve(self, session: Session) -> None:
-        """Subscribe, then send what is due."""
+        """Subscribe, then send messages as they become due."""
         self._session, self.is_up = session, True
         self.departures.connected(self._clock.now_s())
         for topic_filter in self._filters:
@@ -127,7 +137,7 @@ class Link:
             await self._pause(session)
 
     async def _pause(self, session: Session) -> None:
-        """Wait for a new message, an answer of the broker, or the next instant."""
+        """Wait for a new message to send, for the broker's reply to a sent one, or for the next instant."""
         next_s = self.departures.next_s()
         has_room = self.departures.in_flight < session.inflight
         wait_s = None
@@ -138,7 +148,7 @@ class Link:
                 await self._wake.wait()
 
     def on_message(self, topic: str, payload: bytes, _qos: int, _retain: bool, token: Token | None) -> None:
-        """Take a message of the broker, with the time of its arrival."""
+        """Queue a message from the broker, with the time of its arrival."""
         arrival = Arrival(topic.removeprefix(self._base), payload, self._clock.now_s(), token)
         if arrival.kind == REPORT:
             self._reports.append(arrival)
@@ -148,11 +158,11 @@ class Link:
         else:
             if token is not None and self._session is not None:
                 self._session.acknowledge([token])
-            if self._other_bytes + len(payload) > REQUEST_BYTES_MAX:
+            if self._request_bytes + len(payload) > REQUEST_BYTES_MAX:
                 self.counts["dropped"] += 1
                 return
-            self._other_bytes += len(payload)
-            self._others.append(arrival)
+            self._request_bytes += len(payload)
+            self._requests.append(arrival)
         self._arrival.set()
 
     def _on_delivered(self, packet_id: int, _reason: int) -> None:

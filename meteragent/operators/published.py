@@ -1,8 +1,8 @@
-"""The key list that an operator has published before, which a new store does not know.
+"""The key list that an operator published before its store was lost; a new store does not contain its serial.
 
-Homes refuse a list whose serial is below the highest that they have had, and a serial is the time. So an
-operator that begins anew must not publish before its clock has passed the serial of its retained list, which
-was ahead if the clock was ahead.
+Homes refuse a list whose serial is lower than the highest serial that they have had, and a serial is the time
+of publication. So an operator with a new store must not publish a list before its clock has passed the serial
+of its retained list. That serial lies in the future if the clock was ahead at the time.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from meteragent.mqtt.reconnect import Entropy
 from meteragent.mqtt.session import SubscriptionRefused
 
 LISTEN_S: Final = 1.0
-"""How long a retained list may take after the subscription is granted."""
+"""How long, in seconds, a retained list may take to arrive after the subscription is granted."""
 
 _log = logging.getLogger("meteragent")
 
 
 async def newest_serial(endpoint: Endpoint, group: Group, role: str, entropy: Entropy) -> int:
-    """Wait for a connection; return the serial of the role's retained key list, or 0 if there is none.
+    """Wait for a connection; return the serial of the role's retained key list, or 0 if there is no list.
 
-    Only a list that the role's identity has signed counts. A broker that withholds the list, or does not let
-    this user read it, makes it 0.
+    Only a list that the role's identity has signed counts. The result is also 0 if the broker withholds the
+    list, or does not let this user read it.
     """
     topic = f"crowd/{group.name}/keys/{role}"
     newest = 0
@@ -37,13 +37,13 @@ async def newest_serial(endpoint: Endpoint, group: Group, role: str, entropy: En
         try:
             newest = home.keys_of(group, role, payload, newest).serial
         except Malformed:
-            _log.warning("what the broker keeps on %s is not a key list of this operator", topic)
+            _log.warning("the retained message on %s is not a key list of this operator", topic)
 
     async def _serve(session: Session) -> None:
         try:
             await session.subscribe(topic)
         except SubscriptionRefused:
-            _log.warning("the broker does not let this operator read %s: compare its access list", topic)
+            _log.warning("the broker does not let this operator read %s: check the access list", topic)
         await asyncio.sleep(LISTEN_S)
         is_read.set()
 

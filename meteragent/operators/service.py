@@ -1,7 +1,7 @@
 """The loop of an operator: messages from the link, a step of the desk, a commit, then acknowledgements.
 
-The desk and the store belong to one thread of their own, so that the connection, the health socket and the
-instants of messages do not wait for a draw. Any failure of the store or the machine ends the process: the
+The desk and the store run in a thread of their own, so that the connection, the health socket and the sending
+of messages do not wait for a draw. Any failure of the store or the machine ends the process, because the
 machine would be ahead of the store. The next start rebuilds the machine from the rows.
 """
 
@@ -33,16 +33,20 @@ from meteragent.operators.vitals import Vitals
 BATCH: Final = 5_000
 """The largest number of reports in a transaction."""
 SLOTS_KEPT: Final = 48
+"""The number of finished slots that the vitals show."""
 _ASK_S: Final = 5.0
-"""The longest time that an answer of the health socket may take, in seconds."""
+"""The longest time, in seconds, that a reply on the health socket may take."""
 
 _MACHINES: dict[str, type[Machine]] = {"leader": Leader, "helper": Helper}
 
 _log = logging.getLogger("meteragent")
 
 
-class _Held(NamedTuple):
-    """Committed reports, which are released at an instant: their number, and the tokens of those with one."""
+class _HeldReports(NamedTuple):
+    """Committed reports that wait for an instant to be released: their number and their tokens.
+
+    Reports at QoS 0 have no token.
+    """
 
     instant_s: int
     reports: int
@@ -60,17 +64,21 @@ class Service:
         self._link = Link(operation.endpoint, f"crowd/{name}/", client_id, machine.topics, entropy, clock)
         self._counts, self._refusals = Counter[str](), Counter[str]()
         self._slots = deque[tuple[int, str, int]](maxlen=SLOTS_KEPT)
-        self._held, self._is_held = deque[_Held](), asyncio.Event()
+        self._held_reports, self._wake = deque[_HeldReports](), asyncio.Event()
         self._may_draw = False
         self._quiet_s = self._unanswered_s = 0
         self._steps, self._ahead_s = Steps(clock), 0
-        self._published_s, self._has_begun = 0, False
-        self._loaded_s: int | None = None
+        self._published_serial, self._has_begun = 0, False
+        self._overload_s: int | None = None
         self._started_s = self._round_s = clock.now_s()
         self._silence = Silence(operation.role, operation.group, self._started_s)
 
     async def run(self) -> NoReturn:
-        """Serve until cancelled; raises StoreError if the store cannot be used."""
+        """Serve until cancelled.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
         operation = self._operation
         with (
             Store.open(operation.store, operation.role, operation.group.id) as store,
@@ -92,22 +100,22 @@ class Service:
         raise AssertionError
 
     async def _pass_published(self) -> None:
-        """Wait until the clock has passed the serial of the list that was published before this store."""
+        """Wait until the clock has passed the serial of the key list that was published before this store."""
         operation = self._operation
-        self._published_s = await published.newest_serial(
+        self._published_serial = await published.newest_serial(
             operation.endpoint, operation.group, operation.role, self._entropy
         )
         if lead_s := self._lead_s():
             _log.warning("%s; %s", vitals.published_text(lead_s), vitals.PUBLISHED_CURE)
-        while self._lead_s():  # noqa: ASYNC110  the clock sets no event
-            await asyncio.sleep(self._clock.pause_s(self._published_s))
+        while self._lead_s():  # noqa: ASYNC110  a clock cannot set an event
+            await asyncio.sleep(self._clock.pause_s(self._published_serial))
 
     def _lead_s(self) -> int:
-        """Return how far the list that was published before this store is ahead of the clock."""
-        return max(0, self._published_s - self._clock.now_s())
+        """Return how far, in seconds, the key list from before this store is ahead of the clock, if it is."""
+        return max(0, self._published_serial - self._clock.now_s())
 
     async def _work(self, worker: "_Worker") -> NoReturn:
-        """Work round after round."""
+        """Run one round after another until cancelled."""
         self._round_s, self._has_begun = self._clock.now_s(), True
         ticks = Ticks(self._round_s)
         while True:
@@ -118,16 +126,16 @@ class Service:
             await self._round(worker, arrivals, ticks.due(now_s, self._link.oldest_s(now_s)))
 
     def _compare(self, now_s: int) -> None:
-        """Compare the wall clock with the boot clock, and warn of a jump."""
+        """Compare the wall clock with the boot clock, and log a warning when a jump begins."""
         ahead_s = self._steps.ahead_s(now_s)
         if ahead_s and not self._ahead_s:
             _log.warning("%s; %s", vitals.jump_text(ahead_s), vitals.JUMP_CURE)
         self._ahead_s = ahead_s
 
     async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
-        """Take messages and ticks in the order of their times, each piece in its own commit."""
-        for earlier, instant_s in in_order(arrivals, instants_s):
-            for piece in pieces(earlier):
+        """Take messages and ticks in the order of their times; commit each piece and each tick separately."""
+        for earlier_arrivals, instant_s in in_order(arrivals, instants_s):
+            for piece in pieces(earlier_arrivals):
                 self._may_draw = piece[0].kind != REPORT
                 step = await worker.call(worker.take, piece, self._clock.now_s())
                 self._may_draw = False
@@ -138,7 +146,7 @@ class Service:
         self._round_s = self._clock.now_s()
 
     def _finish(self, step: Step, arrivals: list[Arrival]) -> None:
-        """Let the messages of a committed step leave, and release its reports or hold them."""
+        """Send the messages of a committed step at their instants, and release its reports or hold them."""
         now_s = self._clock.now_s()
         self._counts.update(step.counts)
         self._refusals.update(step.refusals)
@@ -147,38 +155,38 @@ class Service:
             self._slots.append((line.slot_s, line.result, line.homes))
             _log.info("slot %s: %s, %d homes", iso_time(line.slot_s * 1000), line.result, line.homes)
         if self._link.send(step.messages) or step.counts["dropped"]:
-            self._loaded_s = now_s
+            self._overload_s = now_s
         self._quiet_s = max(self._quiet_s, step.quiet_s)
         reports = [arrival for arrival in arrivals if arrival.kind == REPORT]
         tokens = [arrival.token for arrival in reports if arrival.token is not None]
-        self._held.append(_Held(self._quiet_s, len(reports), tokens))
-        self._is_held.set()
+        self._held_reports.append(_HeldReports(self._quiet_s, len(reports), tokens))
+        self._wake.set()
         self._release(now_s)
 
     def _release(self, now_s: int) -> None:
-        """Release the reports whose instant has come, and resume reading if nothing can reveal a draw.
+        """Release the reports whose instant has come, and resume reading unless that could reveal a draw.
 
-        While an answer is worked on, reading stays as it is: whether `_quiet_s` already counts that draw
-        depends on its length.
+        While an answer is processed, reading does not resume: whether `_quiet_s` already takes account of its
+        draw depends on how long the draw takes.
         """
-        while self._held and self._held[0].instant_s <= now_s:
-            _, reports, tokens = self._held.popleft()
+        while self._held_reports and self._held_reports[0].instant_s <= now_s:
+            _, reports, tokens = self._held_reports.popleft()
             self._link.release(reports, tokens)
         if self._quiet_s <= now_s and not self._may_draw:
             self._link.resume()
 
     async def _release_when_due(self) -> NoReturn:
-        """Release reports at their instants, also while the thread works on another draw."""
+        """Release reports at their instants, even while the thread is working on another draw."""
         while True:
-            self._is_held.clear()
+            self._wake.clear()
             self._release(self._clock.now_s())
-            wait_s = self._clock.pause_s(self._held[0].instant_s) if self._held else None
+            wait_s = self._clock.pause_s(self._held_reports[0].instant_s) if self._held_reports else None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
-                    await self._is_held.wait()
+                    await self._wake.wait()
 
     async def _keep_alive(self) -> NoReturn:
-        """Tell systemd that rounds make progress, and which problems there are."""
+        """Report problems to systemd, and reset its watchdog as long as rounds make progress."""
         self._notify.send("READY=1")
         watchdog_s = self._notify.watchdog_s
         pause_s = 10.0 if watchdog_s is None else min(10.0, watchdog_s / 4)
@@ -192,7 +200,7 @@ class Service:
             await asyncio.sleep(pause_s)
 
     def vitals(self) -> Vitals:
-        """Return the vitals."""
+        """Return the current state."""
         now_s, link, operation = self._clock.now_s(), self._link, self._operation
         return Vitals(
             version=__version__,
@@ -203,7 +211,7 @@ class Service:
             is_connected=link.is_up,
             waiting=len(link.departures),
             unanswered_s=self._unanswered_s,
-            loaded_s=None if self._loaded_s is None else now_s - self._loaded_s,
+            loaded_s=None if self._overload_s is None else now_s - self._overload_s,
             ahead_s=self._ahead_s,
             published_s=self._lead_s(),
             refused_topics=tuple(sorted(link.departures.refused_topics)),
@@ -214,9 +222,9 @@ class Service:
         )
 
     async def _answer(self) -> NoReturn:
-        """Answer connections to the health socket with the vitals."""
+        """Reply to each connection to the health socket with the vitals as JSON."""
         path = socket_path(self._operation.store)
-        path.unlink(missing_ok=True)  # a crashed run may have left it, and the store's lock is ours now
+        path.unlink(missing_ok=True)  # left by a crashed run: the store's lock excludes another operator
         with bind_socket(path) as server_socket:
             path.chmod(0o600)
             server = await asyncio.start_unix_server(self._reply, sock=server_socket)
@@ -235,29 +243,29 @@ class Service:
 
 
 class _Worker:
-    """The desk and the store, in a thread of their own."""
+    """The desk and the store, which run in a thread of their own."""
 
     def __init__(self, thread: ThreadPoolExecutor, desk: Desk, store: Store) -> None:
         self._thread, self._desk, self._store = thread, desk, store
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in the thread. A cancelled call still finishes, but none of its messages leave."""
+        """Call a function in the thread; if cancelled, it still finishes, but its messages are not sent."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def begin(self, now_s: int) -> Step:
-        """Take and commit the first step."""
+        """Commit and return the first step after a start."""
         return self._commit(self._desk.begin(now_s))
 
     def take(self, arrivals: list[Arrival], now_s: int) -> Step:
-        """Take messages and commit their effects."""
+        """Take messages; commit and return the step."""
         return self._commit(self._desk.take(arrivals, now_s))
 
     def tick(self, now_s: int, is_confirmed: bool) -> Step:
-        """Commit the effects of a tick."""
+        """Run a tick; commit and return the step."""
         return self._commit(self._desk.tick(now_s, is_confirmed=is_confirmed))
 
     def unanswered_s(self, now_s: int) -> int:
-        """Return how long the oldest open request has waited."""
+        """Return how long, in seconds, the oldest open request has had no answer."""
         return self._desk.unanswered_s(now_s)
 
     def _commit(self, step: Step) -> Step:

@@ -1,4 +1,4 @@
-"""The last slot without what it should have had: a report at the leader, a request at the helper."""
+"""The newest slot, if the leader received no report for it, or the helper no request, in time."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,14 +7,17 @@ from meteragent.crowd.group import Group
 from meteragent.crowd.machine import Key
 
 PATIENCE_S: Final[Mapping[str, int]] = {"leader": 60, "helper": 1800}
-"""How long after a deadline a message may still come: a request of 2^20 homes leaves after 19 min."""
+"""How long after a deadline, in seconds, the first message may arrive, by role.
+
+The leader sends a request for 2^20 homes 19 minutes after the deadline.
+"""
 _TABLES: Final[Mapping[str, str]] = {"leader": "report", "helper": "batch"}
 _SLOTS: Final = 2
-"""How many slots may pass in silence after a start: homes may have had no keys for them."""
+"""The number of slots that may be silent after a start, because homes may not have had keys for them."""
 
 
 class Silence:
-    """Which slot was silent, from the rows of accepted messages."""
+    """A watch for slots without a message, from the rows of accepted messages."""
 
     def __init__(self, role: str, group: Group, now_s: int) -> None:
         self._group, self._started_s = group, now_s
@@ -28,7 +31,10 @@ class Silence:
             self._newest_s = max(slots) if self._newest_s is None else max(self._newest_s, *slots)
 
     def slot_s(self, now_s: int) -> int | None:
-        """Return the last slot whose deadline has passed in silence; None if the last one was not silent."""
+        """Return the newest slot whose message should have arrived, if there was none; otherwise None.
+
+        Until a first message has arrived, the first slots after a start do not count.
+        """
         group = self._group
         past_s = now_s - self._patience_s - group.deadline_s
         if self._newest_s is None and past_s < self._started_s + _SLOTS * group.slot_s:

@@ -1,13 +1,14 @@
-"""An operator's store: the rows of its machine, and the ledger of what it answered, in one SQLite file.
+"""An operator's store: the rows of its machine, and the ledger of finished slots, in one SQLite file.
 
 Rules:
 1. A step is committed in one transaction and fsynced before any of its messages leaves.
-2. A copy is refused. As for the agent's store, `<path>.gen` names the newest generation of the store and the
-   number of its commits (`meteragent.store.generation`). A commit of anything but reports is counted in it
-   before a message leaves, so a copy made before any fixed batch, answer, total or key is detected.
-3. A day's secret that is deleted is erased from the file and from its log. The secrets have a table of their
-   own, which fits into one page, so that SQLite never moves a secret to another page.
-4. The ledger has one line for each slot, ever: a second one is an error, whatever the machine says.
+2. A copy is refused. As for the agent's store, `<path>.gen` names the store's newest generation and states
+   the number of its commits (`meteragent.store.generation`). A commit of other rows than reports is counted
+   there before a message leaves. So a copy is detected if it is older than the newest fixed batch, answer,
+   total or key list.
+3. When a day's secret is deleted, it is erased from the file and the write-ahead log. The secrets have a
+   table of their own, which fits into one page, so that SQLite never moves a secret to another page.
+4. The ledger never has two lines for one slot: a second line is an error, whatever the machine decides.
 """
 
 import os
@@ -36,15 +37,16 @@ CREATE TABLE ledger (slot_s INTEGER PRIMARY KEY, at_s INTEGER NOT NULL, result T
     homes INTEGER NOT NULL);
 INSERT INTO meta VALUES ('generation', ''), ('previous', ''), ('releases', 0);
 """
-ANEW = (
-    "if it is the newest copy and was only moved, or is lost for good, remove it and the files beside it"
-    " (.gen, .lock, -wal, -shm) and start again: the operator begins anew with other keys, and slots whose"
+START_OVER_HINT = (
+    "if it is the newest copy and was only moved, or is permanently lost, remove it and the files beside it"
+    " (.gen, .lock, -wal, -shm) and start the operator again: it starts over with new keys, and slots whose"
     " reports are sealed to the old keys get no total"
 )
+"""The advice after the reason why a store is refused."""
 
 
 class Store:
-    """An open store; `close`, or the end of a `with` block, closes it."""
+    """An open store, closed by `close` or at the end of a `with` block."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, newest: Generation | None) -> None:
         self.path = path
@@ -58,10 +60,10 @@ class Store:
         """Lock, check and return the store at `path`; create it if there is none.
 
         Raises:
-            StoreInUse: another process has it open.
-            StoreRestored: it is a copy, or was moved.
-            StoreLost: it is corrupt, or missing although it has existed.
-            StoreError: it belongs to another program, role or group, or the device fails.
+            StoreInUse: another process has the store open.
+            StoreRestored: the store is a copy, or was moved.
+            StoreLost: the store is corrupt, or it is missing although it existed before.
+            StoreError: the store belongs to another program, role or group, or the device fails.
         """
         path = path.resolve()
         if not path.parent.is_dir():
@@ -69,7 +71,7 @@ class Store:
         with file.device(path), ExitStack() as undo:
             undo.callback(os.close, _locked(path, file.lock))
             if not path.exists() and generation.read(path) is not None:
-                raise StoreLost(f"{path}: missing, although it existed before; {ANEW}")
+                raise StoreLost(f"{path}: missing, although it existed before; {START_OVER_HINT}")
             undo.callback(os.close, _locked(path, file.hold))
             connection = file.connect(path)
             undo.callback(wal.close, connection, path)
@@ -81,7 +83,7 @@ class Store:
             undo.callback(store._file.close)
             store._claim(role, group_id)
             if newest is None:
-                store._rotate()  # after the second rotation, a missing generation file is refused
+                store._rotate()  # after a second rotation, a store without its generation file is refused
             store._rotate()
             store._resources = undo.pop_all()
         return store
@@ -95,7 +97,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the store; copies that were made earlier are refused from now on."""
+        """Close the store; copies that were made earlier will be refused."""
         try:
             if not self._has_failed:
                 self._rotate()
@@ -103,7 +105,7 @@ class Store:
             self._resources.close()
 
     def rows(self) -> dict[Key, bytes]:
-        """Return the rows of the machine."""
+        """Return all rows of the machine."""
         with file.device(self.path):
             secrets = self._connection.execute("SELECT day, value FROM secret")
             rows = {Key("secret", day): bytes(value) for day, value in secrets}
@@ -115,9 +117,12 @@ class Store:
     def commit(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
         """Commit the rows of a step and its lines of the ledger; on return they are on disk.
 
-        While another program reads the log, a deleted secret stays in it. Its erasure is tried again at each
-        commit, also without rows, and so at each tick. After an error the store refuses all writes: the
-        machine is ahead of it. Raises StoreError.
+        While another program reads the write-ahead log, a deleted secret remains in the log. The erasure is
+        tried again at each commit, even one without rows, and therefore at each tick. After an error the
+        store refuses all writes, because the machine is ahead of the store.
+
+        Raises:
+            StoreError: this write or an earlier one has failed.
         """
         if rows:
             is_counted = any(key.table != "report" for key in rows)
@@ -153,19 +158,19 @@ class Store:
                 raise
 
     def _claim(self, role: str, group_id: bytes) -> None:
-        """Bind the store to a role and group; raises StoreError if it is bound to another."""
+        """Bind the store to a role and a group. Raises StoreError if it is bound to another role or group."""
         owner = f"{role} {group_id.hex()}"
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'owner'").fetchone()
         if row is None:
             self._connection.execute("INSERT INTO meta VALUES ('owner', ?)", (owner,))
         elif row[0] != owner:
             raise StoreError(
-                f"{self.path}: the store of the {row[0].split()[0]} of another group, or of the other role;"
-                " set another store.path"
+                f"{self.path}: this is the store of the {row[0].split()[0]} of another group, or of the other"
+                " role; set another store.path"
             )
 
     def _rotate(self) -> None:
-        """Begin a new generation: commit it with the name of the previous one, then write its file."""
+        """Begin a new generation: commit its name and the previous name, then write the generation file."""
         previous = self._generation or Generation.begin("")
         name = os.urandom(16).hex()
         with file.device(self.path):
@@ -184,7 +189,7 @@ class Store:
 
 
 def ledger(path: Path) -> list[LedgerLine]:
-    """Return the ledger of the store at `path`, oldest slot first; raises StoreError."""
+    """Return the ledger of the store at `path`, oldest slot first. Raises StoreError."""
     with file.device(path):
         if not path.exists():
             raise StoreError(f"{path}: there is no store yet")
@@ -201,7 +206,9 @@ def _locked(path: Path, lock: Callable[[Path], int]) -> int:
     try:
         return lock(path)
     except StoreInUse:
-        raise StoreInUse(f"{path}: another operator has it open: stop it, or set another path") from None
+        raise StoreInUse(
+            f"{path}: another operator has the store open: stop that operator, or set another path"
+        ) from None
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -213,27 +220,31 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _checked(connection: sqlite3.Connection, path: Path) -> Generation | None:
-    """Return the generation of an existing store; raises StoreError if it must not be used."""
+    """Return the newest generation of a store; None if no generation file has been written yet.
+
+    Raises:
+        StoreError: the store must not be used.
+    """
     [(application_id,)] = connection.execute("PRAGMA application_id")
     [(version,)] = connection.execute("PRAGMA user_version")
     if (application_id, version) != (_APPLICATION_ID, _VERSION):
-        raise StoreError(f"{path}: not the store of a crowd's operator, or of a newer version")
+        raise StoreError(f"{path}: not the store of a crowd's operator, or the store of a newer version")
     [(verdict,)] = connection.execute(file.QUICK_CHECK)
     if verdict != "ok":
-        raise StoreLost(f"{path}: corrupt; {ANEW}")
+        raise StoreLost(f"{path}: corrupt; {START_OVER_HINT}")
     try:
         return accept(connection, path)
     except StoreRestored as error:
-        reason, _, _ = str(error).partition(";")  # what follows is the agent's advice
-        raise StoreRestored(f"{reason}; {ANEW}") from None
+        reason, _, _ = str(error).partition(";")  # the advice after it is for the agent's store
+        raise StoreRestored(f"{reason}; {START_OVER_HINT}") from None
 
 
 def _write(tx: sqlite3.Connection, rows: Mapping[Key, bytes | None]) -> None:
-    deleted = [key for key, value in rows.items() if value is None]
+    deleted_keys = [key for key, value in rows.items() if value is None]
     tx.executemany(
-        "DELETE FROM secret WHERE day = ?", [(key.at,) for key in deleted if key.table == "secret"]
+        "DELETE FROM secret WHERE day = ?", [(key.at,) for key in deleted_keys if key.table == "secret"]
     )
-    tx.executemany("DELETE FROM row WHERE kind = ? AND at = ? AND name = ?", deleted)
+    tx.executemany("DELETE FROM row WHERE kind = ? AND at = ? AND name = ?", deleted_keys)
     secrets = [(key.at, value) for key, value in rows.items() if value is not None and key.table == "secret"]
     tx.executemany("INSERT OR REPLACE INTO secret VALUES (?, ?)", secrets)
     tx.executemany("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?)", _values(rows))

@@ -1,13 +1,15 @@
 """Release archives and streams of readings on Apache Spark, with the archive's kernel, key and ledger.
 
-    windows(readings, policy)            a frame of readings or windows -> windows as whole quanta
-    sanitise(readings, policy)           -> releases, without the ledger
-    sanitise_archive(policy, path, out)  `meteragent sanitise --engine spark`: account, then release
-    stream(readings, policy, sink, ..)   Structured Streaming: each window once, through the ledger
-    by_feeder(releases, descriptors, ..) totals and means over many meters, with intervals
+    windows(readings, policy)             convert a frame of readings or windows to windows as whole quanta
+    sanitise(readings, policy)            release windows, without the ledger
+    sanitise_archive(policy, path, ..)    run `meteragent sanitise --engine spark`, with the ledger
+    stream(readings, policy, sink, ..)    release a stream, each window once, with the ledger
+    folder(out, policy)                   return a sink for `stream` that writes Parquet
+    descriptors(policy)                   return the descriptors of the releases
+    by_feeder(releases, descriptors, ..)  compute totals and means over many meters, with their intervals
 
-`worker` runs on the workers, `frame` has the data frames, `ledger` the accounts; `run` and `stream` are the
-two ways to release.
+`worker` has the functions that run on Spark's workers, `frame` the data frames, `ledger` the ledger on Spark,
+`run` the release of an archive, `stream` the release of a stream, and `feeder` the totals and means.
 """
 
 from meteragent.spark.feeder import by_feeder

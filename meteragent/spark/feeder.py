@@ -1,8 +1,8 @@
-"""Feeders on Spark: totals and means over many meters, equal to those of `consume.by_feeder`.
+"""Feeders on Spark: totals and means over many meters, with the same results as `consume.by_feeder`.
 
-Spark groups and adds (whole millionths, so the order does not matter). Laws, intervals and the rule on
-private energies are those of `consume`, called on the workers. A meter's windows must not overlap; those
-released under one ledger never do.
+Spark groups and adds the values, which are whole millionths, so the order of addition does not matter. The
+workers call the functions of `consume` for the intervals and for the dominance rule on private energies. The
+windows of a meter must not overlap; windows that are released under one ledger never do.
 """
 
 from collections.abc import Iterable
@@ -33,25 +33,26 @@ def by_feeder(
     rules: Rules = EVERYTHING,
     coverage: float = 0.95,
 ) -> DataFrame:
-    """Compute totals and means of each feeder and slot: the columns of `consume.Cells`, in any order.
+    """Compute the total and the mean of each feeder and slot: the columns of `consume.Cells`, in any order.
 
-    `releases` are those of archives (meter, start, end, values, d). `feeders` assigns meters to feeders
-    (meter, feeder, and `capacity` if the rules use it, instead of `rules.capacity`). Meters missing from it
-    are in no cell, and a cell with a meter that has no capacity is withheld. Without `feeders` there is one
-    feeder.
+    `releases` has the columns of an archive's releases: meter, start, end, values and d. `feeders` assigns
+    meters to feeders, in the columns meter and feeder. If it also has a column `capacity`, `rules.share`
+    refers to these capacities instead of `rules.capacity`, and a cell with a meter without a capacity is
+    withheld. A meter that is missing from `feeders` is in no cell. If `feeders` is None, all meters belong to
+    one feeder, whose name is empty.
 
     Raises:
-        ValueError: there is no descriptor; descriptors differ in kind or unit, or are of mean days; the rules
-            have capacities and `feeders` has none; or coverage is not between 0 and 1.
+        ValueError: there is no descriptor; descriptors differ in kind or unit, or have bands; `rules` has
+            capacities, but `feeders` has no column `capacity`; or coverage is not between 0 and 1.
     """
     terms = tuple(sorted(descriptors, key=lambda descriptor: descriptor.id))
     if len({(part.kind, part.unit) for part in terms}) != 1 or any(part.bands for part in terms):
-        raise ValueError("no total: there is no descriptor, or they differ in kind or unit, or are of bands")
+        raise ValueError("no total: there is no descriptor, or they differ in kind or unit, or have bands")
     if rules.capacity is not None and (feeders is None or "capacity" not in feeders.columns):
-        raise ValueError("the rules have capacities: found no column `capacity` in feeders")
+        raise ValueError("the rules use capacities, but `feeders` has no column `capacity`")
     error_of(((*noise_of(terms[0]), 1),), coverage)
     windows = _windows(releases, feeders)
-    by_terms = (
+    sums_by_terms = (
         _slots(windows)
         .groupBy("feeder", "start", "end", "d")
         .agg(
@@ -62,7 +63,7 @@ def by_feeder(
             F.sum("capacity_u").alias("capacity_u"),
         )
     )
-    cells = by_terms.groupBy("feeder", "start", "end").agg(
+    cells = sums_by_terms.groupBy("feeder", "start", "end").agg(
         F.sum("count").alias("homes"),
         F.sum("sum_u").alias("sum_u"),
         F.collect_list(F.struct("d", "count")).alias("noise"),
@@ -76,7 +77,7 @@ def by_feeder(
 
 
 def _windows(releases: DataFrame, feeders: DataFrame | None) -> DataFrame:
-    """Join releases with their feeder and capacity."""
+    """Add the columns `feeder` and `capacity_u` to releases; drop those of meters without a feeder."""
     if feeders is None:
         return releases.select("*", F.lit("").alias("feeder"), F.lit(0).cast("bigint").alias("capacity_u"))
     has_capacity = "capacity" in feeders.columns
@@ -104,20 +105,23 @@ def _slots(windows: DataFrame) -> DataFrame:
 
 
 def _micro(value: Column) -> Column:
-    """Convert a value to millionths."""
+    """Convert a column of values to whole millionths."""
     return (value * F.lit(MICRO)).cast("bigint")
 
 
 def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Mark, in the column `told`, the cells that the rules allow to be shown."""
-    enough_homes = F.col("homes") >= rules.at_least
+    """Add the column `told`: whether the rules allow a cell to be shown.
+
+    `windows` are needed for a dominance rule on private energies; None means that capacities are used.
+    """
+    has_enough_homes = F.col("homes") >= rules.at_least
     if rules.share is None:
-        return cells.withColumn("told", enough_homes)
+        return cells.withColumn("told", has_enough_homes)
     if windows is None:
-        over_share = F.col("most_u") > rules.share * F.col("capacity_u")
-        return cells.withColumn("told", enough_homes & (F.col("least_u") > 0) & ~over_share)
+        is_over_share = F.col("most_u") > rules.share * F.col("capacity_u")
+        return cells.withColumn("told", has_enough_homes & (F.col("least_u") > 0) & ~is_over_share)
     energies = windows.select(
         "feeder", "meter", "d", F.size("values").alias("n"), _sum("values").alias("sum_u")
     )
@@ -128,20 +132,20 @@ def _mark_shown(
         F.collect_list(F.struct("meter", "d", "n", "windows", "sum_u")).alias("homes")
     )
     verdicts = feeders.mapInArrow(safely(_verdicts(terms, rules)), _VERDICT)
-    return cells.join(verdicts, "feeder").withColumn("told", enough_homes & ~F.col("dominated"))
+    return cells.join(verdicts, "feeder").withColumn("told", has_enough_homes & ~F.col("dominated"))
 
 
 def _sum(values: str) -> Column:
-    """Sum a list of values, in millionths."""
+    """Sum a column of lists of values, in millionths."""
     return F.aggregate(values, F.lit(0).cast("bigint"), lambda total, value: total + _micro(value))
 
 
 def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
-    """Return the function that turns sums of cells into their figures."""
+    """Return the function that computes the figures of cells from their sums."""
     noise_by_id = {descriptor.id: noise_of(descriptor) for descriptor in terms}
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Compute the figures from each row's noise and sum."""
+        """Compute the figures of each cell, a row of the batch, from its sum and its noise."""
         noises: list[Noise] = []
         for row in batch.column("noise").to_pylist():
             by_id = sorted((entry["d"], entry["count"]) for entry in row)
@@ -159,11 +163,11 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
 
 
 def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
-    """Return the function that decides, for each feeder, whether a home may have more than `rules.share`."""
+    """Return the function that decides for each feeder whether a home may have more than `rules.share`."""
     index_of = {descriptor.id: index for index, descriptor in enumerate(terms)}
 
     def may_be_dominated(rows: list[dict[str, Any]]) -> bool:
-        """Return whether a home of these rows may have more than `rules.share` of their energy."""
+        """Return whether a home of a feeder may have more than `rules.share` of the feeder's energy."""
         names = {name: index for index, name in enumerate(sorted({row["meter"] for row in rows}))}
         sums_u, kinds_of_home = (
             np.zeros((len(names), len(terms)), np.int64),
@@ -177,7 +181,7 @@ def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
         return cannot_rule_out(energy_kwh(sums_u, terms), kinds, terms, rules)
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Decide for each row, that is for each feeder."""
+        """Decide for each feeder, a row of the batch."""
         verdicts = [may_be_dominated(rows) for rows in batch.column("homes").to_pylist()]
         return pa.RecordBatch.from_arrays(
             [batch.column("feeder"), pa.array(verdicts)], ["feeder", "dominated"]

@@ -1,7 +1,8 @@
-"""Data frames: readings -> windows -> releases, with the archive's own functions (`worker`).
+"""Data frames: from readings to windows to releases, with the archive's own functions (`worker`).
 
-The wide layout needs no shuffle. In the long layout each reading is assigned to every window that it may
-touch. A window then needs no other data, and Spark groups readings by meter and window, even in streams.
+The wide layout needs no shuffle. In the long layout, each reading is assigned to every window that its span
+may touch, and Spark groups the readings by meter and window, in streams, too. So the readings of a group are
+all that its window needs.
 """
 
 import pyarrow as pa
@@ -22,14 +23,14 @@ _TIMES = "spark.sql.parquet.outputTimestampType"
 
 
 def layout_of(readings: DataFrame, policy: Policy) -> layout.Layout:
-    """Return whether a row is a window ("wide") or a reading ("long").
+    """Return the layout: "wide" if a row is a window, "long" if a row is a reading.
 
     Raises:
         ArchiveError: a column is missing or has the wrong type.
     """
-    missing = set(policy.columns) - set(readings.columns)
-    if missing:
-        raise ArchiveError(f"column {min(missing)!r}: not found among {', '.join(readings.columns)}")
+    missing_columns = set(policy.columns) - set(readings.columns)
+    if missing_columns:
+        raise ArchiveError(f"column {min(missing_columns)!r}: not found among {', '.join(readings.columns)}")
     time = readings.schema[policy.columns.time].dataType
     if not isinstance(time, TimestampType):
         raise ArchiveError(f"column {policy.columns.time!r}: found {time.simpleString()}; expected timestamp")
@@ -40,8 +41,8 @@ def layout_of(readings: DataFrame, policy: Policy) -> layout.Layout:
 def windows(readings: DataFrame, policy: Policy) -> DataFrame:
     """Convert readings to windows as whole quanta: meter, start, quanta, end.
 
-    The policy names the columns of `readings`. In the long layout the windows are those in which a reading
-    begins. Order and partitions do not matter.
+    The policy names the columns of `readings`. In the long layout the windows are those in which the
+    span of a reading begins. The result does not depend on the order of rows or on partitions.
 
     Raises:
         ArchiveError: a column is missing or has the wrong type.
@@ -54,14 +55,14 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
 
 
 def assign_readings(columns: DataFrame, policy: Policy) -> DataFrame:
-    """Repeat readings for each window that they may touch: meter, start, end, time, value."""
+    """Repeat each reading for every window that its span may touch: meter, start, end, time, value."""
     value = columns.schema[policy.columns.value].dataType.simpleString()
     schema = f"{INTERVALS}, time timestamp, value {value}"
     return columns.mapInArrow(safely(worker.assign_readings(policy)), schema)
 
 
 def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
-    """Integrate readings, grouped by the windows to which they were assigned."""
+    """Integrate readings grouped by the window to which they are assigned: meter, start, quanta, end."""
     readings_by_window = groups.agg(F.collect_list(F.struct("time", "value")).alias("readings"))
     lists = readings_by_window.select("meter", "start", "readings")
     return lists.mapInArrow(safely(worker.read_grouped(policy)), WINDOWS)
@@ -70,19 +71,19 @@ def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
     """Release windows: meter, start, end, values, d, key.
 
-    The noise is exact, and does not depend on how Spark divides the work. This function does not write the
-    ledger: it is for callers that keep a ledger of their own (`sanitise_archive` and `stream` write the key's
-    ledger).
+    The noise is exact, and does not depend on how Spark divides the work. Unlike
+    `sanitise_archive` and `stream`, this function neither reads nor writes the key's ledger; the caller must
+    keep a ledger of its own.
 
     Raises:
         ArchiveError: a column is missing or has the wrong type.
-        KeyMissing: the key cannot be read here; the workers must have the same key.
+        KeyMissing: the driver cannot read the key, which each worker must have, too.
     """
     return add_noise(windows(readings, policy), policy)
 
 
 def add_noise(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Add noise to windows, under the key that this machine has now."""
+    """Add noise to windows; every worker must have the key that the driver has now."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     return windows.mapInArrow(
         safely(worker.add_noise(policy, fingerprint)), _ddl(kernel.release_schema(policy))
@@ -90,9 +91,9 @@ def add_noise(windows: DataFrame, policy: Policy) -> DataFrame:
 
 
 def settle(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Release the windows that are not taken; add the column `name`, the meter's own name.
+    """Release the windows that are not `taken`, and add the column `name`, the meter's own name.
 
-    Only the name, start and end of taken windows remain.
+    A window that is taken remains as a row with only its name, start and end.
     """
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     schema = kernel.release_schema(policy).append(pa.field("name", pa.string()))
@@ -100,10 +101,10 @@ def settle(windows: DataFrame, policy: Policy) -> DataFrame:
 
 
 def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
-    """Put releases into `parts` parts by a hash of name and start, each sorted by start and name.
+    """Divide releases into `parts` parts by a hash of name and start, each sorted by start and name.
 
-    The number of parts is fixed, because Spark would otherwise choose it by the amount of data that it
-    shuffles.
+    The caller gives the number of parts, because Spark would otherwise choose a number that depends on the
+    amount of data that it shuffles.
     """
     return releases.repartition(parts, "meter", "start").sortWithinPartitions("start", "meter")
 
@@ -115,10 +116,10 @@ def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
 
 
 def opened_windows(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Return the windows that readings open, which depend only on meters and times: meter, start, end.
+    """Return the windows that readings open: meter, start, end. Values do not affect them.
 
-    In the long layout each window appears once. In the wide one there is a row for each input row, with
-    `fits`: whether it is on the grid and its numbers fit.
+    In the long layout each window appears once. In the wide layout there is a row for each input row, with
+    the column `fits`: whether the row is on the grid and has the right number of values.
     """
     names = policy.columns
     if layout_of(readings, policy) == "long":
@@ -144,7 +145,7 @@ def drop_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
 
 
 def write(releases: DataFrame, path: str) -> None:
-    """Write releases as Parquet, replacing any content; times are in milliseconds, as in an archive."""
+    """Write releases as Parquet, and replace any content of `path`; times are in milliseconds."""
     conf = releases.sparkSession.conf
     previous = conf.get(_TIMES)
     conf.set(_TIMES, "TIMESTAMP_MILLIS")

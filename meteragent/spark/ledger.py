@@ -1,6 +1,7 @@
-"""The key's ledger on Spark: the same folder and the same rows as the local engine's.
+"""The key's ledger on Spark: the same folder and the same rows as with the local engine.
 
-The driver collects the rows of a run: one for each meter and stretch of windows, not one for each window.
+The driver collects the rows of a run. There is one row for each stretch of consecutive windows of a meter,
+not one for each window.
 """
 
 import json
@@ -20,9 +21,12 @@ from meteragent.spark.worker import KeyFingerprint, safely
 
 
 def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
-    """Return the intervals that all runs except `run` and its micro-batches have released: meter, taken.
+    """Return the intervals that runs other than `run` have in the ledger, by meter: meter, taken.
 
-    Raises ArchiveError if files of the ledger are missing.
+    The micro-batches of `run` belong to `run`.
+
+    Raises:
+        ArchiveError: files of the ledger are missing.
     """
     run_folder = ledger.path(run).name
     runs = [
@@ -47,7 +51,7 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
 
 
 def add_ids(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Add to windows (meter, start, end) the ids of their descriptor and key: d, key."""
+    """Add the ids of descriptor and key, `d` and `key`, to windows (meter, start, end)."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     return windows.mapInArrow(
         safely(worker.add_ids(policy, fingerprint)), f"{INTERVALS}, d string, key string"
@@ -55,7 +59,7 @@ def add_ids(windows: DataFrame, policy: Policy) -> DataFrame:
 
 
 def ledger_rows(windows: DataFrame, policy: Policy) -> pa.Table:
-    """Return windows (meter, start, end, d, key) as rows of the ledger, by meter and start."""
+    """Convert windows (meter, start, end, d, key) to rows of the ledger, in order of meter and start."""
     same_terms = Window.partitionBy("meter", "d", "key").orderBy("start")
     is_first = F.coalesce(F.lag("end").over(same_terms) != F.col("start"), F.lit(True))
     numbered_rows = windows.withColumn("begins", is_first.cast("int"))
@@ -67,11 +71,13 @@ def ledger_rows(windows: DataFrame, policy: Policy) -> pa.Table:
     starts = table.column("start").cast(TIME).combine_chunks()
     terms_index, terms = policy.terms(milliseconds(starts))
     row_terms = [terms[index] for index in terms_index.tolist()]
-    exact = {
+    text_columns = {
         "epsilon": pa.array([str(part.epsilon) for part in row_terms], pa.string()),
         "unit": pa.array([f"1/{part.unit}" for part in row_terms], pa.string()),
     }
-    columns = [exact[name] if name in exact else table.column(name).cast(kind) for name, kind in _TYPES]
+    columns = [
+        text_columns[name] if name in text_columns else table.column(name).cast(kind) for name, kind in _TYPES
+    ]
     return pa.table(columns, schema=SCHEMA)
 
 
@@ -79,18 +85,21 @@ _TYPES = [(field.name, field.type) for field in SCHEMA]
 
 
 def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
-    """Write a micro-batch's releases to the ledger, once; return the number of windows.
+    """Write the releases of the micro-batch `run` to the ledger, unless they are there already.
+
+    Return the number of released windows.
 
     Raises:
         ArchiveError: the ledger has this micro-batch with other releases, which may have been published.
     """
-    free = releases.where(F.col("values").isNotNull())
-    table = ledger_rows(free.select(F.col("name").alias("meter"), "start", "end", "d", "key"), policy)
-    (digest,) = free.agg(F.bit_xor(F.xxhash64("name", "start", "values", "d", "key"))).collect()[0]
+    new_windows = releases.where(F.col("values").isNotNull())
+    table = ledger_rows(new_windows.select(F.col("name").alias("meter"), "start", "end", "d", "key"), policy)
+    (digest,) = new_windows.agg(F.bit_xor(F.xxhash64("name", "start", "values", "d", "key"))).collect()[0]
     facts = json.dumps({"policy": dict(policy.facts), "releases": digest}).encode()
     if ledger.has(run):
         if facts != (ledger.path(run) / "_run.json").read_bytes():
-            raise ArchiveError(f"{run} is in the ledger with other releases: source, key or policy changed")
+            reason = "the source, the key or the policy has changed"
+            raise ArchiveError(f"{run} is in the ledger with other releases: {reason}")
     elif table.num_rows:
         ledger.add(run, [table], lambda: facts)
     return int(sum(table.column("windows").to_pylist()))

@@ -1,12 +1,12 @@
-"""`sanitise --engine spark`: the same run as the local engine's, except that Spark does the two passes.
+"""`sanitise --engine spark`: the same run as with the local engine, except that Spark does the two passes.
 
-The lock, the run's id, the ledger's rows and the manifest are those of the local engine. Parts are cut
-differently: a hash of a window's start and its meter's public name decides the part, and parts are sorted by
-start and name. So neither the part nor the position depends on the input's order or on the meters' own names.
-Only releases are shuffled for this. Any output of a killed run is deleted and written again, with the same
-bytes. Files, key and ledger must have the same paths on the driver and on the workers. While Spark groups
-readings of the long layout, they are in shuffle files (`spark.local.dir`; `spark.io.encryption.enabled`
-encrypts them).
+The lock, the run's id, the ledger's rows and the form of the manifest are the same as with the local engine.
+The division into parts differs: a hash of a window's start and its meter's public name determines the part,
+and each part is sorted by start and name. So neither the part of a window nor its position depends on the
+order of the input or on the meters' own names. Only releases are shuffled for this. If a run is killed before
+its output is complete, the next run deletes the output and writes it again, with the same bytes. Files, key
+and ledger must have the same paths on the driver and on the workers. While Spark groups the readings of the
+long layout, they are in shuffle files (in `spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
 """
 
 import os
@@ -40,7 +40,7 @@ from meteragent.spark.ledger import add_ids, ledger_rows, taken_intervals
 
 _WORKER_TEXT = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
 _STAGING = "_made"
-"""The folder in the output where Spark writes parts before they get their final names."""
+"""The folder, within the output, to which Spark writes parts before they get their final names."""
 _PART_VALUES = 1 << 22
 """The approximate number of values in a part."""
 
@@ -48,13 +48,17 @@ _PART_VALUES = 1 << 22
 def sanitise_archive(
     policy: Policy, path: Path, out: Path, show: ProgressReporter, *, clamp: bool = False
 ) -> RunResult:
-    """Release an archive, as `meteragent.archive.run.sanitise_archive` does; it raises the same errors.
+    """Release an archive on Spark, as `meteragent.archive.run.sanitise_archive` does in this process.
 
-    The session is the active one, or a new one with Spark's own settings.
+    The Spark session is the active one, or a new one with Spark's default settings.
+
+    Raises:
+        MeteragentError: as for `meteragent.archive.run.sanitise_archive`, or an ArchiveError that names an
+            error of Spark.
     """
     os.environ.setdefault(
         "PYSPARK_PYTHON", sys.executable
-    )  # otherwise workers run the first python3 on their path
+    )  # otherwise, workers would run the first python3 on their path
     spark = SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     with _translate_errors():
         return archive.sanitise_archive(policy, path, out, show, _Spark(spark), clamp=clamp)
@@ -68,13 +72,13 @@ class _Spark:
 
     @property
     def cut(self) -> list[Any]:
-        """The rule by which Spark divides releases into parts, as the manifest records it."""
+        """The values that determine how Spark divides releases into parts, as the manifest records them."""
         return ["spark", "by hash", _PART_VALUES]
 
     def debits(
         self, source: Source, ledger: Ledger, _key: Key, account: Account, show: ProgressReporter
     ) -> Iterator[pa.Table]:
-        """Yield the ledger's rows, in one table."""
+        """Yield the run's rows for the ledger, in one table, and count windows in `account`."""
         policy = source.policy
         with show("account", source.rows, "row") as progress:
             windows = frame.opened_windows(self._readings(source), policy).persist()
@@ -98,7 +102,7 @@ class _Spark:
     def release(
         self, source: Source, ledger: Ledger, _key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> Parts:
-        """Write all parts, or none if the manifest says that the output is complete."""
+        """Write all parts, or no part if the manifest states that the output is complete."""
         parts = sorted(out.glob("part-*.parquet"))
         manifest_facts = manifest.find(out, account.run, self.cut)
         if manifest_facts is not None and manifest_facts["complete"]:
@@ -119,20 +123,20 @@ class _Spark:
         return Parts(_rename_parts(out), 0, None)
 
     def _readings(self, source: Source) -> DataFrame:
-        """Read the input's files."""
+        """Return a data frame of the input's files."""
         return self._spark.read.parquet(*(str(path.absolute()) for path, _ in source.stamps))
 
 
 def _part_count(account: Account, policy: Policy) -> int:
-    """Return the number of parts, which depends only on the number of released windows; that is public."""
+    """Return the number of parts, which depends only on public facts: the policy and the window count."""
     return max(1, -(-account.released_windows * policy.usual.n // _PART_VALUES))
 
 
 def _check_windows(windows: DataFrame, source: Source) -> int:
-    """Return the number of windows.
+    """Return the number of windows, after a check of the wide layout.
 
     Raises:
-        ArchiveError: in the wide layout, rows do not fit, or windows appear twice.
+        ArchiveError: in the wide layout, a row does not fit, or a window appears twice.
     """
     if source.layout == "long":
         return windows.count()
@@ -148,7 +152,7 @@ def _check_windows(windows: DataFrame, source: Source) -> int:
 
 
 def _rename_parts(out: Path) -> int:
-    """Rename the parts that Spark has written; return their number."""
+    """Give the parts that Spark has written their final names; return the number of parts."""
     parts = sorted((out / _STAGING).glob("part-*.parquet"))
     for index, part in enumerate(parts):
         part.rename(out / f"part-{index:05}.parquet")
@@ -159,14 +163,14 @@ def _rename_parts(out: Path) -> int:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Turn Spark's errors, which quote plans and stack traces at length, into our own.
+    """Translate Spark's errors, which quote plans and stack traces, into errors of this package.
 
     Raises:
-        MeteragentError: the worker's error in its own class, or an ArchiveError that names Spark's error.
+        MeteragentError: the worker's error, in its own class, or an ArchiveError that names Spark's error.
     """
     try:
         yield
-    except AnalysisException as error:  # an error in columns or types, raised before anything is read
+    except AnalysisException as error:  # columns or types are wrong; raised before anything is read
         failure: MeteragentError = ArchiveError(f"Spark: {str(error).splitlines()[0]}")
     except PySparkException as error:
         match = _WORKER_TEXT.search(str(error))

@@ -1,27 +1,29 @@
-"""Structured Streaming: readings that keep arriving -> releases, each window once.
+"""Structured Streaming: the releases of readings that keep arriving, each window once.
 
 Theory of operation
 -------------------
 A window closes when the watermark (the newest time seen, less `window.lateness`) has passed the latest time
-that one of its readings can have. Until then its readings are in Spark's state; Spark drops and counts those
-that arrive later. All meters share one clock, so a time further ahead of the wall clock than `window.ahead`
-is refused and counted (`early` among the query's observed metrics). For each micro-batch, in this order:
+that one of its readings can have. Until then its readings are in Spark's state. Spark drops and counts
+readings that arrive later. All meters share one watermark, so a reading whose time is ahead of the wall clock
+by more than `window.ahead` is refused and counted (`early` among the query's observed metrics). For each
+micro-batch, in this order:
 
-1. windows that overlap those of other runs in the key's ledger are refused, counted and logged;
-2. the others get their noise, a function of the key and of the data;
-3. they are written to the ledger, under this run and the micro-batch's number;
-4. they go to the sink.
+1. Windows that overlap an interval of another run in the key's ledger are refused, counted and logged.
+2. The other windows get their noise, which is a function of the key and of the data.
+3. These windows are written to the ledger, under this run and the number of the micro-batch.
+4. Their releases are passed to the sink.
 
 After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. If
-the ledger has the micro-batch, its rows must be the same; otherwise they are written now. The noise is
-computed again and is the same, so the sink gets the same bytes or nothing: if the source delivers other data
-than before, the query fails. A new checkpoint starts a new run, for which the ledger refuses every window
-that the old run released. So losing a checkpoint loses the windows that were not yet released, but never
-causes a second release.
+the micro-batch is in the ledger already, its releases must be the same; otherwise they are written now. The
+noise is computed again and is the same, so the sink gets the same bytes. If the source delivers other data
+than before, the query fails, and the sink gets nothing. A new checkpoint starts a new run, for which the
+ledger refuses every window that the old run released. So if a checkpoint is lost, the windows that were not
+yet released are lost, but no window is released twice.
 
-The checkpoint's state and shuffle files contain the raw readings of open windows: keep both where raw
-readings may be kept. The column of window ends is computed from the column of times, so it inherits the
-watermark that `withWatermark` sets there: Spark then knows when to drop a window's state, on any calendar.
+The checkpoint's state and the shuffle files contain the raw readings of open windows: keep both where raw
+readings may be kept. The column `closes`, of the windows' ends, gets the metadata of the column of times, and
+with it the watermark that `withWatermark` sets there. So Spark knows when to drop a window's state, on any
+calendar.
 """
 
 import hashlib
@@ -56,8 +58,10 @@ from meteragent.spark.ledger import debit, taken_intervals
 from meteragent.spark.worker import safely
 
 Sink = Callable[[DataFrame, int], None]
-"""A function that takes a micro-batch's releases and its number; after a crash it is called again with
-both."""
+"""A function that takes a micro-batch's releases and its number.
+
+After a crash it may be called again with the same releases and number.
+"""
 
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -69,19 +73,19 @@ _log = logging.getLogger(__name__)
 def stream(
     readings: DataFrame, policy: Policy, sink: Sink, checkpoint: str, **trigger: Any
 ) -> Iterator[StreamingQuery]:
-    """Run a query that passes releases to a sink; stop it and unlock the ledger when the context ends.
+    """Run a query that passes releases to a sink; stop it, and unlock the ledger, when the context ends.
 
     Args:
-        readings: a streaming frame of the columns that the policy names, in either layout; its source must be
-            able to deliver the same data again (Kafka, files), which MQTT cannot.
+        readings: a streaming frame with the columns that the policy names, in either layout. Its source must
+            be able to deliver the same data again, as Kafka and files can, and MQTT cannot.
         policy: the terms of the release.
-        sink: where releases go, such as `folder(out, policy)`.
+        sink: the function that gets the releases, such as `folder(out, policy)`.
         checkpoint: the folder of the query's state, which must not be deleted or copied.
-        trigger: as `DataStreamWriter.trigger` takes it, such as processingTime="1 minute".
+        trigger: the argument of `DataStreamWriter.trigger`, such as processingTime="1 minute".
 
     Raises:
         ArchiveError: a column is missing or has the wrong type.
-        ArchiveInUse: another run holds the ledger.
+        ArchiveInUse: another run has locked the ledger.
         KeyMissing: the key cannot be read.
     """
     Key.load(policy.key_file)  # fail now, not when the first window closes
@@ -101,13 +105,13 @@ def stream(
 
 
 def folder(out: Path, policy: Policy) -> Sink:
-    """Return a sink that writes Parquet to a folder on the driver: ``query=<id>/batch=7``.
+    """Return a sink that writes Parquet below `out` on the driver, in folders such as ``query=<id>/batch=7``.
 
-    `meteragent.consume` reads the folder like an output of `sanitise`.
+    `meteragent.consume` reads `out` like an output of `sanitise`.
     """
 
     def write_batch(releases: DataFrame, batch: int) -> None:
-        """Write the releases of a batch, and the descriptors beside them."""
+        """Write the releases of a micro-batch, and the descriptors of all releases, to the folder."""
         write(releases, str(out / f"query={_query(releases.sparkSession)}" / f"batch={batch}"))
         facts = {"v": 1, "complete": True, "descriptors": descriptors(policy)}
         files.write(out / FORMER_MANIFEST, lambda file: file.write(json.dumps(facts, indent=1).encode()))
@@ -116,18 +120,19 @@ def folder(out: Path, policy: Policy) -> Sink:
 
 
 def descriptors(policy: Policy) -> list[dict[str, Any]]:
-    """Return the descriptors that releases name in `d`: one for each kind of window in the calendar."""
+    """Return the descriptors that releases name in `d`: one for each set of terms that windows have."""
     all_descriptors = [policy.descriptor(terms) for terms in policy.shapes]
     return [json.loads(descriptor.message("", 0)) for descriptor in all_descriptors]
 
 
 def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Return windows as quanta, each once the watermark has passed it: meter, start, quanta, end.
+    """Return each window, as quanta, when the watermark has passed it: meter, start, quanta, end.
 
-    If a window of the wide layout arrives several times before it closes, the smallest copy counts.
+    If a window of the wide layout arrives several times before it closes, the copy with the smallest quanta
+    (in the order of arrays) counts.
     """
     kind, time = layout_of(readings, policy), policy.columns.time
-    # Spark fixes the current time of a micro-batch, so it is the same when the micro-batch is repeated.
+    # Spark fixes the current time for each micro-batch, so a repeated micro-batch has the same time.
     limit = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
     is_early = F.col(time) > limit
     counted_readings = readings.select(*policy.columns).observe(
@@ -136,22 +141,23 @@ def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     timely_readings = counted_readings.where(~is_early).withWatermark(
         time, f"{policy.usual.lateness_ms} milliseconds"
     )
-    mark = timely_readings.schema[time].metadata
+    watermark_metadata = timely_readings.schema[time].metadata
     if kind == "wide":
         windows = timely_readings.mapInArrow(safely(worker.read_wide(policy)), WINDOWS)
-        ends = windows.withColumn("closes", F.col("end").alias("closes", metadata=mark))
-        lowest = ends.groupBy("meter", "start", "end", "closes").agg(F.min("quanta").alias("quanta"))
-        return lowest.select("meter", "start", "quanta", "end")
-    last = F.timestamp_add("MILLISECOND", F.lit(policy.lead_ms), F.col("end"))
+        closes = F.col("end").alias("closes", metadata=watermark_metadata)
+        copies = windows.withColumn("closes", closes).groupBy("meter", "start", "end", "closes")
+        smallest_copies = copies.agg(F.min("quanta").alias("quanta"))
+        return smallest_copies.select("meter", "start", "quanta", "end")
+    latest_time = F.timestamp_add("MILLISECOND", F.lit(policy.lead_ms), F.col("end"))
     assignments = assign_readings(timely_readings, policy).withColumn(
-        "closes", last.alias("closes", metadata=mark)
+        "closes", latest_time.alias("closes", metadata=watermark_metadata)
     )
     return integrate_groups(assignments.groupBy("meter", "start", "closes"), policy)
 
 
 @dataclass
 class _Closing:
-    """Releases the windows that a micro-batch closes."""
+    """The release of the windows that a micro-batch closes."""
 
     policy: Policy
     sink: Sink
@@ -176,11 +182,11 @@ class _Closing:
 
 
 def _query(spark: SparkSession) -> str:
-    """Return the id of the query that is running here; the checkpoint keeps it."""
+    """Return the id of the running query, which is stored in its checkpoint."""
     return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
 def _name(policy: Policy) -> str:
-    """Return a short hash of the facts that define the windows: a different hash makes a different run."""
+    """Return a short hash of the policy's facts and grid; a different hash makes a different run."""
     facts = json.dumps(dict(policy.facts), sort_keys=True) + repr(policy.schedule.grid)
     return hashlib.sha256(facts.encode()).hexdigest()[:8]

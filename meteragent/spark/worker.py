@@ -1,13 +1,13 @@
-"""Functions that process record batches on Spark's workers, built from an archive's functions.
+"""Functions that process record batches on Spark's workers, built from the functions of `archive`.
 
 Rules:
 
-* A worker's exception ends up in logs, which must not contain readings, and texts from Arrow or numpy quote
-  values. So only the type of a foreign exception is passed on (`safely`).
-* A worker reads the key from its file, and caches it until the file changes. No closure, plan or event log
-  contains the key. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing: a task
-  that is retried elsewhere must not use a different key.
-* Spark's times are in microseconds; an archive's are in milliseconds, rounded down.
+* A worker's exception ends up in logs, which must not contain readings, and the messages of Arrow and numpy
+  quote values. So of an exception from outside this package, only the type is passed on (`safely`).
+* A worker reads the key from the key file, and caches it until the file changes. No closure, plan or event
+  log contains the key. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing, because a
+  task that is retried on another worker must not use a different key.
+* Spark's times are in microseconds. An archive's times are in milliseconds, rounded down.
 """
 
 import os
@@ -26,18 +26,19 @@ from meteragent.archive.policy import Integers, Policy
 from meteragent.domain.errors import KeyMissing, KeyRotated, MeteragentError
 
 Work = Callable[[RecordBatch], RecordBatch]
+"""A function from a record batch to a record batch."""
 
 _TIME = pa.timestamp("us", tz="UTC")
 _KEYS: dict[Path, tuple[tuple[int, int], Key]] = {}
-"""The keys that this process has read, and the versions of their files."""
+"""The keys that this process has read, with the versions of their files, by path."""
 
 
 class WorkerError(MeteragentError):
-    """A worker's failure; the text does not quote readings."""
+    """A worker's failure; its message does not quote readings."""
 
 
 def safely(work: Work) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Return a function that applies `work` to each batch, as Spark expects; its errors quote no value."""
+    """Return a function that applies `work` to each batch, as Spark expects; its errors quote no values."""
 
     def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield the result of `work` for each batch."""
@@ -48,18 +49,21 @@ def safely(work: Work) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch
 
 
 def _attempt(work: Work, batch: RecordBatch) -> RecordBatch:
-    """Apply `work` to a batch, or raise WorkerError."""
+    """Apply `work` to a batch. Raises WorkerError if this fails."""
     try:
         return work(batch)
     except MeteragentError as error:
         text = f"{type(error).__name__}: {error}"
-    except Exception as error:  # noqa: BLE001 -- any text may quote a reading
+    except Exception as error:  # noqa: BLE001 -- any message may quote a reading
         text = type(error).__name__
     raise WorkerError(text)
 
 
 class KeyFingerprint(NamedTuple):
-    """The epoch and id that identify the driver's key to workers, which refuse any other; both are public."""
+    """The first epoch of the driver's key and the id of this epoch, by which workers refuse another key.
+
+    Both are public.
+    """
 
     epoch: int
     id: str
@@ -74,35 +78,36 @@ def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
     """Load the key from a file on this machine, and check that it is the driver's.
 
     Raises:
-        KeyMissing: there is no key.
-        KeyForgotten, KeyRotated: the key is not the driver's.
+        KeyMissing: the key file cannot be used.
+        KeyForgotten, KeyRotated: the key is not the driver's key.
     """
     try:
         status = path.stat()
     except OSError as error:
         raise KeyMissing(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
     version = status.st_mtime_ns, status.st_ino
-    if path not in _KEYS or _KEYS[path][0] != version:  # otherwise forgotten epochs would stay in this cache
+    if path not in _KEYS or _KEYS[path][0] != version:  # so that forgotten epochs leave the cache
         _KEYS[path] = version, Key.load(path)
     key = _KEYS[path][1]
     id_ = key.epoch(fingerprint.epoch).id
     if id_ != fingerprint.id:
         raise KeyRotated(
-            f"the key on worker {os.uname().nodename} is {id_}, that of the driver {fingerprint.id}:"
-            " copy the driver's key file there"
+            f"the key on worker {os.uname().nodename} is {id_}, but the driver's is {fingerprint.id}:"
+            " copy the driver's key file to the worker"
         )
     return key
 
 
 def read_wide(policy: Policy) -> Work:
-    """Convert rows of the wide layout to meter, start, quanta, end."""
+    """Return a function that converts rows of the wide layout to meter, start, quanta, end."""
     return lambda batch: _with_end(layout.read_wide(batch, policy)[0], policy)
 
 
 def assign_readings(policy: Policy) -> Work:
-    """Assign rows of the long layout to windows: meter, start, end, time, value.
+    """Return a function that assigns rows of the long layout to windows: meter, start, end, time, value.
 
-    There is a row for each window that a reading's span may touch; the span begins in the first of them.
+    The result has a row for each window that a reading's span may touch. The span begins in the first of
+    these windows.
     """
 
     def work(batch: RecordBatch) -> RecordBatch:
@@ -122,26 +127,35 @@ def assign_readings(policy: Policy) -> Work:
 
 
 def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, Integers]:
-    """Return the windows that the spans of readings may touch: index of the reading, start of the window."""
-    begins = times_ms - policy.lead_ms
-    rows, starts = np.arange(times_ms.size), policy.starts(begins)
+    """Return each pair of a reading and a window that its span may touch.
+
+    The first array holds the indices of the readings, the second the starts of the windows.
+    """
+    span_starts = times_ms - policy.lead_ms
+    rows, starts = np.arange(times_ms.size), policy.starts(span_starts)
     pairs = [(rows, starts)]
     while rows.size:
         next_starts = policy.ends(starts)
-        is_reached = next_starts < begins[rows] + policy.reach_ms
+        is_reached = next_starts < span_starts[rows] + policy.reach_ms
         rows, starts = rows[is_reached], next_starts[is_reached]
         pairs.append((rows, starts))
-    every_row, every_start = zip(*pairs, strict=True)
-    return np.concatenate(every_row), np.concatenate(every_start)
+    row_arrays, start_arrays = zip(*pairs, strict=True)
+    return np.concatenate(row_arrays), np.concatenate(start_arrays)
 
 
 def read_grouped(policy: Policy) -> Work:
-    """Convert meter, start and readings (a list of time and value) to meter, start, quanta, end."""
+    """Return a function that converts meter, start, readings to meter, start, quanta, end.
+
+    `readings` is a list of pairs of a time and a value.
+    """
     return lambda batch: _with_end(layout.read_grouped(batch, policy), policy)
 
 
 def opened_windows(policy: Policy) -> Work:
-    """Return the windows that readings open, each once per batch: meter, time -> meter, start, end."""
+    """Return a function from readings (meter, time) to the windows that they open (meter, start, end).
+
+    Each window appears once per batch.
+    """
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Group the readings of a batch by meter and window."""
@@ -154,10 +168,13 @@ def opened_windows(policy: Policy) -> Work:
 
 
 def check_rows(policy: Policy) -> Work:
-    """Check rows of the wide layout: meter, time, length (null: no list) -> meter, start, end, fits."""
+    """Return a function that checks rows of the wide layout: meter, start, end, fits.
+
+    The rows have the columns meter, time and `numbers`, the length of the row's list (null if there is none).
+    """
 
     def work(batch: RecordBatch) -> RecordBatch:
-        """Find each row's interval, and check whether its list fits."""
+        """Compute each row's interval, and check whether its list fits the window."""
         meters, starts = _meters_and_times(batch, policy)
         numbers = batch.column("numbers")
         offsets = np.append(0, np.cumsum(numbers.fill_null(0).to_numpy(zero_copy_only=False)))
@@ -179,24 +196,28 @@ def _meters_and_times(batch: RecordBatch, policy: Policy) -> tuple[pa.Array, Int
 
 
 def _intervals(meters: pa.Array, starts: Integers, policy: Policy) -> RecordBatch:
-    """Return the meter, start and end of windows."""
+    """Return a batch with the meter, start and end of windows."""
     ends = policy.ends(policy.starts(starts))
     return RecordBatch.from_pydict({"meter": meters, "start": _times(starts), "end": _times(ends)})
 
 
 def add_noise(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Add noise to windows."""
+    """Return a function that releases windows, with noise under the driver's key."""
     return lambda batch: _for_spark(_columns(_add_noise(batch, policy, fingerprint)))
 
 
 def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Release the windows that are not taken, and add `name`; taken windows have only name, start and end."""
+    """Return a function that releases the windows that are not taken, and adds the meter's name as `name`.
+
+    `name` is the meter's own name. For a taken window, only name, start and end are not null.
+    """
 
     def work(batch: RecordBatch) -> RecordBatch:
-        """Add noise to the free windows and nulls for the others."""
+        """Release the windows that are not taken; fill the rows of taken windows with nulls."""
         is_taken = batch.column("taken")
-        free, refused_rows = batch.filter(pc.invert(is_taken)), _columns(batch.filter(is_taken))
-        released_columns = {**_columns(_add_noise(free, policy, fingerprint)), "name": free.column("meter")}
+        new_windows, refused_rows = batch.filter(pc.invert(is_taken)), _columns(batch.filter(is_taken))
+        releases = _add_noise(new_windows, policy, fingerprint)
+        released_columns = {**_columns(releases), "name": new_windows.column("meter")}
         refused_columns = {
             "name": refused_rows["meter"],
             "start": refused_rows["start"],
@@ -220,7 +241,7 @@ def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
 
 
 def by_slots(policy: Policy) -> Work:
-    """Split releases into a row for each slot."""
+    """Return a function that splits releases into a row for each slot."""
     schema = kernel.release_schema(policy)
 
     def work(batch: RecordBatch) -> RecordBatch:
@@ -233,7 +254,7 @@ def by_slots(policy: Policy) -> Work:
 
 
 def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) -> RecordBatch:
-    """Add noise to windows, under the key of this machine."""
+    """Add noise to windows under the key on this worker. Raises as `key_of` and `kernel.release` do."""
     columns = [batch.column("meter"), batch.column("start").cast(kernel.TIME), batch.column("quanta")]
     typed_columns = [column.cast(field.type) for column, field in zip(columns, kernel.WINDOWS, strict=True)]
     windows = pa.record_batch(typed_columns, schema=kernel.WINDOWS)
@@ -241,9 +262,9 @@ def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) 
 
 
 def add_ids(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Add to meter, start, end the ids of the windows' descriptor and key.
+    """Return a function that adds the ids of descriptor and key, `d` and `key`, to windows.
 
-    Raises KeyForgotten for a window whose epoch has no key.
+    That function raises KeyForgotten for a window whose epoch has no key.
     """
 
     def work(batch: RecordBatch) -> RecordBatch:
@@ -264,7 +285,7 @@ def add_ids(policy: Policy, fingerprint: KeyFingerprint) -> Work:
 
 
 def _with_end(windows: RecordBatch, policy: Policy) -> RecordBatch:
-    """Add to WINDOWS the time at which each ends."""
+    """Add the column `end` to windows, for Spark."""
     ends = policy.ends(_milliseconds(windows.column("start")))
     return _for_spark({**_columns(windows), "end": _times(ends)})
 
@@ -275,7 +296,7 @@ def _columns(batch: RecordBatch) -> dict[str, pa.Array]:
 
 
 def _times(times_ms: Integers) -> pa.Array:
-    """Convert times to Spark's type."""
+    """Convert times in milliseconds to Spark's type, which is in microseconds."""
     return pa.array(times_ms * 1000).cast(_TIME)
 
 
@@ -287,7 +308,7 @@ def _milliseconds(column: pa.Array) -> Integers:
 
 def _for_spark(columns: dict[str, pa.Array]) -> RecordBatch:
     """Convert columns to types that Spark accepts."""
-    times = {name for name, column in columns.items() if pa.types.is_timestamp(column.type)}
+    time_names = {name for name, column in columns.items() if pa.types.is_timestamp(column.type)}
     return RecordBatch.from_pydict(
-        {name: column.cast(_TIME) if name in times else column for name, column in columns.items()}
+        {name: column.cast(_TIME) if name in time_names else column for name, column in columns.items()}
     )

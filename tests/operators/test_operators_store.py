@@ -52,7 +52,7 @@ def test_files_are_the_owners(tmp_path: Path) -> None:
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     """A store is open once."""
-    with opened(tmp_path), pytest.raises(StoreInUse, match="another operator has it open"):
+    with opened(tmp_path), pytest.raises(StoreInUse, match="another operator has the store open"):
         opened(tmp_path)
 
 
@@ -113,10 +113,10 @@ def test_a_killed_store_is_accepted(tmp_path: Path) -> None:
 
 
 def test_a_lost_store_is_refused_until_its_files_are_removed(tmp_path: Path) -> None:
-    """A store does not begin anew by itself; the error says how to."""
+    """An operator does not start over by itself; the error says how to."""
     opened(tmp_path).close()
     (tmp_path / "leader.db").unlink()
-    with pytest.raises(StoreLost, match="begins anew with other keys"):
+    with pytest.raises(StoreLost, match="starts over with new keys"):
         opened(tmp_path)
     for path in tmp_path.iterdir():
         path.unlink()
@@ -139,18 +139,18 @@ def test_a_store_without_its_generation_is_refused(tmp_path: Path) -> None:
     """A database alone could be any copy."""
     opened(tmp_path).close()
     (tmp_path / "leader.db.gen").unlink()
-    with pytest.raises(StoreRestored, match="begins anew with other keys"):
+    with pytest.raises(StoreRestored, match="starts over with new keys"):
         opened(tmp_path)
 
 
 def test_a_corrupt_store_is_refused(tmp_path: Path) -> None:
-    """It is not repaired; the error says how to begin anew."""
+    """It is not repaired; the error says how to start over."""
     with opened(tmp_path) as store:
         store.commit(ROWS)
     with (tmp_path / "leader.db").open("r+b") as file:
         file.seek(8192)
         file.write(b"\xff" * 4000)
-    with pytest.raises(StoreLost, match="begins anew with other keys"):
+    with pytest.raises(StoreLost, match="starts over with new keys"):
         opened(tmp_path)
 
 

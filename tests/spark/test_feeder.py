@@ -102,5 +102,5 @@ def test_what_has_no_total_is_refused(spark: SparkSession) -> None:
             by_feeder(releases, descriptors)
     with pytest.raises(ValueError, match="between 0 and 1"):
         by_feeder(releases, [terms], coverage=1)
-    with pytest.raises(ValueError, match="no column `capacity` in feeders"):
+    with pytest.raises(ValueError, match="`feeders` has no column `capacity`"):
         by_feeder(releases, [terms], rules=Rules(share=0.5, capacity={"m1": 1.0}))

@@ -41,7 +41,7 @@ def test_key(tmp_path: Path) -> None:
     path, fingerprint = save(tmp_path, KEY), KeyFingerprint.of(KEY)
     assert key_of(path, fingerprint).at(SPRING_MS).id == KEY.at(SPRING_MS).id
     save(tmp_path, OTHER)
-    with pytest.raises(KeyRotated, match=f"{OTHER.epoch(0).id}, that of the driver {fingerprint.id}"):
+    with pytest.raises(KeyRotated, match=f"{OTHER.epoch(0).id}, but the driver's is {fingerprint.id}"):
         key_of(path, fingerprint)
     save(tmp_path, KEY.without(SPRING_MS))
     with pytest.raises(KeyForgotten):

@@ -15,7 +15,6 @@ tests/crowd/test_total.py compares the result with exact convolutions.
 
 import json
 import math
-from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -37,7 +36,7 @@ ASSUMES = (
 IF_BOTH_COLLUDE = "every home's energy in every slot is known, without noise"
 COVERAGE = 0.95
 
-_PLAUSIBLE_SD, _PLAUSIBLE_LOSS, _PLAUSIBLE_QUANTA = 8, 16, 2
+_PLAUSIBLE_LOSS, _PLAUSIBLE_QUANTA = 16, 2
 _DITHER_MEAN, _DITHER_MAX = 1 / 6, 1 / 4
 
 
@@ -59,12 +58,8 @@ def half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> fl
 
 
 def _deviation(noise: LInfLaplace, dither_variance: float) -> float:
-    return float(noise.quantum) * _deviation_quanta(noise, dither_variance)
-
-
-def _deviation_quanta(noise: LInfLaplace, dither_variance: float) -> float:
-    variance = 1 / (2 * math.sinh(float(noise.a) / 2) ** 2)
-    return math.sqrt(2 * variance + dither_variance)
+    draw_variance = 1 / (2 * math.sinh(float(noise.a) / 2) ** 2)
+    return float(noise.quantum) * math.sqrt(2 * draw_variance + dither_variance)
 
 
 class TotalFormat:
@@ -75,17 +70,16 @@ class TotalFormat:
         self.noise = LInfLaplace(group.level / group.hide_wh, group.quantum_wh, 1)
 
     def is_plausible(self, quanta: int, homes: int) -> bool:
-        """Return whether a total is in the range of its homes, widened by max(8 sd, 16/a + 2) quanta.
+        """Return whether a total is in the range of its homes, widened by 16/a + 2 quanta on both sides.
 
-        The range is widened on both sides; sd is the standard deviation of the sum of both draws. A margin of
-        8 sd alone would refuse too many honest totals for a from 2.5 to 12. Totals are compared as exact
-        numbers, because a float would round a sum near 2^60 quanta by more than the margin.
+        The margin exceeds eight standard deviations of the sum of both draws, which would refuse too many
+        honest totals for a from 2.5 to 12. Totals are compared as exact numbers, because a float would round
+        a sum near 2^60 quanta by more than the margin.
         """
         low, high = (
             homes * limit / self.group.quantum_wh for limit in (self.group.lowest_wh, self.group.highest_wh)
         )
-        deviations = Fraction(_PLAUSIBLE_SD * _deviation_quanta(self.noise, 0))
-        margin = max(deviations, _PLAUSIBLE_LOSS / self.noise.a + _PLAUSIBLE_QUANTA)
+        margin = _PLAUSIBLE_LOSS / self.noise.a + _PLAUSIBLE_QUANTA
         return low - margin <= quanta <= high + margin
 
     def record(self, slot_s: int, quanta: int, homes: int) -> bytes:

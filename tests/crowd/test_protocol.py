@@ -195,7 +195,7 @@ def test_too_many_rejected_places_end_the_slot(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_an_implausible_total_is_refused() -> None:
-    """A home outside the range by more than 8 deviations of the noise spoils the slot, not the record."""
+    """A home outside the range by more than the noise allows spoils the slot, not the record."""
     world = street()
     payloads = reports(world) | {"liar": world.report("liar", 10**9)}
     assert world.total(payloads) == []

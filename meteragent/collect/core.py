@@ -51,7 +51,7 @@ WAITING_MAX: Final = 2_000
 _MICRO_MAX = 2**63 - 1
 """The largest absolute value in millionths of the unit, because the views compute with 64-bit integers."""
 _ID = re.compile(r"[0-9a-f]{8}", re.ASCII)
-_OF_ONE_METER = ("meter", "valid_from", "store")
+_METER_FIELDS = ("meter", "valid_from", "store")
 
 
 class Message(NamedTuple):
@@ -308,7 +308,7 @@ def shared_facts(descriptor: Descriptor) -> str:
 
 
 def _shared(facts: Mapping[str, Any]) -> bytes:
-    return canonical({name: fact for name, fact in facts.items() if name not in _OF_ONE_METER})
+    return canonical({name: fact for name, fact in facts.items() if name not in _METER_FIELDS})
 
 
 def _fits_jsonb(facts: Mapping[str, Any]) -> bool:

@@ -62,7 +62,7 @@ class Source(Broker):
         return "MQTT" if scheme is None else scheme.kind
 
     def servers(self) -> tuple[Endpoint, ...]:
-        """Return the broker's servers; `wrong` must have accepted the URL.
+        """Return the broker's servers; `refusals` must not have refused the URL.
 
         Raises ConfigError if a file cannot be used.
         """
@@ -80,7 +80,7 @@ class Source(Broker):
         return tuple(Endpoint(host, port, scheme.is_tls, *login) for host, port in hosts)
 
 
-def wrong(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
+def refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
     """Yield refusals of keys and topics that do not suit the kind of broker or contradict other keys."""
     yield from _other_brokers_keys(source)
     if source.kind == "MQTT":

@@ -62,7 +62,7 @@ class Dataset(_Section):
     folder: Path
     """The folder, on a file system of this machine."""
     partition: Literal["month", "day", "hour"] = "day"
-    """The length of the period whose records one file holds, for each stream. It cannot change once the
+    """The period of a stream whose records are in one file: month, day or hour. It cannot change once the
     dataset exists.
     """
     delay: Span = 5 * MINUTE_MS
@@ -258,7 +258,7 @@ def _refusal(detail: ErrorDetails) -> ConfigError:
 
 def _value_errors(settings: Settings) -> Iterator[ConfigError]:
     """Yield refusals of values that are well-formed but unusable."""
-    broker_errors = list(broker.wrong(settings.source, [stream.topic for stream in settings.stream]))
+    broker_errors = list(broker.refusals(settings.source, [stream.topic for stream in settings.stream]))
     yield from broker_errors
     database = settings.database
     if database is not None and (not database.url.startswith(_POSTGRES) or _has_password(database.url)):
@@ -288,7 +288,10 @@ def _option_errors(url: str) -> Iterator[ConfigError]:
 
 
 def _duplicate_errors(settings: Settings) -> Iterator[ConfigError]:
-    """Yield refusals of streams whose name, topic or topic of descriptors belongs to another stream."""
+    """Yield refusals of streams that repeat the name or the topic of an earlier stream.
+
+    A stream is also refused if its topic is a topic of descriptors.
+    """
     for index, stream in enumerate(settings.stream):
         for key in ("name", "topic"):
             value = getattr(stream, key)

@@ -40,7 +40,7 @@ from psycopg.conninfo import conninfo_to_dict
 from meteragent import __version__
 from meteragent.collect import partition
 from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
-from meteragent.collect.sink import Content, Outcome, apart, numbers_of
+from meteragent.collect.sink import Content, Outcome, numbers_of, without_overlaps
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, LinkError
 from meteragent.domain.grid import iso_time
@@ -313,7 +313,8 @@ class Database:
         """
         table_overlaps = {place for (place,) in await self._rows(_OVERLAPPING, list(streams))}
         candidates = {place: row for place, row in enumerate(rows) if place not in table_overlaps}
-        batch_overlaps = set(candidates) - {place for place, _ in apart(candidates.items(), set(streams))}
+        separate_rows = without_overlaps(candidates.items(), set(streams))
+        batch_overlaps = set(candidates) - {place for place, _ in separate_rows}
         await self._execute(_DELETE, list(batch_overlaps))
         refused_rows = [rows[place] for place in sorted(table_overlaps | batch_overlaps)]
         return [Refusal(row.stream, "overlap", row.meter) for row in refused_rows]
@@ -328,7 +329,7 @@ class Database:
 
     async def _make_partitions(self, times_ms: Sequence[int], now_ms: int) -> None:
         """Create the partitions that are needed now or soon, except those that are known to exist."""
-        new = partition.needed(times_ms, now_ms, self._length) - self._partitions
+        new = partition.cover(times_ms, now_ms, self._length) - self._partitions
         if not new:
             return
         async with self._connection.transaction():

@@ -39,7 +39,7 @@ from meteragent import __version__
 from meteragent.collect import record_file
 from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
 from meteragent.collect.record_file import Length, Part, Terms
-from meteragent.collect.sink import Content, Outcome, apart, numbers_of
+from meteragent.collect.sink import Content, Outcome, numbers_of, without_overlaps
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError
 from meteragent.domain.grid import iso_time
@@ -273,7 +273,7 @@ class Staging:
         for stream in mixed_streams & {part.stream for part in parts}:
             rows = [Row(*values) for values in self._rows(_STREAM, stream, last)]
             rows = [row for row in rows if row not in overlaps]
-            overlaps |= set(rows) - {row for _, row in apart(enumerate(rows), mixed_streams)}
+            overlaps |= set(rows) - {row for _, row in without_overlaps(enumerate(rows), mixed_streams)}
         return overlaps
 
     def _around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
@@ -323,7 +323,7 @@ class Staging:
         return {descriptor.id: descriptor for descriptor in descriptors}
 
     def _write_descriptors(self, descriptors: dict[str, Descriptor]) -> None:
-        """Write `descriptor.parquet` if a stream has a new descriptor."""
+        """Write `descriptor.parquet`, unless this process has already written all descriptors."""
         pairs = self._rows("SELECT stream, d FROM terms ORDER BY stream, d")
         if len(pairs) == self._descriptor_count:
             return

@@ -3,8 +3,8 @@
 librdkafka (confluent-kafka) keeps stored offsets, and commits them to Kafka once a second, when partitions
 are revoked, and when the consumer is closed. The offset after a message is stored only after the message's
 effect has been committed in the sink. After a crash, or when partitions move to another member, messages
-whose offsets were not committed arrive again and change nothing. The library blocks, so all calls to it are
-made in a separate thread.
+whose offsets were not committed arrive again. They change nothing if their effects are already in the sink.
+The library blocks, so all calls to it are made in a separate thread.
 
 The MQTT topic is the header `mqtt_topic` of a Kafka record, or its key if there is no such header. The value
 of the record is the payload.

@@ -89,7 +89,7 @@ class MqttSource:
             self._has_subscribed = True
 
     def _note_start(self, now_s: float) -> None:
-        """Record the start of a connection, and warn if RIVAL_COUNT connections start within RIVAL_S.
+        """Record the start of a connection, and warn if RIVAL_COUNT connections start within RIVAL_S seconds.
 
         Some brokers do not report that they end a connection because another client has the same id.
         """

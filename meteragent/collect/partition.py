@@ -32,8 +32,8 @@ def of(time_ms: int, length: Length) -> Partition:
     return Partition(f"record_{start:%Y_%m}", start, end)
 
 
-def needed(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
-    """Return the partitions that contain the given times or that are due within the next weeks.
+def cover(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
+    """Return the partitions that contain one of the given times or a day within `_AHEAD_MS` from now.
 
     The set is empty if the table has no partitions (`length` is none).
     """

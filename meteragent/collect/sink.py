@@ -117,7 +117,7 @@ def connect(settings: Settings) -> AbstractAsyncContextManager[Sink]:
     return sink
 
 
-def apart(rows: Iterable[tuple[int, Row]], streams: set[str]) -> Iterator[tuple[int, Row]]:
+def without_overlaps(rows: Iterable[tuple[int, Row]], streams: set[str]) -> Iterator[tuple[int, Row]]:
     """Yield numbered rows in order, except rows of `streams` that overlap an earlier row of the same meter.
 
     Rows of the same slot do not overlap, nor do rows of different bands of the same window.
@@ -125,14 +125,14 @@ def apart(rows: Iterable[tuple[int, Row]], streams: set[str]) -> Iterator[tuple[
     slots: dict[tuple[str, str], list[tuple[int, int, bool]]] = {}
     for number, row in rows:
         if row.stream in streams:
-            accepted = slots.setdefault((row.stream, row.meter), [])
+            accepted_slots = slots.setdefault((row.stream, row.meter), [])
             slot = row.time_ms, row.until_ms, bool(row.band)
-            index = bisect_left(accepted, (row.time_ms,))
-            before, after = accepted[max(index - 1, 0) : index], accepted[index : index + 1]
+            index = bisect_left(accepted_slots, (row.time_ms,))
+            before, after = accepted_slots[max(index - 1, 0) : index], accepted_slots[index : index + 1]
             if slot not in after:
                 if any(end_ms > row.time_ms for _, end_ms, _ in before):
                     continue
                 if any(start_ms < row.until_ms for start_ms, _, _ in after):
                     continue
-                accepted.insert(index, slot)
+                accepted_slots.insert(index, slot)
         yield number, row

@@ -25,7 +25,7 @@ def holds(topic: str) -> bool:
 def subjects(topic_filter: str) -> tuple[str, ...]:
     """Return the subject filters that together match what an MQTT topic filter matches.
 
-    There are two of them for ``a/#``, which also matches ``a``: the subject filter ``a.>`` does not match it.
+    For ``a/#`` there are two: ``a`` and ``a.>``, because ``a.>`` does not match ``a``, but ``a/#`` does.
     """
     subject = ".".join(map(_token, topic_filter.split("/")))
     return (subject.removesuffix(".>"), subject) if subject.endswith(".>") else (subject,)

@@ -1,4 +1,4 @@
-"""The peak of a feeder: the largest of many noisy means, without the bias of selecting the largest.
+"""The peak of a feeder: the largest of many noisy means, corrected for the bias of selecting the largest.
 
 Theory of operation
 -------------------

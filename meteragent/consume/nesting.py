@@ -186,7 +186,7 @@ def _result(series: Series, column: Floats, coverage: float) -> Nested:
         meter=series.meter,
         time_ms=series.time_ms,
         end_ms=series.end_ms,
-        values=frozen(np.where(is_combined, values, series.values)),  # rounding must not change the others
+        values=frozen(np.where(is_combined, values, series.values)),  # rounding must not change other values
         sd=frozen(sd),
         low=frozen(values - half),
         high=frozen(values + half),

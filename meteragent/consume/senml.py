@@ -28,7 +28,9 @@ PackFields = dict[str, tuple[Fraction, Mapping[str, Any]]]
 
 
 def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
-    """Return the fields of the equivalent JSON record, without converting the value and the sd.
+    """Return the fields of the equivalent JSON record.
+
+    The value, the sd and the number of draws are returned as they are in the pack.
 
     Raises:
         RecordError: the pack does not hold exactly one valid record; the error states the reason.

@@ -1,9 +1,9 @@
 """The records of meters over time, and estimates from them: a slot's value, an energy, a mean over homes.
 
 The estimated quantities are computed from the slot values of the meter's agent before noise, after fill and
-clamp. An interval contains the quantity with the stated probability, by the distribution of the noise that
-the descriptor names (`privacy.totals`). Noise is independent between windows and between meters, but
-dependent between the slots of a window, unless its metric is l1.
+clamp. An interval contains the quantity with the stated probability, which follows from the distribution of
+the noise that the descriptor names (`privacy.totals`). Noise is independent between windows and between
+meters, but dependent between the slots of a window, unless its metric is l1.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def _weighted_sum(
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
     """Split the weighted sum of the first `weights.size` records into windows; equal windows become one part.
 
-    The noises of the slots of an l1 window are independent, so each slot is a part of its own.
+    The noises of the slots of an l1 window are independent, so each slot is a separate part.
     """
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)

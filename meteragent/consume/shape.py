@@ -1,4 +1,4 @@
-"""Estimates for one window: a curve, a mean day, or the energies, the amount or the peak that it releases.
+"""Estimates for a window: a curve, mean day, energies of bands, amount, energy above a threshold, or peak.
 
 The error band of a curve or a mean day is simultaneous: with the stated probability, all values of a window
 are within the half-width of the measured values. A curve that is built from the values with non-negative

@@ -1,4 +1,4 @@
-"""The cost of a home's consumption under tariffs: from the energy in each band to money, with intervals.
+"""The cost of a home's energy under tariffs, with intervals, computed from the energy in each band.
 
     flat = Tariff("flat", {"day": 0.30, "night": 0.30}, fee=9.5)
     night = Tariff("night", {"day": 0.34, "night": 0.22}, fee=11)

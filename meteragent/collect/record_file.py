@@ -157,11 +157,11 @@ def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
 
 def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
     """Return, for each row, whether it equals the row whose index is the entry of `other_row`."""
-    equal = np.ones(table.num_rows, np.bool_)
+    flags = np.ones(table.num_rows, np.bool_)
     for column in table.columns:
-        same = pc.equal(column, column.take(pa.array(other_row))).combine_chunks()
-        equal &= same.to_numpy(zero_copy_only=False)
-    return equal
+        column_flags = pc.equal(column, column.take(pa.array(other_row))).combine_chunks()
+        flags &= column_flags.to_numpy(zero_copy_only=False)
+    return flags
 
 
 def overlapping(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:

@@ -36,7 +36,8 @@ from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
 
 Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
 """The number of meters of a cell under each mechanism and rounding."""
-_LARGEST = 2**62
+_TOTAL_MAX_U = 2**62
+"""The bound on the largest possible total in millionths of the unit, so that sums cannot exceed 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +206,6 @@ def _feeders(
 
 
 def _check(value_u: Integers) -> None:
-    largest = max(abs(int(value_u.min())), abs(int(value_u.max())))
-    if largest * value_u.size >= _LARGEST:
+    largest_value_u = max(abs(int(value_u.min())), abs(int(value_u.max())))
+    if largest_value_u * value_u.size >= _TOTAL_MAX_U:
         raise ValueError("the totals of these slots may exceed 64 bits; process fewer slots at once")

@@ -1,7 +1,7 @@
-"""The table `[source]` of the configuration: where records arrive. Its URL's scheme names the kind of broker.
+"""The table `[source]` of the configuration: the broker from which `collect` receives records.
 
-The keys of a broker (`config.broker.Broker`) are those of the agent's configuration, with the same texts of
-refusals.
+The scheme of the URL selects the kind of broker. The keys in `config.broker.Broker` are the same as in the
+agent's configuration, and wrong values of these keys are refused with the same messages.
 """
 
 import re
@@ -34,7 +34,7 @@ _SCHEMES: Final = {
     "kafka": _Scheme("Kafka", is_tls=False, port=9092),
     "kafkas": _Scheme("Kafka", is_tls=True, port=9093),
 }
-"""The schemes of brokers other than MQTT's."""
+"""The URL schemes of NATS and Kafka."""
 _ADDRESS: Final = "mqtt://, mqtts://, nats://, tls:// (NATS), kafka:// or kafkas:// with host[:port]"
 _CONSUMER: Final = re.compile(r"[A-Za-z0-9_-]+")
 _KAFKA_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
@@ -42,27 +42,30 @@ _FILES: Final = ("ca_file", "cert_file", "key_file")
 
 
 class Source(Broker):
-    """Where records arrive."""
+    """The broker from which records are received."""
 
     url: str = "mqtt://127.0.0.1:1883"
-    """The broker: mqtt://host[:port], or mqtts:// for TLS; nats:// or tls:// for NATS; kafka:// or kafkas://.
+    """The broker's address: mqtt://host[:port], nats:// or kafka://; with TLS mqtts://, tls:// or kafkas://.
     NATS and Kafka may have several hosts: nats://a:4222,b:4222.
     """
     client_id: str = Field("meteragent-collect", min_length=1, max_length=64)
-    """The name under which the broker keeps what waits, and Kafka the group's offsets."""
+    """The name under which the broker keeps undelivered messages or, with Kafka, the group's offsets."""
     kafka_topics: tuple[str, ...] = ()
-    """Kafka's topics that hold records and descriptors."""
+    """The Kafka topics that hold records and descriptors."""
     sasl: Sasl = "SCRAM-SHA-512"
-    """How a user name and password are sent to Kafka."""
+    """The SASL mechanism with which `collect` logs in to Kafka."""
 
     @property
     def kind(self) -> Kind:
-        """The kind of broker."""
+        """The kind of broker; MQTT unless the scheme is one of NATS or Kafka."""
         scheme = _SCHEMES.get(self.url.partition("://")[0])
         return "MQTT" if scheme is None else scheme.kind
 
     def servers(self) -> tuple[Endpoint, ...]:
-        """Return the servers; raises ConfigError if an address or a file cannot be used."""
+        """Return the broker's servers; `refusals` must not have refused the URL.
+
+        Raises ConfigError if a file cannot be used.
+        """
         if self.kind == "MQTT":
             return (endpoint("source", self.url, self),)
         for key in _FILES:
@@ -77,30 +80,30 @@ class Source(Broker):
         return tuple(Endpoint(host, port, scheme.is_tls, *login) for host, port in hosts)
 
 
-def wrong(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
-    """Yield refusals of keys that do not fit each other, and of topics that do not fit the broker."""
-    yield from _strangers(source)
+def refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
+    """Yield refusals of keys and topics that do not suit the kind of broker or contradict other keys."""
+    yield from _other_brokers_keys(source)
     if source.kind == "MQTT":
         for error in wrong_address("source", source.url, source):
             expected = _ADDRESS if error.key == "source.url" else error.expected
             yield ConfigError(error.key, error.found, expected)
         return
-    yield from _wrong_login(source)
+    yield from _login_errors(source)
     try:
         _parse(source.url)
     except ValueError as error:
         yield ConfigError("source.url", str(error), _ADDRESS)
-    yield from (_wrong_for_nats(source, topics) if source.kind == "NATS" else _wrong_for_kafka(source))
+    yield from (_nats_errors(source, topics) if source.kind == "NATS" else _kafka_errors(source))
 
 
-def _strangers(source: Source) -> Iterator[ConfigError]:
-    """Yield refusals of keys of another kind of broker."""
+def _other_brokers_keys(source: Source) -> Iterator[ConfigError]:
+    """Yield refusals of keys that are meant for another kind of broker."""
     for key, kind in (("protocol", "MQTT"), ("kafka_topics", "Kafka"), ("sasl", "Kafka")):
         if key in source.model_fields_set and kind != source.kind:
-            yield ConfigError(f"source.{key}", f"a key of {kind}", f"no such key for {source.kind}")
+            yield ConfigError(f"source.{key}", f"a key for {kind}", f"no such key for {source.kind}")
 
 
-def _wrong_login(source: Source) -> Iterator[ConfigError]:
+def _login_errors(source: Source) -> Iterator[ConfigError]:
     if source.password_file is not None and source.username is None:
         yield ConfigError("source.password_file", "a password without a user name", "source.username as well")
     if source.key_file is not None and source.cert_file is None:
@@ -109,20 +112,20 @@ def _wrong_login(source: Source) -> Iterator[ConfigError]:
     for key in _FILES:
         if getattr(source, key) is not None and not _SCHEMES[scheme].is_tls:
             expected = "tls://" if source.kind == "NATS" else "kafkas://"
-            yield ConfigError(f"source.{key}", f"a file of TLS, and {scheme}://", f"{expected} in source.url")
+            yield ConfigError(f"source.{key}", f"a TLS file, but {scheme}://", f"{expected} in source.url")
 
 
-def _wrong_for_nats(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
+def _nats_errors(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
     if not _CONSUMER.fullmatch(source.client_id):
-        expected = "letters, digits, - and _, from which NATS consumers get their names"
+        expected = "letters, digits, - and _, because the names of NATS consumers begin with it"
         yield ConfigError("source.client_id", repr(source.client_id), expected)
     for index, topic in enumerate(topics):
         if not subject.holds(topic):
-            expected = "a topic without white space and without levels * and >, which NATS reserves"
+            expected = "a topic without white space and without the levels * and >, which NATS reserves"
             yield ConfigError(f"stream[{index}].topic", repr(topic), expected)
 
 
-def _wrong_for_kafka(source: Source) -> Iterator[ConfigError]:
+def _kafka_errors(source: Source) -> Iterator[ConfigError]:
     if not source.kafka_topics:
         yield ConfigError("source.kafka_topics", "no topic", "Kafka's topics, such as ['private']")
     for index, topic in enumerate(source.kafka_topics):
@@ -130,15 +133,16 @@ def _wrong_for_kafka(source: Source) -> Iterator[ConfigError]:
             expected = "letters, digits, dots, - and _"
             yield ConfigError(f"source.kafka_topics[{index}]", repr(topic), expected)
     if len(set(source.kafka_topics)) < len(source.kafka_topics):
-        yield ConfigError("source.kafka_topics", "a topic twice", "each topic once")
+        yield ConfigError("source.kafka_topics", "a duplicate topic", "each topic once")
     if source.username is not None and source.password_file is None:
-        yield ConfigError("source.username", "a user without a password", "source.password_file as well")
+        yield ConfigError("source.username", "a user name without a password", "source.password_file as well")
 
 
 def _parse(url: str) -> tuple[_Scheme, list[tuple[str, int]]]:
-    """Return the scheme and the hosts of an address.
+    """Return the scheme, and the host and port of each server in an address.
 
-    Raises ValueError, which names the fault. No text repeats the address, because it may contain a password.
+    Raises ValueError, which states the fault. No message repeats the address, because it may contain a
+    password.
     """
     name, _, hosts_text = url.partition("://")
     scheme = _SCHEMES[name]

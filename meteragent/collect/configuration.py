@@ -1,6 +1,6 @@
-"""The configuration of `collect`: one TOML file, read once, or refused with every error and its line.
+"""The configuration of `collect`: a TOML file that is read once. A refusal lists every error with its line.
 
-The texts of refusals are those of the agent's configuration (`domain.refusal`). The table of the source is in
+The error messages are those of the agent's configuration (`domain.refusal`). The table `[source]` is in
 `broker`.
 """
 
@@ -35,60 +35,64 @@ class _Section(BaseModel):
 
 
 class Stream(_Section):
-    """One stream of records."""
+    """A stream of records."""
 
     name: str = Field("main", min_length=1, max_length=64)
     """The stream's name in the tables."""
     topic: Template
-    """The topic of its records; {meter} is the segment that names the meter."""
+    """The topic of the stream's records; {meter} is the segment that names the meter."""
 
 
 class Database(_Section):
-    """Where records are kept."""
+    """A PostgreSQL database in which records are stored."""
 
     url: str
-    """The database: postgresql://user@host/name, with any of libpq's parameters, but without a password."""
+    """The database's address: postgresql://user@host/name and any libpq parameters, but no password."""
     password_file: Path | None = None
     """A file that holds the password."""
     partition: Length = "month"
-    """The length of a partition of `record`: month, day, or none. It cannot change once there are tables."""
+    """The length of the partitions of the table `record`: month, day, or none, which means a single table.
+    It cannot change once the tables exist.
+    """
 
 
 class Dataset(_Section):
-    """A folder of Parquet files, in which records are kept instead of a database."""
+    """A folder of Parquet files, in which records are stored instead of a database."""
 
     folder: Path
     """The folder, on a file system of this machine."""
     partition: Literal["month", "day", "hour"] = "day"
-    """What a file holds: a month, a day or an hour of a stream. It cannot change once there are files."""
+    """The period of a stream whose records are in one file: month, day or hour. It cannot change once the
+    dataset exists.
+    """
     delay: Span = 5 * MINUTE_MS
-    """How long a record may wait before it is in a file. It is durable before."""
+    """The time between two moves of staged records into files. Staged records are already durable."""
 
 
 class Accept(_Section):
-    """Which records are accepted."""
+    """The limits on accepted records."""
 
     meters_file: Path | None = None
-    """A file with the public id of each meter that is accepted, one a line. Default: all meters."""
+    """A file with the public ids of accepted meters, one per line. Without it, all meters are accepted."""
     oldest: Span = 400 * DAY_MS
-    """The age of the oldest slot that is accepted."""
+    """The largest accepted age of a slot, counted from its start."""
     ahead: Duration = DAY_MS
-    """How far ahead of this machine's clock a slot may begin."""
+    """How far ahead of this machine's clock a slot may start."""
 
 
 class Settings(_Section):
-    """The whole file."""
+    """The settings in a configuration file."""
 
     source: Source = Source()
-    """Where records arrive."""
+    """The broker from which records are received."""
     stream: tuple[Stream, ...] = Field(min_length=1)
     """The streams to collect."""
     database: Database | None = None
-    """The database in which records are kept."""
+    """The database in which records are stored."""
     dataset: Dataset | None = None
-    """The folder in which records are kept, instead of a database."""
+    """The folder in which records are stored instead of a database."""
     accept: Accept = Accept()
-    """Which records are accepted."""
+    """The limits on accepted records."""
 
     @property
     def topics(self) -> tuple[StreamTopic, ...]:
@@ -96,12 +100,18 @@ class Settings(_Section):
         return tuple(StreamTopic.parse(stream.name, stream.topic) for stream in self.stream)
 
     def password(self) -> str | None:
-        """Return the database's password; raises ConfigError if its file cannot be read."""
+        """Return the database's password, or None if no file is configured.
+
+        Raises ConfigError if the file cannot be read.
+        """
         path = None if self.database is None else self.database.password_file
         return None if path is None else read_secret("database.password_file", path).decode(errors="replace")
 
     def meters(self) -> frozenset[str] | None:
-        """Return the accepted meters, None for all; raises ConfigError if the file cannot be read."""
+        """Return the public ids of accepted meters, or None if all meters are accepted.
+
+        Raises ConfigError if the file cannot be read.
+        """
         path = self.accept.meters_file
         if path is None:
             return None
@@ -123,7 +133,7 @@ _STAND_INS: dict[tuple[str, ...], Any] = {
     ("database", "url"): "postgresql:///x",
     ("dataset", "folder"): ".",
 }
-"""Values in place of wrong ones that have no default, so that the rest of the file is checked as well."""
+"""Valid values that replace wrong values without a default, so that all errors in the file are found."""
 _OPTION = re.compile(r'query parameter: "([^"]*)"')
 _EXPECTED = {
     ("stream",): "a [[stream]] table with a topic",
@@ -134,29 +144,29 @@ _EXPECTED = {
 
 
 def load(path: Path) -> Settings:
-    """Read and check a file and the files that it names.
+    """Read and check a configuration file and the files that it names.
 
     Raises:
-        ConfigError: the file is refused; all errors at once, each with its line, the value found and the
-            value expected.
+        ConfigError: the file is refused. The exception contains all errors, each with its line, the value
+            found and the value expected.
     """
     return parse(text_of_file(path))
 
 
 def parse(text: str) -> Settings:
-    """Parse and check the text of a file; raises ConfigError as `load` does."""
+    """Parse and check the text of a configuration file. Raises ConfigError as `load` does."""
     document = parse_toml(text)
     key_lines = lines(text)
-    errors = [*_repaired(document), *_sinks(document)]
+    errors = [*_repair_keys(document), *_sink_errors(document)]
     settings: Settings | None = None
     try:
         settings = Settings.model_validate(document)
     except ValidationError as error:
-        details = _own(error.errors(include_url=False))
+        details = _root_errors(error.errors(include_url=False))
         errors += [_refusal(detail) for detail in details]
-        errors += _further(document, details)
+        errors += _second_stage_errors(document, details)
     else:
-        errors += _wrong(settings)
+        errors += _value_errors(settings)
     for problem in errors:
         problem.line = line_of(path_of(problem.key), key_lines)
     raise_all(errors)
@@ -164,30 +174,30 @@ def parse(text: str) -> Settings:
     return settings
 
 
-def _repaired(document: dict[str, Any]) -> Iterator[ConfigError]:
-    """Yield a refusal for each unknown key; rename it if it is misspelt, else drop it.
+def _repair_keys(document: dict[str, Any]) -> Iterator[ConfigError]:
+    """Yield a refusal for each unknown key, and rename the key in `document` if it is misspelt, or delete it.
 
     A misspelt table or required key is thus reported only once, and the table's content is still checked.
     """
-    yield from _renamed(document, Settings, ())
+    yield from _repair_table(document, Settings, ())
     for name, model in _TABLES.items():
         value = document.get(name)
         tables = value if isinstance(value, list) else [value]
-        for place, table in enumerate(tables):
+        for index, table in enumerate(tables):
             if isinstance(table, dict):
-                path = (name, place) if isinstance(value, list) else (name,)
-                yield from _renamed(table, model, path)
+                path = (name, index) if isinstance(value, list) else (name,)
+                yield from _repair_table(table, model, path)
 
 
-def _sinks(document: dict[str, Any]) -> Iterator[ConfigError]:
-    """Yield a refusal unless there is exactly one place for records."""
+def _sink_errors(document: dict[str, Any]) -> Iterator[ConfigError]:
+    """Yield a refusal unless the file has exactly one of the tables [database] and [dataset]."""
     names = [name for name in ("database", "dataset") if name in document]
     if len(names) != 1:
         expected = "[database] with the url of a PostgreSQL database, or [dataset] with a folder: one of them"
         yield ConfigError(names[0] if names else "database", "both" if names else "nothing", expected)
 
 
-def _renamed(table: dict[str, Any], model: type[BaseModel], path: KeyPath) -> Iterator[ConfigError]:
+def _repair_table(table: dict[str, Any], model: type[BaseModel], path: KeyPath) -> Iterator[ConfigError]:
     names = list(model.model_fields)
     for key in [key for key in table if key not in names]:
         meant = next(iter(difflib.get_close_matches(key, [n for n in names if n not in table], n=1)), None)
@@ -198,14 +208,20 @@ def _renamed(table: dict[str, Any], model: type[BaseModel], path: KeyPath) -> It
             table[meant] = value
 
 
-def _own(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors without those that only follow from others: wrong streams leave the list empty."""
+def _root_errors(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the errors except those that only follow from others.
+
+    If a stream is wrong, pydantic may also report that there are no streams.
+    """
     in_streams = any(detail["loc"][:1] == ("stream",) and len(detail["loc"]) > 1 for detail in details)
     return [detail for detail in details if not (in_streams and detail["loc"] == ("stream",))]
 
 
-def _further(document: dict[str, Any], details: Sequence[ErrorDetails]) -> list[ConfigError]:
-    """Return the errors of the second stage beside those of the first, whose values are replaced."""
+def _second_stage_errors(document: dict[str, Any], details: Sequence[ErrorDetails]) -> list[ConfigError]:
+    """Return the errors that `_value_errors` finds after wrong values in `document` have been replaced.
+
+    `details` has the errors of the first stage. No key is reported in both stages.
+    """
     refused = {key_text(detail["loc"]) for detail in details}
     for detail in details:
         *path, key = detail["loc"]
@@ -223,7 +239,7 @@ def _further(document: dict[str, Any], details: Sequence[ErrorDetails]) -> list[
         settings = Settings.model_validate(document)
     except ValidationError:
         return []
-    return [error for error in _wrong(settings) if error.key not in refused]
+    return [error for error in _value_errors(settings) if error.key not in refused]
 
 
 def _refusal(detail: ErrorDetails) -> ConfigError:
@@ -234,32 +250,32 @@ def _refusal(detail: ErrorDetails) -> ConfigError:
         return _error(path, "nothing", f"{_EXPECTED.get(names, 'a value')}: this key has no default", None)
     expected, meant = expectation(detail)
     if detail["type"] == "string_too_short":
-        expected = "a text that is not empty"
+        expected = "a string that is not empty"
     elif detail["type"] == "string_too_long":
         expected = f"at most {detail['ctx']['max_length']} characters"
     return _error(path, value_text(path[-1], detail["input"]), expected, meant)
 
 
-def _wrong(settings: Settings) -> Iterator[ConfigError]:
+def _value_errors(settings: Settings) -> Iterator[ConfigError]:
     """Yield refusals of values that are well-formed but unusable."""
-    wrong = list(broker.wrong(settings.source, [stream.topic for stream in settings.stream]))
-    yield from wrong
+    broker_errors = list(broker.refusals(settings.source, [stream.topic for stream in settings.stream]))
+    yield from broker_errors
     database = settings.database
     if database is not None and (not database.url.startswith(_POSTGRES) or _has_password(database.url)):
         expected = "postgresql://user@host/name, and the password in database.password_file"
-        yield ConfigError("database.url", "an address of another form", expected)
+        yield ConfigError("database.url", "an address in a different form", expected)
     elif database is not None:
-        yield from _unknown_option(database.url)
-    yield from _repeated(settings)
-    for read in (settings.password, settings.meters, *([] if wrong else [settings.source.servers])):
+        yield from _option_errors(database.url)
+    yield from _duplicate_errors(settings)
+    for read in (settings.password, settings.meters, *([] if broker_errors else [settings.source.servers])):
         try:
             read()
         except ConfigError as error:
             yield ConfigError(error.key, error.found, error.expected.replace("the agent", "collect"))
 
 
-def _unknown_option(url: str) -> Iterator[ConfigError]:
-    """Yield a refusal if libpq, where it is installed, does not know an option of an address."""
+def _option_errors(url: str) -> Iterator[ConfigError]:
+    """Yield a refusal if libpq does not accept an address. Yield nothing if psycopg is not installed."""
     with suppress(ImportError):
         conninfo: Any = importlib.import_module("psycopg.conninfo")
         try:
@@ -271,8 +287,11 @@ def _unknown_option(url: str) -> Iterator[ConfigError]:
             yield ConfigError("database.url", text, expected)
 
 
-def _repeated(settings: Settings) -> Iterator[ConfigError]:
-    """Yield refusals of streams that share a name or topics with an earlier or another one."""
+def _duplicate_errors(settings: Settings) -> Iterator[ConfigError]:
+    """Yield refusals of streams that repeat the name or the topic of an earlier stream.
+
+    A stream is also refused if its topic is a topic of descriptors.
+    """
     for index, stream in enumerate(settings.stream):
         for key in ("name", "topic"):
             value = getattr(stream, key)

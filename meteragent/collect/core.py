@@ -1,11 +1,12 @@
-"""What a received message means: a row, a descriptor, a record that waits, or a refusal. No I/O, no clock.
+"""The effect of a received message: a row, a descriptor, a waiting record, or a refusal. No I/O, no clock.
 
-`Core.take` judges messages in the order of their arrival. It remembers the descriptors that it has accepted,
-and nothing else of a message. The caller commits each `Batch` before it uses the core again. After a failed
-commit, it builds a new core from the tables and has the same messages judged again.
+`Core.take` checks messages in the order of their arrival. It remembers accepted descriptors, the descriptors
+that each stream's rows name, and how many records wait. The caller commits each `Batch` before it uses the
+core again. After a failed commit, the caller builds a new core from the tables and passes the same messages
+to it.
 
-Every rule about records is `consume`'s: `Record.parse`, `Descriptor.parse` and `require_agreement`. The core
-adds rules of its own, each with the name of its refusal (`REASONS`).
+The rules about the content of records and descriptors are in `consume`: `Record.parse`, `Descriptor.parse`
+and `require_agreement`. The core adds further rules. `REASONS` lists the reasons of all refusals.
 """
 
 import json
@@ -26,37 +27,37 @@ from meteragent.wire.descriptor import canonical
 REASONS: Final = {
     "unreadable": "the message is neither a record nor a descriptor, or a field is missing or wrong",
     "too_large": "the message is larger than 64 KiB",
-    "topic": "the topic belongs to no stream, or names another meter than the message",
-    "meter": "the meter is not on the list",
+    "topic": "the topic belongs to no stream, or names a different meter from the message",
+    "meter": "the meter is not in `accept.meters_file`",
     "descriptor": "the descriptor contradicts itself or an earlier one with the same id, or its values are "
     "not whole millionths of the unit",
     "terms": "the value, unit, duration, band or sd does not match the record's descriptor",
-    "grid": "the slot does not start where its descriptor's slots start",
+    "grid": "the slot does not start on its descriptor's grid",
     "range": "the value exceeds 64 bits in millionths of the unit",
-    "early": "the slot begins too far ahead of this machine's clock",
+    "early": "the slot starts too far ahead of this machine's clock",
     "old": "the slot is older than `accept.oldest`",
     "twice": "the table already has a different value for the interval",
     "overlap": "the slot overlaps another slot of the meter in the same stream",
     "no_descriptor": "too many records of the meter wait for a descriptor",
 }
-"""Every reason for a refusal, with its meaning."""
+"""The meaning of each reason for a refusal."""
 
 PAYLOAD_MAX: Final = 64 * 1024
 NAME_MAX: Final = 128
 ORIGIN_MAX: Final = 256
-"""The number of characters of a topic that are kept with a refusal."""
+"""The largest number of characters of a topic that are stored with a refusal."""
 WAITING_MAX: Final = 2_000
-"""The largest number of records of a stream's meter that wait for a descriptor: 41 days of half hours."""
+"""The largest number of waiting records per meter of a stream: 41 days of half-hourly records."""
 _MICRO_MAX = 2**63 - 1
-"""The largest value in millionths, so that the views compute with 64 bits."""
+"""The largest absolute value in millionths of the unit, because the views compute with 64-bit integers."""
 _ID = re.compile(r"[0-9a-f]{8}", re.ASCII)
-_OF_ONE_METER = ("meter", "valid_from", "store")
+_METER_FIELDS = ("meter", "valid_from", "store")
 
 
 class Message(NamedTuple):
-    """A message as it arrived; `token` is what its source needs to acknowledge it.
+    """A message as it arrived; its source needs `token` to acknowledge it.
 
-    A message that was too large to be read has neither topic nor payload.
+    The topic and the payload are empty if an MQTT message was too large to be read.
     """
 
     topic: str
@@ -65,9 +66,11 @@ class Message(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table `record`: the private value of one slot, in quanta of its descriptor `d`.
+    """A row of the table `record`: the private value of one slot, in quanta of the descriptor with id `d`.
 
-    `band` is empty if slots are not bands. `draws` is the number of draws of noise in a peak, otherwise 1.
+    The slot lasts from `time_ms` to `until_ms`. For a band or a peak, these are the start and the end of the
+    window. `band` is empty if slots are not bands. `draws` is the number of times that the agent drew noise
+    for a peak, and 1 for other values.
     """
 
     stream: str
@@ -81,7 +84,10 @@ class Row(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A record whose descriptor `d` is unknown, as it arrived; `place` is where it waits in the table."""
+    """A record as it arrived, whose descriptor `d` is unknown.
+
+    `place` is the record's number in the table `waiting`, and 0 until the record is stored there.
+    """
 
     d: str
     stream: str
@@ -93,11 +99,12 @@ class Waiting(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """The effects of messages: all of them are committed together.
+    """The effects of messages, all of which are committed together.
 
-    `descriptors` are the new ones, and `terms` the new pairs of a stream and a descriptor that its rows name.
-    `released` are the places of records that no longer wait.
-    `refused` counts by stream (empty if unknown) and reason, and `refusals` has each message that is refused.
+    `descriptors` holds the new descriptors by id. `terms` holds the new pairs of a stream and the id of a
+    descriptor that its rows name. `released` holds the places of records that no longer wait. `refused` is
+    the number of refused messages by stream (empty if unknown) and reason. `refusals` has an entry for each
+    refused message.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -109,12 +116,12 @@ class Batch:
     refusals: "list[Refusal]" = field(default_factory=list)
 
     def refuse(self, refusal: "Refusal") -> None:
-        """Count a refusal, and keep where it comes from."""
+        """Count a refusal, and keep its origin."""
         self.refused[refusal.key] += 1
         self.refusals.append(refusal)
 
     def add(self, batch: "Batch") -> None:
-        """Add the effects of further messages."""
+        """Add the effects in another batch to this batch."""
         self.rows += batch.rows
         self.descriptors |= batch.descriptors
         self.terms |= batch.terms
@@ -125,7 +132,7 @@ class Batch:
 
 
 class Refused(Exception):
-    """A message that is refused; `reason` is one of REASONS, and `detail` may name the field."""
+    """The refusal of a message; `reason` is a key of REASONS, and `detail` may name the field."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason)
@@ -133,7 +140,10 @@ class Refused(Exception):
 
 
 class Refusal(NamedTuple):
-    """A refusal: `origin` is the topic or the meter, and `detail` names the field, but never its value."""
+    """A refused message. `origin` is its topic or its meter.
+
+    `detail` states what is wrong. It may name a field, but never contains the field's value.
+    """
 
     stream: str
     reason: str
@@ -142,18 +152,22 @@ class Refusal(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The stream and the reason, under which it is counted."""
+        """The stream and the reason, under which the refusal is counted."""
         return self.stream, self.reason
 
 
 def latest(refusals: Iterable[Refusal]) -> dict[tuple[str, str], Refusal]:
-    """Return the latest refusal of each stream and reason."""
+    """Return the last refusal for each stream and reason."""
     return {refusal.key: refusal for refusal in refusals}
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is accepted: slots of at most this age, or this far ahead; these meters, or all (None)."""
+    """The limits on accepted records.
+
+    A slot may start at most `oldest_ms` before and `ahead_ms` after this machine's time. Its meter must be
+    one of `meters`, unless that is None.
+    """
 
     oldest_ms: int = 400 * DAY_MS
     ahead_ms: int = DAY_MS
@@ -161,10 +175,10 @@ class Limits:
 
 
 class Core:
-    """The judge of received messages.
+    """The rules by which messages are accepted or refused, and the state that they need.
 
-    `descriptors` and `terms` are those in the database; `waiting` counts, for each meter of a stream, the
-    records that wait there.
+    `descriptors` and `terms` are the content of the sink. `waiting` is the number of records that wait there,
+    by stream and meter.
     """
 
     def __init__(
@@ -186,7 +200,7 @@ class Core:
         return tuple(topic_filter for stream in self._streams for topic_filter in stream.filters)
 
     def take(self, messages: Iterable[Message], now_ms: int) -> Batch:
-        """Judge messages in order, and return their effects."""
+        """Check messages in order, and return their effects."""
         batch = Batch()
         for message in messages:
             place = self._place(message.topic)
@@ -194,7 +208,7 @@ class Core:
                 if place is None or len(message.payload) > PAYLOAD_MAX:
                     reason = "too_large" if place is not None or not message.topic else "topic"
                     raise Refused(reason)  # noqa: TRY301 -- counted below
-                self._judge(message, place, now_ms, batch)
+                self._add_effect(message, place, now_ms, batch)
             except Refused as refusal:
                 stream = "" if place is None else place.stream
                 batch.refuse(Refusal(stream, refusal.reason, _origin(message.topic), refusal.detail))
@@ -203,14 +217,14 @@ class Core:
         return batch
 
     def release(self, records: Sequence[Waiting], now_ms: int) -> Batch:
-        """Judge records that have waited for a descriptor that is now known."""
+        """Return the effects of records that were waiting for a descriptor that is now known."""
         batch = self.take([Message(record.topic, record.payload) for record in records], now_ms)
         self._waiting.subtract((record.stream, record.meter) for record in records)
         batch.released = [record.place for record in records]
         return batch
 
     def _settle(self, batch: Batch, now_ms: int) -> None:
-        """Judge again the records of a batch that arrived before their descriptor, if the batch has both."""
+        """Check again the records of a batch that arrived before their descriptor in the same batch."""
         early_records = [record for record in batch.waiting if record.d in batch.descriptors]
         batch.waiting = [record for record in batch.waiting if record.d not in batch.descriptors]
         self._waiting.subtract((record.stream, record.meter) for record in early_records)
@@ -218,7 +232,10 @@ class Core:
 
     @property
     def mixed(self) -> tuple[str, ...]:
-        """The streams whose slots are on more than one grid, so that two slots of a meter could overlap."""
+        """The streams in which two slots of a meter could overlap.
+
+        These are the streams with more than one grid and those with windows on a calendar.
+        """
         return tuple(topic.stream for topic in self._streams if not self._has_one_grid(topic.stream))
 
     def _has_one_grid(self, stream: str) -> bool:
@@ -230,8 +247,8 @@ class Core:
         places = (stream.place(topic) for stream in self._streams)
         return next((place for place in places if place is not None), None)
 
-    def _judge(self, message: Message, place: Place, now_ms: int, batch: Batch) -> None:
-        """Add the effect of a message; raises Refused."""
+    def _add_effect(self, message: Message, place: Place, now_ms: int, batch: Batch) -> None:
+        """Add the effect of a message to `batch`. Raises Refused if the message breaks a rule."""
         if place.role is Role.DESCRIPTOR:
             if message.payload:  # an empty payload removes a retained message
                 self._describe(message.payload, place, batch)
@@ -266,16 +283,14 @@ class Core:
         batch.waiting.append(Waiting(d, *key, message.topic, message.payload))
 
     def _describe(self, payload: bytes, place: Place, batch: Batch) -> None:
-        """Accept a descriptor; raises Refused."""
+        """Add a descriptor to `batch` unless it is known. Raises Refused if it breaks a rule."""
         facts = _load(payload)
         if facts.get("meter") != place.meter:
             raise Refused("topic")
         self._require_meter(place.meter)
         earlier_descriptor = self._descriptors.get(str(facts.get("id")))
         if earlier_descriptor is not None:
-            if _shared(facts) != _shared(
-                earlier_descriptor.facts
-            ):  # 32 bits of a hash do not exclude a forgery
+            if _shared(facts) != _shared(earlier_descriptor.facts):  # ids of 32 bits can be forged
                 raise Refused("descriptor")
             return
         try:
@@ -288,16 +303,16 @@ class Core:
 
 
 def shared_facts(descriptor: Descriptor) -> str:
-    """Return the facts of a descriptor that all meters under its terms share, as JSON."""
+    """Return, as JSON, the facts that the descriptors of all meters under the same terms share."""
     return _shared(descriptor.facts).decode()
 
 
 def _shared(facts: Mapping[str, Any]) -> bytes:
-    return canonical({name: fact for name, fact in facts.items() if name not in _OF_ONE_METER})
+    return canonical({name: fact for name, fact in facts.items() if name not in _METER_FIELDS})
 
 
 def _fits_jsonb(facts: Mapping[str, Any]) -> bool:
-    """Return whether PostgreSQL can store facts: no NUL, no lone surrogate."""
+    """Return whether PostgreSQL can store facts, which must contain neither NUL nor a lone surrogate."""
     try:
         return rb"\u0000" not in _shared(facts)
     except UnicodeEncodeError:
@@ -305,12 +320,15 @@ def _fits_jsonb(facts: Mapping[str, Any]) -> bool:
 
 
 def _origin(topic: str) -> str:
-    """Return a topic as it can be stored in either sink."""
+    """Return the beginning of a topic, without characters that either sink cannot store."""
     return topic[:ORIGIN_MAX].replace("\0", "?").encode(errors="replace").decode()
 
 
 def _detail(error: Exception) -> str:
-    """Return what is wrong; the text of an error of encoding would hold the payload."""
+    """Return what is wrong with a message.
+
+    The message of an encoding error is not used, because it would contain the payload.
+    """
     return str(error) if isinstance(error, RecordError) else "text that is not UTF-8"
 
 
@@ -322,7 +340,7 @@ def _load(payload: bytes) -> Mapping[str, Any]:
 
 
 def _record(payload: bytes) -> Record:
-    """Parse a record whose names can be stored; raises Refused."""
+    """Parse a record. Raises Refused if it is not valid or the sink could not store one of its names."""
     try:
         record = Record.parse(payload)
     except (RecordError, UnicodeError) as error:
@@ -333,12 +351,12 @@ def _record(payload: bytes) -> Record:
 
 
 def _row(stream: str, record: Record, terms: Descriptor) -> Row:
-    """Return the row of a record; raises Refused if it does not match its descriptor."""
+    """Return the row of a record. Raises Refused if the record does not match its descriptor."""
     try:
         require_agreement(record, terms)
     except RecordError as error:
         raise Refused("terms", str(error)) from None
-    # On a calendar, the receiver's time-zone data may differ from the agent's: the table finds overlaps.
+    # Time-zone data here may differ from the agent's: on a calendar, only overlaps in the table are refused.
     is_on_grid = terms.timezone is not None or not record.time_ms % record.step_ms
     if not is_on_grid:
         raise Refused("grid")
@@ -351,5 +369,5 @@ def _row(stream: str, record: Record, terms: Descriptor) -> Row:
 
 
 def decoded_facts(text: str) -> Descriptor:
-    """Parse the facts of a stored descriptor (`shared_facts`)."""
+    """Return the descriptor with the given stored facts (see `shared_facts`), which belongs to no meter."""
     return Descriptor.parse(json.loads(text) | {"meter": "", "valid_from": "1970-01-01T00:00:00Z"})

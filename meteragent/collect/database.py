@@ -1,26 +1,26 @@
-"""PostgreSQL: migrations, partitions, and one transaction for each batch.
+"""The sink that stores records in PostgreSQL: migrations, partitions, and one transaction for each batch.
 
 Theory of operation
 -------------------
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
-already exist. If fewer rows were inserted than copied, those with an existing key and a different value are
-counted as refused. Before that, in streams whose slots are on more than one grid, rows that overlap the
-previous or next slot of their meter in the table are removed and counted, and then those that overlap an
-earlier remaining row of the batch. On a single grid, only slots with equal starts overlap. Descriptors,
-waiting records, refusals and the collector's own row are written in the same transaction, so the messages may
-be acknowledged once it has committed.
+already exist. If fewer rows were inserted than copied, the rows with an existing key and a different value
+are counted as refused. Before the insertion, in streams in which slots of a meter could overlap, rows that
+overlap the previous or next slot of their meter in the table are removed and counted, and then rows that
+overlap an earlier remaining row of the batch. On a single grid, slots overlap only if they have the same
+start. Descriptors, waiting records, refusals and the collector's own row are written in the same transaction,
+so the messages may be acknowledged once it has committed.
 
-The connection sets synchronous_commit: a commit that the server has confirmed is on disk. Numbered files
-create the tables; each is applied once, in one transaction, under a lock that also covers the creation of
-partitions.
+The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. Numbered files
+create the tables. Each file is applied once, and all new files in one transaction, under a lock that is also
+held while partitions are created.
 
-A server that stops answering would stop `collect` without a word. The connection is therefore shut down if
-a step takes longer than ANSWER_S, and keepalives detect a network that is gone. The batch is then tried again
-on another connection; its messages are still unacknowledged.
+Without a time limit, a server that stops answering would block `collect` silently. The connection is
+therefore shut down if a step takes longer than ANSWER_S seconds, and keepalives detect a broken network. The
+batch is then tried again on a new connection; its messages are still unacknowledged.
 
-`LinkError` means that the database is unavailable or busy and the batch may be tried again; `DatabaseError`
-means that it refuses the batch. No error repeats a value: errors contain only the first line of the server's
-message and its code.
+`LinkError` means that the database is unavailable or busy and the batch may be tried again. `DatabaseError`
+means that the database refuses the batch. Errors contain only the first line of the server's message and its
+code, so that they do not repeat values.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from psycopg.conninfo import conninfo_to_dict
 from meteragent import __version__
 from meteragent.collect import partition
 from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
-from meteragent.collect.sink import Content, Outcome, apart, numbers_of
+from meteragent.collect.sink import Content, Outcome, numbers_of, without_overlaps
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, LinkError
 from meteragent.domain.grid import iso_time
@@ -51,14 +51,14 @@ _LOCK: Final = 0x6D657465
 _SCHEMA: Final = "meteragent"
 _CONNECT_S: Final = 10
 ANSWER_S: Final = 60.0
-"""The longest wait for a step, such as a batch's transaction, before the connection is dropped."""
+"""The longest duration of a step, such as a batch's transaction, before the connection is dropped."""
 _KEEPALIVES: Final = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""libpq's parameters by which a dead network is noticed; those in the address are kept."""
+"""The libpq parameters that detect a broken network; a parameter in `database.url` takes precedence."""
 _REFUSED_LOGIN: Final = re.compile(r"authentication failed|does not exist|no password supplied|pg_hba")
 _LOGIN_HINT: Final = "check database.url and database.password_file"
 _FORBIDDEN: Final = "42501"
@@ -66,9 +66,9 @@ _OWNER_HINT: Final = (
     "the role of database.url must own the schema meteragent and its tables, or be allowed to create"
     " the schema in its database"
 )
-_AWAY = ("08", "25", "40", "53", "55", "57", "58")
-"""Classes of SQLSTATE after which the same transaction may succeed later: connection, read-only server,
-serialization, resources, locks, shutdown, system."""
+_RETRYABLE = ("08", "25", "40", "53", "55", "57", "58")
+"""The SQLSTATE classes of errors after which the same transaction may succeed later: connection, transaction
+state, rollback, resources, locks, operator intervention and system errors."""
 
 _SESSION = (
     "SET search_path = meteragent; SET timezone = 'UTC'; SET synchronous_commit = on; SET jit = off;"
@@ -91,7 +91,7 @@ SELECT a.stream, count(*), max(a.meter) FROM arrived a, LATERAL (
 WHERE (r.until, r.quanta, r.d, r.draws) <> (a.until, a.quanta, a.d, a.draws)
 GROUP BY a.stream
 """
-# No slot is longer than 32 days: that bounds the search for the previous one to two partitions.
+# No slot is longer than 32 days, which limits the search for the previous slot to a few partitions.
 _OVERLAPPING = """
 DELETE FROM arrived a WHERE a.stream = ANY(%s) AND (
     EXISTS (
@@ -135,7 +135,7 @@ WHERE name = %s
 
 
 class Database:
-    """A connection to the tables; created by `connect`."""
+    """A connection to the tables, opened by `connect`."""
 
     def __init__(
         self, connection: "psycopg.AsyncConnection[Any]", name: str, length: partition.Length
@@ -148,7 +148,12 @@ class Database:
     async def connect(
         cls, url: str, password: str | None, name: str, length: partition.Length
     ) -> AsyncIterator[Self]:
-        """Connect, check the server, and disconnect at the end; raises LinkError or DatabaseError."""
+        """Connect, check the server, and disconnect at the end.
+
+        Raises:
+            LinkError: the server is unavailable, or refuses the login.
+            DatabaseError: the server or the database cannot be used.
+        """
         with _faults():
             application = f"meteragent collect {name}"
             chosen = conninfo_to_dict(url)
@@ -174,10 +179,11 @@ class Database:
             raise DatabaseError(f"the database is in {encoding}: create one with ENCODING 'UTF8'")
 
     async def migrate(self) -> int:
-        """Apply the migrations that the database lacks; return their number.
+        """Apply the migrations that the database lacks, and return their number.
 
         Raises:
-            DatabaseError: the role lacks a permission, the tables are those of a later version, or they were
+            LinkError: the database is unavailable.
+            DatabaseError: the role lacks a permission, the tables belong to a later version, or they were
                 created with a different partition length.
         """
         with self._answered():
@@ -207,12 +213,15 @@ class Database:
                 length = await self._value("SELECT value FROM setting WHERE name = 'partition'")
         if length != self._length:
             raise DatabaseError(
-                f"the tables were made with database.partition = '{length}': set that; it cannot change"
+                f"the tables were created with database.partition = '{length}': set this value again"
             )
         return len(files) - int(version)
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Prepare the connection; return the tables' content. If `is_first`, begin the collector's counts."""
+        """Prepare the connection, and return the content of the tables.
+
+        If `is_first`, reset the collector's counts to 0.
+        """
         with self._answered():
             await self._execute(_SESSION)
             if is_first:
@@ -227,7 +236,7 @@ class Database:
         )
 
     async def waiting(self, ids: Iterable[str]) -> list[Waiting]:
-        """Return the records that wait for descriptors, in order of arrival."""
+        """Return the records that wait for one of the given descriptors, in order of arrival."""
         query = "SELECT d, stream, meter, topic, payload, place FROM waiting WHERE d = ANY(%s) ORDER BY place"
         with self._answered():
             return [Waiting(*row) for row in await self._rows(query, list(ids))]
@@ -235,10 +244,10 @@ class Database:
     async def write(
         self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str] = ()
     ) -> Outcome:
-        """Commit a batch; `overlapping` are the streams whose slots are on more than one grid.
+        """Commit a batch; `overlapping` holds the streams in which slots of a meter could overlap.
 
         Raises:
-            LinkError: the database is unavailable; the whole batch was committed, or nothing.
+            LinkError: the database is unavailable; either the whole batch was committed or nothing.
             DatabaseError: the database refuses the batch.
         """
         with self._answered():
@@ -256,7 +265,7 @@ class Database:
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
-        """Translate the driver's errors, and drop the connection if the server does not answer in time."""
+        """Translate psycopg's errors, and drop the connection if the server does not answer in time."""
         timer = asyncio.get_running_loop().call_later(ANSWER_S, _shut_down, self._connection.fileno())
         try:
             with _faults():
@@ -271,14 +280,14 @@ class Database:
 
     async def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
-        await self._execute_many(_DESCRIBE, list(map(_described, batch.descriptors.values())))
+        await self._execute_many(_DESCRIBE, list(map(_descriptor_row, batch.descriptors.values())))
         await self._execute_many(_TERMS, sorted(batch.terms))
         await self._execute_many(_WAIT, [record[:5] for record in batch.waiting])
         if batch.released:
             await self._execute("DELETE FROM waiting WHERE place = ANY(%s)", batch.released)
 
     async def _write_rows(self, rows: Sequence[Row], overlapping: Sequence[str]) -> Outcome:
-        """Insert the rows whose keys are new, and compare the others with the existing rows."""
+        """Insert the rows whose keys are new, and compare the other rows with the existing rows."""
         refused = Counter[tuple[str, str]]()
         if not rows:
             return Outcome(0, 0, refused)
@@ -298,16 +307,17 @@ class Database:
         return Outcome(written_count, arrived_count - written_count - different_count, refused, refusals)
 
     async def _remove_overlapping(self, rows: Sequence[Row], streams: Sequence[str]) -> list[Refusal]:
-        """Remove rows that overlap a slot in the table, then those that overlap an earlier remaining row.
+        """Remove rows of `streams` that overlap a slot in the table or an earlier remaining row.
 
-        Returns the refusals of the rows removed.
+        Return a refusal for each removed row.
         """
-        over = {place for (place,) in await self._rows(_OVERLAPPING, list(streams))}
-        left = [(place, row) for place, row in enumerate(rows) if place not in over]
-        left_places = {place for place, _ in left}
-        over_each_other = left_places - {place for place, _ in apart(left, set(streams))}
-        await self._execute(_DELETE, list(over_each_other))
-        return [Refusal(rows[at].stream, "overlap", rows[at].meter) for at in sorted(over | over_each_other)]
+        table_overlaps = {place for (place,) in await self._rows(_OVERLAPPING, list(streams))}
+        candidates = {place: row for place, row in enumerate(rows) if place not in table_overlaps}
+        separate_rows = without_overlaps(candidates.items(), set(streams))
+        batch_overlaps = set(candidates) - {place for place, _ in separate_rows}
+        await self._execute(_DELETE, list(batch_overlaps))
+        refused_rows = [rows[place] for place in sorted(table_overlaps | batch_overlaps)]
+        return [Refusal(row.stream, "overlap", row.meter) for row in refused_rows]
 
     async def _copy(self, rows: Sequence[Row]) -> None:
         """Copy rows into the temporary table."""
@@ -318,8 +328,8 @@ class Database:
                 await copy.write_row((stream, meter, times[0], band, times[1], quanta, d, draws, place))
 
     async def _make_partitions(self, times_ms: Sequence[int], now_ms: int) -> None:
-        """Create the partitions that are needed now or soon and are not known to exist."""
-        new = partition.needed(times_ms, now_ms, self._length) - self._partitions
+        """Create the partitions that are needed now or soon, except those that are known to exist."""
+        new = partition.cover(times_ms, now_ms, self._length) - self._partitions
         if not new:
             return
         async with self._connection.transaction():
@@ -349,40 +359,42 @@ class Database:
 
 
 def migrations() -> list[tuple[str, str]]:
-    """Return the name and the text of each migration, in order."""
+    """Return the name and the SQL text of each migration, in order."""
     folder = resources.files("meteragent.collect") / "migrations"
     files = sorted((file.name, file.read_text("utf-8")) for file in folder.iterdir())
     return [(name, text) for name, text in files if name.endswith(".sql")]
 
 
-def _described(descriptor: Descriptor) -> tuple[object, ...]:
-    """Return the row of a descriptor, with the numbers that the views need."""
+def _descriptor_row(descriptor: Descriptor) -> tuple[object, ...]:
+    """Return the row of a descriptor for the table `descriptor`, with the numbers that the views need."""
     numbers = numbers_of(descriptor)
     return descriptor.id, shared_facts(descriptor), *numbers._replace(variance=repr(numbers.variance))
 
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """Translate the driver's errors into this package's."""
+    """Translate psycopg's errors into LinkError and DatabaseError."""
     try:
         yield
     except psycopg.Error as error:
         text, state = _text(error), error.sqlstate
-        is_away = state is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-        if is_away or (state or "").startswith(_AWAY):
-            hint = f": {_LOGIN_HINT}" if is_away and _REFUSED_LOGIN.search(text) else ""
+        is_unavailable = state is None and isinstance(
+            error, psycopg.OperationalError | psycopg.InterfaceError
+        )
+        if is_unavailable or (state or "").startswith(_RETRYABLE):
+            hint = f": {_LOGIN_HINT}" if is_unavailable and _REFUSED_LOGIN.search(text) else ""
             raise LinkError(f"the database: {text}{hint}") from None
         hint = f": {_OWNER_HINT}" if state == _FORBIDDEN else ""
         raise DatabaseError(f"the database refuses: {text} ({state or type(error).__name__}){hint}") from None
 
 
 def _shut_down(number: int) -> None:
-    """Shut a connection down, so that whoever waits for the server gets an error; its file stays open."""
+    """Shut down the socket `number`, so that a pending operation fails; the file descriptor stays open."""
     with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
         connection.shutdown(socket.SHUT_RDWR)
 
 
 def _text(error: psycopg.Error) -> str:
-    """Return the first line of an error, without details, which may hold values."""
+    """Return the first line of an error's message, without details, which may contain values."""
     lines = (error.diag.message_primary or str(error) or type(error).__name__).splitlines()
     return lines[0]

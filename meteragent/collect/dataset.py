@@ -1,25 +1,25 @@
-"""A Parquet dataset as a sink: records are staged in SQLite and moved into files of a month, day or hour.
+"""A Parquet dataset as a sink: records are staged in SQLite and moved into one file per month, day or hour.
 
-    FOLDER/record/stream=NAME/day=2026-11-20/records.parquet      the records, once each: open this folder
+    FOLDER/record/stream=NAME/day=2026-11-20/records.parquet      the records: readers open FOLDER/record
     FOLDER/descriptor.parquet                                     the terms of each stream
-    FOLDER/collect.db                                             what is staged, waits, or was refused
+    FOLDER/collect.db                                             staged rows, waiting records, refusals
 
 Theory of operation
 -------------------
 A batch is committed to `collect.db` in one transaction; its rows are then durable, and its messages may be
-acknowledged. After `delay`, `flush` takes the staged rows part by part: it merges them with the part's file,
+acknowledged. Every `delay`, `flush` takes the staged rows part by part. It merges them with the part's file,
 writes a new file, flushes it to disk, renames it into place, and only then deletes the staged rows. A merge
-keeps the first value of a key, so if the process is killed in between, the next flush finds the rows in the
-file and changes nothing.
+keeps the first value of a key, so if the process is killed before the deletion, the next flush finds the rows
+in the file and changes nothing.
 
-A flush takes at most SLICE rows at a time, in the order of their arrival, so that its memory does not grow
-with an outage. It equals as many flushes, one after the other.
+A flush takes at most SLICE rows at a time, in the order of their arrival, so that its memory use does not
+grow with the length of an outage. The result is the same as that of separate flushes of these slices.
 
-Rows are compared when they are moved, in the order of their arrival: with the files, and with each other. A
-refusal for `twice` or `overlap` is therefore counted after `delay` at the latest.
+Rows are compared with the files and with each other when they are moved, in the order of their arrival. A
+refusal for `twice` or `overlap` is therefore counted only by the next flush.
 
-Only one process at a time uses a dataset: it holds a lock on the folder. The folder must be on a file system
-of this machine.
+A process locks the folder, so that only one process at a time uses a dataset. The folder must be on a file
+system of this machine.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ from meteragent import __version__
 from meteragent.collect import record_file
 from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
 from meteragent.collect.record_file import Length, Part, Terms
-from meteragent.collect.sink import Content, Outcome, apart, numbers_of
+from meteragent.collect.sink import Content, Outcome, numbers_of, without_overlaps
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError
 from meteragent.domain.grid import iso_time
@@ -48,7 +48,7 @@ from meteragent.domain.units import HOUR_MS
 SLICE: Final = 50_000
 """The largest number of staged rows that are moved at once."""
 _REFUSALS_MAX: Final = 1_000
-"""The largest number of refusals of flushes that are kept with their meter for the log."""
+"""The largest number of refusals by flushes that are kept for the log."""
 _VERSION = 2
 _TABLES = """
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -98,7 +98,7 @@ WHERE stream = ? AND t >= ? AND t < ? AND place <= ? ORDER BY place
 _DELETE = "DELETE FROM staged WHERE stream = ? AND t >= ? AND t < ? AND place <= ?"
 _LAST = "SELECT max(place) FROM (SELECT place FROM staged ORDER BY place LIMIT ?)"
 _HOURS = "SELECT DISTINCT stream, t - t % ? FROM staged WHERE place <= ?"
-_OF_STREAM = """
+_STREAM = """
 SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? AND place <= ?
 ORDER BY place
 """
@@ -118,10 +118,10 @@ _DESCRIPTOR_SCHEMA = pa.schema(
 
 
 class Staging:
-    """The files of a dataset, without asyncio; each method is one step, and is all or nothing."""
+    """The staging area and the files of a dataset. All methods block the calling thread."""
 
     def __init__(self, folder: Path, name: str, length: Length) -> None:
-        """Lock a folder and open its staging area, both of which are created if they do not exist."""
+        """Lock a folder and open its staging area. Either is created if it does not exist."""
         self._folder, self._name, self._length = folder, name, length
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "record").mkdir(exist_ok=True)
@@ -134,13 +134,14 @@ class Staging:
         except BaseException:
             os.close(self._lock)
             raise
-        self._described: int | None = None
-        """The number of terms in `descriptor.parquet`, None if it may be incomplete."""
-        self._outcome = _nothing()
-        """The outcome of flushes since the last batch."""
+        self._descriptor_count: int | None = None
+        """The number of rows in `descriptor.parquet`; None until this process has written the file."""
+        self._outcome = _empty_outcome()
+        """The outcome of the flushes since the last batch."""
         self._latest = ""
+        """The time of the last batch in ISO 8601; empty before the first batch."""
         self.staged = 0
-        """The number of rows that are not in files yet."""
+        """An upper bound on the number of rows that are not in files yet: repeated rows count each time."""
 
     def close(self) -> None:
         """Close the staging area, and release the lock."""
@@ -148,12 +149,15 @@ class Staging:
         os.close(self._lock)
 
     def migrate(self) -> int:
-        """Create the tables, if there are none; return the number of changes; raises DatabaseError."""
+        """Create or update the tables, and return the number of schema versions applied.
+
+        Raises DatabaseError if the dataset belongs to a later version or has a different partition length.
+        """
         self._database.execute("PRAGMA journal_mode = WAL").fetchone()
         self._database.execute("PRAGMA synchronous = FULL")
         [(version,)] = self._rows("PRAGMA user_version")
         if version > _VERSION:
-            raise DatabaseError(f"{self._folder}: written by a later version: install that version")
+            raise DatabaseError(f"{self._folder}: belongs to a later version: install that version")
         if version < _VERSION:
             with self._transaction():
                 for statement in filter(str.strip, "".join((_TABLES, _ORIGIN)[version:]).split(";\n")):
@@ -166,12 +170,12 @@ class Staging:
         [(length,)] = self._rows("SELECT value FROM setting WHERE name = 'partition'")
         if length != self._length:
             raise DatabaseError(
-                f"the dataset was made with dataset.partition = '{length}': set that; it cannot change"
+                f"the dataset was created with dataset.partition = '{length}': set this value again"
             )
         return _VERSION - int(version)
 
     def begin(self, *, is_first: bool) -> Content:
-        """Return what the core needs; if `is_first`, begin the collector's counts."""
+        """Return the dataset's content. If `is_first`, reset the collector's counts to 0."""
         if is_first:
             with self._transaction():
                 self._database.execute(
@@ -187,13 +191,13 @@ class Staging:
         )
 
     def waiting(self, ids: Iterable[str]) -> list[Waiting]:
-        """Return the records that wait for descriptors, in order of arrival."""
+        """Return the records that wait for one of the given descriptors, in order of arrival."""
         query = "SELECT d, stream, meter, topic, payload, place FROM waiting WHERE d = ?"
         rows = [Waiting(*row) for d in ids for row in self._rows(query, d)]
         return sorted(rows, key=lambda record: record.place)
 
     def write(self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str]) -> Outcome:
-        """Commit a batch; return its refusals, and the outcome of the flushes since the last one."""
+        """Commit a batch, and return its refusals and the outcome of the flushes since the last batch."""
         self._latest = iso_time(now_ms)
         with self._transaction():
             for stream in overlapping:
@@ -202,12 +206,12 @@ class Staging:
             self._stage(batch.rows)
             self._count(Outcome(0, 0, batch.refused, batch.refusals), messages)
         self.staged += len(batch.rows)
-        flushed, self._outcome = self._outcome, _nothing()
+        flushed, self._outcome = self._outcome, _empty_outcome()
         refusals = [*flushed.refusals, *batch.refusals]
         return flushed._replace(refused=flushed.refused + batch.refused, refusals=refusals)
 
     def flush(self) -> None:
-        """Move all staged rows into files, slice by slice."""
+        """Move all staged rows into files, in slices of at most SLICE rows."""
         descriptors = self._descriptors()
         terms = {
             d: Terms(descriptor.unit, numbers_of(descriptor).quantum_u, float(descriptor.variance))
@@ -216,19 +220,19 @@ class Staging:
         while (last := self._rows(_LAST, SLICE)[0][0]) is not None:
             self._write_descriptors(descriptors)
             parts = self._staged_parts(last)
-            over = self._overlapping(parts, terms, last)
+            overlaps = self._overlapping(parts, terms, last)
             for part in parts:
-                self._move(part, terms, over, last)
+                self._move(part, terms, overlaps, last)
         self.staged = 0
 
-    def _move(self, part: Part, terms: dict[str, Terms], over: set[Row], last: int) -> None:
-        """Merge the staged rows of a part, up to the place `last`, with its file, and then delete them.
+    def _move(self, part: Part, terms: dict[str, Terms], overlaps: set[Row], last: int) -> None:
+        """Merge the staged rows of a part, up to the place `last`, with the part's file, and delete them.
 
-        Those in `over` are refused.
+        The rows in `overlaps` are refused.
         """
-        place = part.stream, part.start_ms, part.end_ms, last
-        staged = [(Row(*values), count) for *values, count in self._rows(_STAGED, *place)]
-        rows = [(row, count) for row, count in staged if row not in over]
+        limits = part.stream, part.start_ms, part.end_ms, last
+        staged = [(Row(*values), count) for *values, count in self._rows(_STAGED, *limits)]
+        rows = [(row, count) for row, count in staged if row not in overlaps]
         path = self._folder / "record" / part.path
         table = record_file.table_of([row for row, _ in rows], terms)
         counts = np.array([count for _, count in rows], np.int64)
@@ -236,48 +240,52 @@ class Staging:
         if merged.new:
             record_file.write(path, self._folder, merged.table)
         refused = Counter({(part.stream, "twice"): merged.different})
-        refused[part.stream, "overlap"] = sum(count for row, count in staged if row in over)
-        refusals = [Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in over]
+        refused[part.stream, "overlap"] = sum(count for row, count in staged if row in overlaps)
+        refusals = [Refusal(part.stream, "overlap", row.meter) for row, _ in staged if row in overlaps]
         if merged.different:
             refusals.append(Refusal(part.stream, "twice", merged.meter))
         outcome = Outcome(merged.new, merged.repeated, +refused, refusals)
         with self._transaction():
-            self._database.execute(_DELETE, place)
+            self._database.execute(_DELETE, limits)
             self._count(outcome, 0)
-        earlier = self._outcome
+        earlier_outcome = self._outcome
         self._outcome = Outcome(
-            earlier.written + outcome.written,
-            earlier.repeated + outcome.repeated,
-            earlier.refused + outcome.refused,
-            [*earlier.refusals, *refusals][-_REFUSALS_MAX:],
+            earlier_outcome.written + outcome.written,
+            earlier_outcome.repeated + outcome.repeated,
+            earlier_outcome.refused + outcome.refused,
+            [*earlier_outcome.refusals, *refusals][-_REFUSALS_MAX:],
         )
 
     def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[Row]:
-        """Return the staged rows, up to a place, that overlap a slot in files, or an earlier kept row."""
-        mixed = {stream for (stream,) in self._rows("SELECT stream FROM mixed")}
-        over: set[Row] = set()
+        """Return the staged rows, up to the place `last`, that overlap a slot in files or an earlier row.
+
+        Only streams in which slots of a meter could overlap are searched. A refused row does not count as an
+        earlier row.
+        """
+        mixed_streams = {stream for (stream,) in self._rows("SELECT stream FROM mixed")}
+        overlaps: set[Row] = set()
         for part in parts:
-            if part.stream in mixed:
-                place = part.stream, part.start_ms, part.end_ms, last
-                rows = [Row(*values) for *values, _ in self._rows(_STAGED, *place)]
-                is_over = record_file.overlapping(self._around(part, rows), record_file.table_of(rows, terms))
-                over.update(row for row, is_refused in zip(rows, is_over.tolist(), strict=True) if is_refused)
-        for stream in mixed & {part.stream for part in parts}:
-            rows = [Row(*values) for values in self._rows(_OF_STREAM, stream, last)]
-            rows = [row for row in rows if row not in over]
-            over |= set(rows) - {row for _, row in apart(enumerate(rows), mixed)}
-        return over
+            if part.stream in mixed_streams:
+                limits = part.stream, part.start_ms, part.end_ms, last
+                rows = [Row(*values) for *values, _ in self._rows(_STAGED, *limits)]
+                flags = record_file.overlapping(self._around(part, rows), record_file.table_of(rows, terms))
+                overlaps.update(row for row, flag in zip(rows, flags.tolist(), strict=True) if flag)
+        for stream in mixed_streams & {part.stream for part in parts}:
+            rows = [Row(*values) for values in self._rows(_STREAM, stream, last)]
+            rows = [row for row in rows if row not in overlaps]
+            overlaps |= set(rows) - {row for _, row in without_overlaps(enumerate(rows), mixed_streams)}
+        return overlaps
 
     def _around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
-        """Return the content of those files whose slots may overlap these rows of a part."""
+        """Return the content of all files whose slots may overlap the given rows of a part."""
         [(longest_ms,)] = self._rows("SELECT max(longest_ms) FROM terms WHERE stream = ?", part.stream)
         start_ms = min(row.time_ms for row in rows) - longest_ms
         end_ms = max(row.until_ms for row in rows)
         parts = record_file.parts_between(part.stream, start_ms, end_ms, self._length)
-        return pa.concat_tables(record_file.read(self._folder / "record" / near.path) for near in parts)
+        return pa.concat_tables(record_file.read(self._folder / "record" / file.path) for file in parts)
 
     def _staged_parts(self, last: int) -> list[Part]:
-        """Return the parts of the staged rows up to a place, in order."""
+        """Return, in order, the parts that contain staged rows up to the place `last`."""
         hours = self._rows(_HOURS, HOUR_MS, last)
         return sorted({record_file.part_of(stream, hour_ms, self._length) for stream, hour_ms in hours})
 
@@ -292,14 +300,14 @@ class Staging:
         execute("DELETE FROM waiting WHERE place = ?", [(place,) for place in batch.released])
 
     def _stage(self, rows: Sequence[Row]) -> None:
-        """Stage rows; equal rows are staged once, with the number of their deliveries."""
+        """Stage rows. Equal rows are staged once, with the number of their deliveries."""
         self._database.executemany(_STAGE, rows)
-        longest: dict[tuple[str, str], int] = {}
+        longest_ms: dict[tuple[str, str], int] = {}
         for row in rows:
             key = row.stream, row.d
-            longest[key] = max(longest.get(key, 0), row.until_ms - row.time_ms)
+            longest_ms[key] = max(longest_ms.get(key, 0), row.until_ms - row.time_ms)
         query = "UPDATE terms SET longest_ms = max(longest_ms, ?) WHERE stream = ? AND d = ?"
-        self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest.items()])
+        self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest_ms.items()])
 
     def _count(self, outcome: Outcome, messages: int) -> None:
         origins, refused = latest(outcome.refusals), sorted(outcome.refused.items())
@@ -315,9 +323,9 @@ class Staging:
         return {descriptor.id: descriptor for descriptor in descriptors}
 
     def _write_descriptors(self, descriptors: dict[str, Descriptor]) -> None:
-        """Write the descriptors of all streams, if there are new ones."""
+        """Write `descriptor.parquet`, unless this process has already written all descriptors."""
         pairs = self._rows("SELECT stream, d FROM terms ORDER BY stream, d")
-        if len(pairs) == self._described:
+        if len(pairs) == self._descriptor_count:
             return
         rows = [(stream, d, shared_facts(descriptors[d]), *numbers_of(descriptors[d])) for stream, d in pairs]
         table = pa.Table.from_pylist(
@@ -325,7 +333,7 @@ class Staging:
         )
         path = self._folder / "descriptor.parquet"
         record_file.replace(path, self._folder, lambda file: pq.write_table(table, file))
-        self._described = len(pairs)
+        self._descriptor_count = len(pairs)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -343,12 +351,12 @@ class Staging:
 
 
 def _lock(number: int, folder: Path) -> None:
-    """Lock a folder; raises DatabaseError if another process has the lock."""
+    """Lock a folder, given its file descriptor. Raises DatabaseError if another process holds the lock."""
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise DatabaseError(f"{folder}: another `meteragent collect` is writing this dataset") from None
 
 
-def _nothing() -> Outcome:
+def _empty_outcome() -> Outcome:
     return Outcome(0, 0, Counter())

@@ -1,11 +1,13 @@
-"""Kafka: a member of a consumer group, whose offsets follow the commits of the database.
+"""The source for Kafka: a member of a consumer group, whose offsets follow the commits of the sink.
 
-librdkafka (confluent-kafka) commits the offsets that are stored in it once a second, when partitions are
-revoked, and at the end. The offset after a message is stored only after the commit that holds the message's
-effect. After a crash, or when partitions move to another member, messages whose offsets were not committed
-arrive again and change nothing. The library blocks, so all calls to it are made in one thread.
+librdkafka (confluent-kafka) keeps stored offsets, and commits them to Kafka once a second, when partitions
+are revoked, and when the consumer is closed. The offset after a message is stored only after the message's
+effect has been committed in the sink. After a crash, or when partitions move to another member, messages
+whose offsets were not committed arrive again. They change nothing if their effects are already in the sink.
+The library blocks, so all calls to it are made in a separate thread.
 
-The MQTT topic is the header `mqtt_topic` of a Kafka record, or else its key; the value is the payload.
+The MQTT topic is the header `mqtt_topic` of a Kafka record, or its key if there is no such header. The value
+of the record is the payload.
 """
 
 import asyncio
@@ -25,15 +27,15 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Endpoint
 
 SESSION_MS: Final = 45_000
-"""How long a member may show no sign of life before its partitions go to others."""
+"""The time without heartbeats after which a member's partitions are assigned to other members."""
 COMMIT_MS: Final = 1_000
-"""How often offsets are committed."""
+"""The interval at which offsets are committed."""
 LINGER_S: Final = 0.1
-"""How long a batch waits for more messages, so that a burst is not committed one by one."""
+"""How long a batch waits for more messages, so that messages of a burst are committed together."""
 IDLE_S: Final = 10.0
 """How long a batch waits for its first message."""
 REPEAT_S: Final = 60.0
-"""For how long a repeated error of the library is not logged again."""
+"""The time before a repeated error of the library is logged again."""
 HEADER: Final = "mqtt_topic"
 _PROTOCOLS = {
     (False, False): "plaintext",
@@ -41,7 +43,7 @@ _PROTOCOLS = {
     (True, False): "ssl",
     (True, True): "sasl_ssl",
 }
-"""Kafka's name for the kind of connection, by whether it has TLS and a login."""
+"""Kafka's name for the security protocol, by whether it has TLS and whether it has a login."""
 
 _log = logging.getLogger("meteragent.collect.kafka")
 _Result = TypeVar("_Result")
@@ -58,40 +60,43 @@ class KafkaSource:
         self._thread = ThreadPoolExecutor(1, "kafka")
         self._consumer: Consumer | None = None
         self._start = asyncio.Event()
-        self._complaints: dict[str, float] = {}
+        self._log_times_s: dict[str, float] = {}
 
     async def run(self) -> NoReturn:
-        """Stay in the group until cancelled, and then leave it."""
+        """Stay in the group until cancelled, and then leave it.
+
+        Raises LinkError if the library refuses the settings.
+        """
         try:
-            consumer = await self._call(Consumer, self._settings | {"error_cb": self._complain})
+            consumer = await self._call(Consumer, self._settings | {"error_cb": self._log_error})
         except KafkaException as error:
             raise LinkError(f"source {self._name}: {error.args[0].str()}") from None
         try:
             await self._call(partial(consumer.subscribe, self._topics, on_assign=self._on_assign))
             self._consumer = consumer
             self._start.set()
-            never: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
-            await never
+            cancellation: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+            await cancellation
         finally:
             self._consumer = None
             await asyncio.shield(self._call(consumer.close))
             self._thread.shutdown(wait=False)
 
     async def batch(self, size: int) -> list[Message]:
-        """Wait for messages, and return at most `size` of them; none after IDLE_S."""
+        """Wait for messages, and return at most `size` of them, or none if none arrive for IDLE_S seconds."""
         await self._start.wait()
         end_s = asyncio.get_running_loop().time() + IDLE_S
         while self._consumer is not None and asyncio.get_running_loop().time() < end_s:
             arrivals = await self._call(self._consumer.consume, size, LINGER_S)
             for message in arrivals:
                 if (error := message.error()) is not None:
-                    self._complain(error)
+                    self._log_error(error)
             if messages := [_message(message) for message in arrivals if message.error() is None]:
                 return messages
         return []
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Let the offsets after these messages be committed, in partitions that are still this member's."""
+        """Store the offsets after these messages for partitions that are still assigned to this member."""
         latest: dict[tuple[str | None, int | None], KafkaMessage] = {}
         for message in messages:
             latest[message.token.topic(), message.token.partition()] = message.token
@@ -104,16 +109,16 @@ class KafkaSource:
     def _on_assign(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
         _log.info("source %s: connected with Kafka: %d partitions", self._name, len(partitions))
 
-    def _complain(self, error: KafkaError) -> None:
-        """Log an error, from which the library recovers by itself."""
+    def _log_error(self, error: KafkaError) -> None:
+        """Log an error unless it was logged less than REPEAT_S seconds ago; the library itself recovers."""
         text, now_s = error.str(), time.monotonic()
-        if now_s - self._complaints.get(error.name(), -REPEAT_S) >= REPEAT_S:
-            self._complaints[error.name()] = now_s
+        if now_s - self._log_times_s.get(error.name(), -REPEAT_S) >= REPEAT_S:
+            self._log_times_s[error.name()] = now_s
             _log.warning("source %s: %s", self._name, text)
 
 
 def settings(servers: Sequence[Endpoint], group: str, sasl: str) -> dict[str, Any]:
-    """Return librdkafka's settings."""
+    """Return the settings of librdkafka for a consumer group; `sasl` is the mechanism of the login."""
     server = servers[0]
     has_login = server.username is not None
     values = {
@@ -126,7 +131,7 @@ def settings(servers: Sequence[Endpoint], group: str, sasl: str) -> dict[str, An
         "session.timeout.ms": SESSION_MS,
         "heartbeat.interval.ms": min(3_000, SESSION_MS // 3),
         "queued.max.messages.kbytes": 32 * 1024,
-        "log_level": 2,  # errors come to `error_cb`
+        "log_level": 2,  # errors are reported to `error_cb`
         "security.protocol": _PROTOCOLS[server.tls, has_login],
         "sasl.mechanism": sasl if has_login else None,
         "sasl.username": server.username,
@@ -139,7 +144,7 @@ def settings(servers: Sequence[Endpoint], group: str, sasl: str) -> dict[str, An
 
 
 def _store(consumer: Consumer, messages: Sequence[KafkaMessage]) -> None:
-    """Let the offset after each message be committed, except in partitions that have been revoked."""
+    """Store the offset after each message, except for partitions that have been revoked."""
     for message in messages:
         with suppress(KafkaException):
             consumer.store_offsets(message=message)
@@ -149,6 +154,6 @@ def _message(arrival: KafkaMessage) -> Message:
     headers = dict(arrival.headers() or ())
     topic = headers.get(HEADER) or arrival.key() or b"?"
     name = topic if isinstance(topic, str) else topic.decode(errors="replace")
-    # One byte more than is allowed suffices for the core to refuse the message.
+    # One byte more than the limit is enough for the core to refuse the message.
     payload = (arrival.value() or b"")[: PAYLOAD_MAX + 1]
     return Message(name, payload, arrival)

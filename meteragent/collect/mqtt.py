@@ -1,8 +1,9 @@
-"""MQTT: messages wait here, unacknowledged, until their batch is committed.
+"""The source for MQTT: messages wait here, unacknowledged, until their batch is committed.
 
-A message belongs to the connection on which it arrived. When a connection ends, waiting QoS 1 messages
-are dropped, because the broker sends them again on the next connection; a token of an earlier connection
-acknowledges nothing. When about QUEUE_MAX messages wait, reading pauses, and the broker keeps the rest.
+A message belongs to the connection on which it arrived. When a new connection is accepted, waiting QoS 1
+messages of the earlier connection are dropped, because the broker sends them again. A token of an earlier
+connection has no effect. When about QUEUE_MAX messages wait, reading pauses, and the broker keeps further
+messages.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ from meteragent.mqtt.reconnect import Entropy
 QUEUE_MAX: Final = 20_000
 """The number of waiting messages at which reading pauses; it resumes at half that number."""
 SESSION_EXPIRY_S: Final = 30 * 86_400
-"""How long the broker keeps messages while `collect` is not connected."""
+"""How long the broker is asked to keep messages while `collect` is not connected."""
 LINGER_S: Final = 0.02
-"""How long a batch waits for more messages, so that a burst is not committed one by one."""
+"""How long a batch waits for more messages, so that messages of a burst are committed together."""
 RIVAL_S: Final = 300.0
-"""The time within which RIVAL_COUNT connections suggest that another collector has the client id."""
+"""The time within which RIVAL_COUNT connections suggest that another collector has the same client id."""
 RIVAL_COUNT: Final = 3
 _LOGIN_HINT: Final = "check source.username and source.password_file, and the broker's users"
 
@@ -30,7 +31,7 @@ _log = logging.getLogger("meteragent.collect.mqtt")
 
 
 class MqttSource:
-    """A persistent session at a broker."""
+    """A persistent session with an MQTT broker."""
 
     is_shared = False
 
@@ -69,15 +70,15 @@ class MqttSource:
         return messages
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Acknowledge messages whose effects are committed."""
+        """Acknowledge messages whose effects have been committed."""
         if self._session is not None:
             self._session.acknowledge(message.token for message in messages if message.token is not None)
 
     async def _serve(self, session: Session) -> None:
-        """Begin with an empty queue, and subscribe.
+        """Drop the unacknowledged messages of the earlier connection, and subscribe.
 
-        A broker that has kept the session still has its subscriptions. They are repeated once, at the start,
-        because the filters may have changed since.
+        A broker that has kept the session also has its subscriptions. The first connection of a process
+        subscribes nevertheless, because the filters in the configuration may have changed.
         """
         self._session = session
         self._note_start(asyncio.get_running_loop().time())
@@ -88,7 +89,10 @@ class MqttSource:
             self._has_subscribed = True
 
     def _note_start(self, now_s: float) -> None:
-        """Warn if connections follow each other closely: not every broker says why it has ended one."""
+        """Record the start of a connection, and warn if RIVAL_COUNT connections start within RIVAL_S seconds.
+
+        Some brokers do not report that they end a connection because another client has the same id.
+        """
         self._starts_s.append(now_s)
         if len(self._starts_s) == RIVAL_COUNT and now_s - self._starts_s[0] < RIVAL_S:
             self._starts_s.clear()
@@ -98,7 +102,10 @@ class MqttSource:
             _log.warning(text, RIVAL_COUNT, self._client_id)
 
     def _count(self, event: str) -> None:
-        """Report a message that was too large to read; the session has acknowledged it."""
+        """Queue an empty message in place of a message that is too large to be read.
+
+        The core counts it as refused. The session itself acknowledges the large message.
+        """
         if event == "oversized":
             self._queue.append(Message("", b""))
             self._arrival.set()

@@ -1,10 +1,10 @@
-"""NATS JetStream: messages wait in a stream, unacknowledged, until their batch is committed.
+"""The source for NATS JetStream: messages remain unacknowledged in a stream until their batch is committed.
 
-Each subject has a durable consumer of its own in each stream that holds the subject, because servers before
-2.10 allow a consumer only one subject. `collect` creates the consumers and pulls from them; it never creates
-a stream. A message that is not acknowledged within ACK_WAIT_S is delivered again. An acknowledgement belongs
-to the message, not to the connection, so messages that wait here outlive a connection. When about QUEUE_MAX
-of them wait, pulling pauses.
+Each subject has its own durable consumer in each stream that holds the subject, because servers before 2.10
+allow only one subject per consumer. `collect` creates the consumers and pulls messages from them; it never
+creates a stream. A message that is not acknowledged within ACK_WAIT_S seconds is delivered again. An
+acknowledgement refers to the message, not to the connection, so messages that wait here remain valid after a
+connection ends. When about QUEUE_MAX messages wait here, pulling pauses.
 """
 
 import asyncio
@@ -29,36 +29,36 @@ from meteragent.mqtt.connection_log import ConnectionLog
 from meteragent.mqtt.reconnect import Entropy
 
 ACK_WAIT_S: Final = 30
-"""How long a message stays unacknowledged before it is delivered again."""
+"""The time after which an unacknowledged message is delivered again."""
 QUEUE_MAX: Final = 10_000
 """The number of waiting messages at which pulling pauses; it resumes at half that number."""
 PULL: Final = 1_000
-"""The largest number of messages in a request."""
+"""The largest number of messages that a request asks for."""
 PENDING_MAX: Final = 2 * QUEUE_MAX
-"""The largest number of messages that a consumer leaves unacknowledged."""
+"""The largest number of delivered but unacknowledged messages per consumer."""
 EXPIRES_S: Final = 30
-"""How long a request stays open if no message arrives."""
+"""How long a request stays open if fewer than PULL messages arrive."""
 LINGER_S: Final = 0.02
-"""How long a batch waits for more messages, so that a burst is not committed one by one."""
+"""How long a batch waits for more messages, so that messages of a burst are committed together."""
 CLOSE_S: Final = 2
-"""The longest wait for the end of a connection: after a failed TLS handshake, the library waits for ever."""
+"""The longest wait for a connection to close, because the library waits for ever after a failed handshake."""
 _TIMEOUT_S: Final = 10
-_OVER: Final = {"404", "408"}
-"""The statuses of a request that has ended because there were no more messages."""
+_END_STATUSES: Final = {"404", "408"}
+"""The statuses of a request that ended because there were no more messages."""
 _LOGIN_HINT: Final = "check source.username and source.password_file, and the server's users"
 
 _log = logging.getLogger("meteragent.collect.nats")
 
 
-class _Place(NamedTuple):
-    """A consumer and its stream."""
+class _Consumer(NamedTuple):
+    """A durable consumer: its stream and its name."""
 
     stream: str
-    consumer: str
+    name: str
 
 
 class NatsSource:
-    """Durable consumers of JetStream."""
+    """Durable consumers in the streams of a JetStream server."""
 
     is_shared = False
 
@@ -71,8 +71,8 @@ class NatsSource:
         self._arrival, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
         self._client: Client | None = None
-        self._complaint = ""
-        """The latest error that the library reported on this connection."""
+        self._latest_error = ""
+        """The latest error that the library reported on the current connection; empty if none."""
 
     async def run(self) -> NoReturn:
         """Stay connected until cancelled."""
@@ -80,9 +80,9 @@ class NatsSource:
         backoff, now_s = Backoff(self._entropy), asyncio.get_running_loop().time
         with closing(ConnectionLog(f"source {name}", _LOGIN_HINT)) as log:
             while True:
-                begun_s = now_s()
-                reason = await self._one_connection(log)
-                lifetime_s = now_s() - begun_s
+                start_s = now_s()
+                reason = await self._serve(log)
+                lifetime_s = now_s() - start_s
                 delay_s = backoff.delay_s(lifetime_s)
                 log.failed(reason, lifetime_s, delay_s)
                 await asyncio.sleep(delay_s)
@@ -99,26 +99,31 @@ class NatsSource:
         return messages
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Acknowledge messages whose effects are committed; a lost acknowledgement only repeats a message."""
+        """Acknowledge messages whose effects have been committed.
+
+        If an acknowledgement is lost, the message is delivered again.
+        """
         if self._client is not None:
             with suppress(errors.Error, OSError):
                 for message in messages:
                     await self._client.publish(message.token)
 
-    async def _one_connection(self, log: ConnectionLog) -> LinkError:
-        """Connect and pull until the connection ends; return the reason."""
-        client, end, self._complaint = Client(), asyncio.Event(), ""
+    async def _serve(self, log: ConnectionLog) -> LinkError:
+        """Connect, pull messages until the connection ends, and return the reason for its end."""
+        client, end, self._latest_error = Client(), asyncio.Event(), ""
         reason = LinkError("the connection has ended")
         try:
             async with asyncio.TaskGroup() as tasks:
                 with _faults():
                     await self._connect(client, end)
-                    places = [
-                        place for subject in self._subjects for place in await self._places(client, subject)
+                    consumers = [
+                        consumer
+                        for subject in self._subjects
+                        for consumer in await self._create_consumers(client, subject)
                     ]
                 self._client = client
-                for place in places:
-                    tasks.create_task(self._pull(client, place))
+                for consumer in consumers:
+                    tasks.create_task(self._pull(client, consumer))
                 version = client.connected_server_version
                 log.connected(f"NATS {version.major}.{version.minor}.{version.patch}")
                 await end.wait()
@@ -128,19 +133,19 @@ class NatsSource:
         finally:
             self._client = None
             await _close(client)
-        if self._complaint and self._complaint not in str(reason):
-            reason = type(reason)(f"{reason} ({self._complaint})")
+        if self._latest_error and self._latest_error not in str(reason):
+            reason = type(reason)(f"{reason} ({self._latest_error})")
         return reason
 
     async def _connect(self, client: Client, end: asyncio.Event) -> None:
         async def on_closed() -> None:
-            """Let the connection end."""
+            """Set `end`, because the connection has ended."""
             end.set()
 
         async def on_error(error: Exception) -> None:
-            """Keep what is reported for the reason of the end; the library itself would print it."""
+            """Keep an error as a part of the reason; without this callback, the library would print it."""
             _log.debug("%s", error)
-            self._complaint = _text(error)
+            self._latest_error = _text(error)
 
         server = self._servers[0]
         await client.connect(
@@ -150,7 +155,7 @@ class NatsSource:
             password=server.password,
             tls=server.tls_context(),
             allow_reconnect=False,
-            max_reconnect_attempts=1,  # two tries of each server: the default is 60
+            max_reconnect_attempts=1,  # two attempts for each server; the default is 60
             reconnect_time_wait=0,
             connect_timeout=_TIMEOUT_S,
             ping_interval=EXPIRES_S,
@@ -158,15 +163,18 @@ class NatsSource:
             error_cb=on_error,
         )
 
-    async def _places(self, client: Client, subject: str) -> list[_Place]:
-        """Create the consumers of a subject, unless they exist; raises LinkError if no stream holds it."""
+    async def _create_consumers(self, client: Client, subject: str) -> list[_Consumer]:
+        """Return the consumers of a subject, one per stream, and create those that do not exist.
+
+        Raises LinkError if no stream holds the subject.
+        """
         question = json.dumps({"subject": subject}).encode()
         answer = await client.request("$JS.API.STREAM.NAMES", question, timeout=_TIMEOUT_S)
         facts = json.loads(answer.data)
         if "error" in facts:
             raise LinkError(f"JetStream: {facts['error'].get('description')}")
         if not facts.get("streams"):
-            raise LinkError(f"no stream holds the subject {subject}: docs/collect.md has the commands")
+            raise LinkError(f"no stream holds the subject {subject}: docs/collect.md shows how to create one")
         name = f"{self._client_id}-{hashlib.sha256(subject.encode()).hexdigest()[:8]}"
         config = ConsumerConfig(
             name=name,
@@ -179,38 +187,38 @@ class NatsSource:
         )
         for stream in facts["streams"]:
             await client.jetstream().add_consumer(stream, config, timeout=_TIMEOUT_S)
-        return [_Place(stream, name) for stream in facts["streams"]]
+        return [_Consumer(stream, name) for stream in facts["streams"]]
 
-    async def _pull(self, client: Client, place: _Place) -> NoReturn:
-        """Request messages, again and again; raises LinkError."""
+    async def _pull(self, client: Client, consumer: _Consumer) -> NoReturn:
+        """Request messages repeatedly. Raises LinkError if a request fails or is not answered."""
         request = json.dumps({"batch": PULL, "expires": EXPIRES_S * 1_000_000_000}).encode()
-        subject, inbox = f"$JS.API.CONSUMER.MSG.NEXT.{place.stream}.{place.consumer}", client.new_inbox()
+        subject, inbox = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.{consumer.name}", client.new_inbox()
         answers: asyncio.Queue[str] = asyncio.Queue()
-        left = 0
+        remaining_count = 0
 
         async def on_message(message: Msg) -> None:
-            """Keep a message, or the status of the request, which comes on the inbox's own subject."""
-            nonlocal left
+            """Queue a message, or the status of the request, which arrives under the inbox's subject."""
+            nonlocal remaining_count
             if message.subject == inbox:
                 answers.put_nowait(_status(message))
                 return
             self._keep(message)
-            left -= 1
-            if not left:
+            remaining_count -= 1
+            if not remaining_count:
                 answers.put_nowait("")
 
         with _faults():
             await client.subscribe(inbox, cb=on_message)
             while True:
                 await self._room.wait()
-                left = PULL
+                remaining_count = PULL
                 await client.publish(subject, request, inbox)
                 status = await asyncio.wait_for(answers.get(), EXPIRES_S + _TIMEOUT_S)
                 if status:
-                    raise LinkError(f"consumer {place.consumer} of {place.stream}: {status}")
+                    raise LinkError(f"consumer {consumer.name} of {consumer.stream}: {status}")
 
     def _keep(self, message: Msg) -> None:
-        # One byte more than is allowed suffices for the core to refuse the message.
+        # One byte more than the limit is enough for the core to refuse the message.
         self._queue.append(Message(topic(message.subject), message.data[: PAYLOAD_MAX + 1], message.reply))
         self._arrival.set()
         if len(self._queue) >= QUEUE_MAX:
@@ -218,7 +226,7 @@ class NatsSource:
 
 
 async def _close(client: Client) -> None:
-    """Close a connection, or drop it if that takes too long."""
+    """Close a connection, and stop waiting for the library after CLOSE_S seconds."""
     try:
         async with asyncio.timeout(CLOSE_S):
             await client.close()
@@ -238,10 +246,10 @@ def _host(server: Endpoint) -> str:
 
 
 def _status(message: Msg) -> str:
-    """Return the reason why a request failed; empty if it has only ended."""
+    """Return the reason why a request failed; an empty string if it ended for lack of messages."""
     headers = message.headers or {}
     status = headers.get("Status", "")
-    return "" if status in _OVER else f"{status} {headers.get('Description', '')}".strip()
+    return "" if status in _END_STATUSES else f"{status} {headers.get('Description', '')}".strip()
 
 
 def _first(group: BaseExceptionGroup[LinkError]) -> LinkError:
@@ -251,7 +259,7 @@ def _first(group: BaseExceptionGroup[LinkError]) -> LinkError:
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """Translate the library's errors into this package's."""
+    """Translate the library's errors into LinkError, or LoginRefused if the server refuses the login."""
     try:
         yield
     except errors.NoRespondersError:
@@ -262,5 +270,5 @@ def _faults() -> Iterator[None]:
         raise LinkError("no answer: is the user allowed to query JetStream?") from None
     except (errors.Error, OSError) as error:
         text = _text(error)
-        is_login = "authorization" in text.lower()  # the library has no class for it here
+        is_login = "authorization" in text.lower()  # the library raises no specific error for a refused login
         raise (LoginRefused if is_login else LinkError)(text) from None

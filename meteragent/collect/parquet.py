@@ -1,4 +1,4 @@
-"""The sink that keeps a Parquet dataset: the steps of `dataset` in a thread, and flushes."""
+"""The sink that stores records in a Parquet dataset: it runs the steps of `dataset` in a thread."""
 
 import asyncio
 import errno
@@ -17,16 +17,16 @@ from meteragent.collect.sink import Content, Outcome
 from meteragent.domain.errors import DatabaseError, LinkError
 
 STAGED_MAX: Final = 500_000
-"""The number of staged rows at which they are moved, however recent they are."""
-_AWAY = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
-"""Errors of the system after which the same operation may succeed later."""
+"""The number of staged rows at which they are moved into files without waiting for `delay`."""
+_RETRYABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+"""The error numbers of failures after which the same operation may succeed later."""
 
 _log = logging.getLogger("meteragent")
 T = TypeVar("T")
 
 
 class ParquetSink:
-    """A dataset, opened by `connect`. One thread does all the work on files, one step after the other."""
+    """A dataset, opened by `connect`. A single thread runs all operations on files, one after the other."""
 
     def __init__(self, staging: Staging, executor: ThreadPoolExecutor, delay_s: float, folder: Path) -> None:
         self._staging, self._executor, self._delay_s, self._folder = staging, executor, delay_s, folder
@@ -35,11 +35,11 @@ class ParquetSink:
     @classmethod
     @asynccontextmanager
     async def connect(cls, folder: Path, name: str, length: Length, delay_s: float) -> AsyncIterator[Self]:
-        """Open a dataset; at the end, move what is staged into files, and close it.
+        """Open a dataset; at the end, move staged rows into files, and close the dataset.
 
         Raises:
             LinkError: the disk is full or fails; another attempt may succeed.
-            DatabaseError: the folder cannot be used, or another process has it.
+            DatabaseError: the folder cannot be used, or another process uses it.
         """
         with _faults(folder):
             staging = Staging(folder, name, length)
@@ -50,26 +50,32 @@ class ParquetSink:
             yield sink
         finally:
             flusher.cancel()
-            executor.submit(sink._close).result()  # waits for the step that may still run
+            executor.submit(sink._close).result()  # also waits for a step that is still running
             executor.shutdown()
 
     async def migrate(self) -> int:
-        """Create the tables, if there are none; return the number of changes."""
+        """Create or update the tables, and return the number of schema versions applied."""
         return await self._step(self._staging.migrate)
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Return the dataset's content."""
+        """Create or update the tables, and return the dataset's content.
+
+        If `is_first`, reset the collector's counts to 0.
+        """
         await self.migrate()
         return await self._step(lambda: self._staging.begin(is_first=is_first))
 
     async def waiting(self, ids: Iterable[str]) -> list[Waiting]:
-        """Return the records that wait for descriptors, in order of arrival."""
+        """Return the records that wait for one of the given descriptors, in order of arrival."""
         return await self._step(lambda: self._staging.waiting(ids))
 
     async def write(
         self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str] = ()
     ) -> Outcome:
-        """Commit a batch; raises the error of a flush that has failed since the last one."""
+        """Commit a batch, and return its refusals and the outcome of the flushes since the last batch.
+
+        If a periodic flush has failed, raise its error instead, so that the service opens the dataset again.
+        """
         if self._fault is not None:
             raise self._fault
         outcome = await self._step(lambda: self._staging.write(batch, messages, now_ms, overlapping))
@@ -78,7 +84,7 @@ class ParquetSink:
         return outcome
 
     async def flush(self) -> None:
-        """Move what is staged into files."""
+        """Move the staged rows into files."""
         await self._step(self._staging.flush)
 
     async def _keep_flushing(self) -> NoReturn:
@@ -91,7 +97,10 @@ class ParquetSink:
                 self._fault = error
 
     def _close(self) -> None:
-        """Flush a last time, and close; a failure is only logged, because what is staged stays durable."""
+        """Move the staged rows into files unless an earlier flush failed, and close the dataset.
+
+        A failure is only logged, because staged rows are durable.
+        """
         try:
             with _faults(self._folder):
                 if self._fault is None:
@@ -103,7 +112,7 @@ class ParquetSink:
 
     async def _step(self, step: Callable[[], T]) -> T:
         def attempt() -> T:
-            """Run the step; raise its error as this package's."""
+            """Run the step, and translate its errors."""
             with _faults(self._folder):
                 return step()
 
@@ -112,7 +121,10 @@ class ParquetSink:
 
 @contextmanager
 def _faults(folder: Path) -> Iterator[None]:
-    """Translate errors of SQLite and of the system into this package's; no text holds a value."""
+    """Translate errors of SQLite and of the system into LinkError and DatabaseError.
+
+    The messages contain no values of records.
+    """
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -121,4 +133,4 @@ def _faults(folder: Path) -> Iterator[None]:
         raise DatabaseError(f"the dataset: {folder}: {error}") from None
     except OSError as error:
         text = f"the dataset: {error.filename or folder}: {(error.strerror or 'failed').lower()}"
-        raise (LinkError if error.errno in _AWAY else DatabaseError)(text) from None
+        raise (LinkError if error.errno in _RETRYABLE else DatabaseError)(text) from None

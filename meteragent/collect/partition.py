@@ -1,4 +1,4 @@
-"""Partitions of the table of records: one for each UTC month or day, by the start of the slot."""
+"""Partitions of the table `record`: one for each UTC month or day, selected by the start of the slot."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,11 +10,11 @@ Length = Literal["month", "day", "none"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AHEAD_MS: dict[Length, int] = {"month": 62 * DAY_MS, "day": 7 * DAY_MS, "none": 0}
-"""How far ahead partitions are created."""
+"""How far ahead of the current time partitions are created."""
 
 
 class Partition(NamedTuple):
-    """A partition: its name, its first instant, and the first instant after it."""
+    """A partition of the table `record`; `end` is the first instant after it."""
 
     name: str
     start: datetime
@@ -22,7 +22,7 @@ class Partition(NamedTuple):
 
 
 def of(time_ms: int, length: Length) -> Partition:
-    """Return the partition of a month or a day that contains a time."""
+    """Return the partition that contains `time_ms`; `length` must be month or day."""
     time = _EPOCH + timedelta(milliseconds=time_ms)
     day = time.replace(hour=0, minute=0, second=0, microsecond=0)
     if length == "day":
@@ -32,8 +32,11 @@ def of(time_ms: int, length: Length) -> Partition:
     return Partition(f"record_{start:%Y_%m}", start, end)
 
 
-def needed(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
-    """Return the partitions of the given times, and those of the coming weeks or months."""
+def cover(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
+    """Return the partitions that contain one of the given times or a day within `_AHEAD_MS` from now.
+
+    The set is empty if the table has no partitions (`length` is none).
+    """
     if length == "none":
         return set()
     days = {time_ms // DAY_MS for time_ms in times_ms}
@@ -41,5 +44,5 @@ def needed(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partitio
 
 
 def _ahead(now_ms: int, length: Length) -> Iterator[int]:
-    """Yield the days that need a partition before their records arrive."""
+    """Yield the days, counted from the epoch, whose partitions are created before their records arrive."""
     yield from range(now_ms // DAY_MS, (now_ms + _AHEAD_MS[length]) // DAY_MS + 1)

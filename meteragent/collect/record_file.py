@@ -1,10 +1,10 @@
-"""Files of records: one Parquet file for each stream and each month, day or hour, in order of meter and time.
+"""Files of records: one Parquet file for each stream and each month, day or hour.
 
     FOLDER/record/stream=main/day=2026-11-20/records.parquet
 
-`merge` adds rows to the content of a file. The first value of a key stays, so a merge that is repeated after
-a crash changes nothing. `replace` puts the result in place with one rename, so a reader sees the former
-content or the new one.
+The rows of a file are in order of meter, time and band. `merge` adds rows to the content of a file. The first
+value of a key is never changed, so a merge that is repeated after a crash has no effect. `replace` renames a
+complete new file into place, so a reader sees either the former content or the new content.
 """
 
 import os
@@ -43,7 +43,7 @@ SCHEMA: Final = pa.schema(
         ("draws", pa.int32()),
     ]
 )
-"""The columns of records; `variance` is that of the noise of the value."""
+"""The columns of a file of records; `variance` is the variance of the value's noise, in unit²."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMATS: dict[Length, str] = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
@@ -52,7 +52,10 @@ _ROW_GROUP = 1 << 20
 
 
 class Terms(NamedTuple):
-    """The facts of a descriptor that a record file holds."""
+    """The facts of a descriptor with which `table_of` fills its columns.
+
+    `quantum_u` is the quantum in millionths of the unit.
+    """
 
     unit: str
     quantum_u: int
@@ -60,7 +63,7 @@ class Terms(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A stream's month, day or hour: `name` is its folder, from `start_ms` to `end_ms`."""
+    """A month, day or hour of a stream, from `start_ms` to `end_ms`; `name` is the name of its folder."""
 
     stream: str
     name: str
@@ -69,12 +72,12 @@ class Part(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The place of its file in the folder of records."""
+        """The path of the part's file, relative to the folder `record`."""
         return Path(f"stream={quote(self.stream, safe='')}", self.name, NAME)
 
 
 def part_of(stream: str, time_ms: int, length: Length) -> Part:
-    """Return the part of a stream that contains a time."""
+    """Return the part of a stream that contains `time_ms`."""
     hour = _EPOCH + timedelta(milliseconds=time_ms - time_ms % HOUR_MS)
     start = hour if length == "hour" else hour.replace(hour=0)
     end = start + (timedelta(hours=1) if length == "hour" else timedelta(days=1))
@@ -86,7 +89,7 @@ def part_of(stream: str, time_ms: int, length: Length) -> Part:
 
 
 def parts_between(stream: str, start_ms: int, end_ms: int, length: Length) -> Iterator[Part]:
-    """Yield the parts of a stream from one time to another."""
+    """Yield the parts of a stream that contain a time from `start_ms` up to but not including `end_ms`."""
     while start_ms < end_ms:
         part = part_of(stream, start_ms, length)
         yield part
@@ -94,7 +97,7 @@ def parts_between(stream: str, start_ms: int, end_ms: int, length: Length) -> It
 
 
 def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
-    """Return rows as a table of SCHEMA; values are exact."""
+    """Return rows as a table with the columns of SCHEMA, in which values are exact."""
     ids = [row.d for row in rows]
     value_u = np.array([row.quanta * terms[row.d].quantum_u for row in rows], np.int64)
     words = np.column_stack([value_u, value_u >> 63])  # 128 bits, the lower 64 first
@@ -114,9 +117,10 @@ def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Merged:
-    """The content of a file after a merge, and how many deliveries were new, equal or different.
+    """The content of a file after a merge, and how many deliveries were new, repeated or different.
 
-    `meter` is a meter of a row that was different.
+    A delivery is different if its key exists with a different value. `meter` is the meter of one such
+    delivery, and empty if there was none.
     """
 
     table: pa.Table
@@ -127,9 +131,9 @@ class Merged:
 
 
 def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
-    """Add rows to the content of a file; of the rows with the same key, the first stays.
+    """Add rows to the content of a file, and keep only the first row for each key.
 
-    `deliveries` is the number of deliveries of each row. The keys in the content are all different.
+    `deliveries` holds the number of deliveries of each row. The keys in the content are all different.
     """
     union = pa.concat_tables([content, rows])
     order_of_arrival = np.concatenate([np.zeros(content.num_rows, np.int64), np.arange(1, rows.num_rows + 1)])
@@ -146,24 +150,25 @@ def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
     new = int((is_first & (row >= content.num_rows)).sum())
     repeated = int(count[is_equal].sum()) - new
     table = union if is_first.all() else union.filter(pa.array(is_first))
-    places = np.flatnonzero(~is_equal)
-    meter = str(union["meter"][int(places[-1])]) if places.size else ""
+    indices = np.flatnonzero(~is_equal)
+    meter = str(union["meter"][int(indices[-1])]) if indices.size else ""
     return Merged(table, new, repeated, int(count[~is_equal].sum()), meter)
 
 
 def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
-    """Return for each row whether it equals another row, whose index is given."""
-    equal = np.ones(table.num_rows, np.bool_)
+    """Return, for each row, whether it equals the row whose index is the entry of `other_row`."""
+    flags = np.ones(table.num_rows, np.bool_)
     for column in table.columns:
-        same = pc.equal(column, column.take(pa.array(other_row))).combine_chunks()
-        equal &= same.to_numpy(zero_copy_only=False)
-    return equal
+        column_flags = pc.equal(column, column.take(pa.array(other_row))).combine_chunks()
+        flags &= column_flags.to_numpy(zero_copy_only=False)
+    return flags
 
 
 def overlapping(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows overlap a slot of their meter in the content of files.
+    """Return, for each row, whether it overlaps a slot of its meter in the content of files.
 
-    An equal slot does not overlap, nor do the bands of one window. Slots in the content do not overlap.
+    Rows of the same slot do not overlap, nor do bands of the same window. Slots within the content must not
+    overlap each other.
     """
     if not content.num_rows or not rows.num_rows:
         return np.zeros(rows.num_rows, np.bool_)
@@ -172,39 +177,39 @@ def overlapping(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
     (start, end, is_band), (row_start, row_end, row_is_band) = _slots(content), _slots(rows)
     origin = min(int(start.min()), int(row_start.min()))
     width = int(max(start.max(), row_start.max()) - origin + 1).bit_length()
-    place = (codes << width) | (np.concatenate([start, row_start]) - origin)
-    order = np.argsort(place[: start.size], kind="stable")
-    slot, row = place[: start.size][order], place[start.size :]
+    key = (codes << width) | (np.concatenate([start, row_start]) - origin)  # the meter, then the start
+    order = np.argsort(key[: start.size], kind="stable")
+    slot, row = key[: start.size][order], key[start.size :]
     start, end, is_band = start[order], end[order], is_band[order]
-    first, after = np.searchsorted(slot, row, "left"), np.searchsorted(slot, row, "right")
+    lower, upper = np.searchsorted(slot, row, "left"), np.searchsorted(slot, row, "right")
 
-    def at(index: Integers, code: Integers) -> NDArray[np.bool_]:
-        """Return whether the slot at an index is a meter's."""
-        inside = (index >= 0) & (index < slot.size)
-        return np.asarray(inside & (slot[index.clip(0, slot.size - 1)] >> width == code))
+    def is_of_meter(index: Integers, code: Integers) -> NDArray[np.bool_]:
+        """Return whether an index is valid and its slot belongs to the meter with a code."""
+        is_valid = (index >= 0) & (index < slot.size)
+        return np.asarray(is_valid & (slot[index.clip(0, slot.size - 1)] >> width == code))
 
     code = row >> width
-    is_equal = after > first
-    same = first.clip(0, slot.size - 1)
-    differs = is_equal & ((end[same] != row_end) | (is_band[same] != row_is_band))
-    runs_into = at(after, code) & (start[after.clip(0, slot.size - 1)] < row_end)
-    begins_inside = at(first - 1, code) & (end[(first - 1).clip(0)] > row_start)
-    return np.asarray(differs | runs_into | begins_inside)
+    has_same_start = upper > lower
+    peer = lower.clip(0, slot.size - 1)
+    differs = has_same_start & ((end[peer] != row_end) | (is_band[peer] != row_is_band))
+    overlaps_next = is_of_meter(upper, code) & (start[upper.clip(0, slot.size - 1)] < row_end)
+    overlaps_previous = is_of_meter(lower - 1, code) & (end[(lower - 1).clip(0)] > row_start)
+    return np.asarray(differs | overlaps_next | overlaps_previous)
 
 
 def _slots(table: pa.Table) -> tuple[Integers, Integers, NDArray[np.bool_]]:
-    """Return the start and the end of each slot, and whether it is a band."""
+    """Return the start and the end of each row's slot in ms, and whether the slot is a band."""
     start, end = (table[name].cast(pa.int64()).to_numpy() for name in ("t", "until"))
     is_band = pc.not_equal(table["band"], "").combine_chunks().to_numpy(zero_copy_only=False)
     return start, end, np.asarray(is_band)
 
 
 def read(path: Path) -> pa.Table:
-    """Read a file; an absent file has no rows.
+    """Read a file of records, or return a table without rows if the file does not exist.
 
     Raises:
-        DatabaseError: it is not a file of records.
-        OSError: it cannot be read.
+        DatabaseError: the file is not a file of records.
+        OSError: the file cannot be read.
     """
     if not path.exists():
         return SCHEMA.empty_table()
@@ -216,9 +221,10 @@ def read(path: Path) -> pa.Table:
 
 
 def replace(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
-    """Replace a file below `root` by what `fill` writes; it is on disk on return, as are new folders.
+    """Replace a file below `root` with the content that `fill` writes.
 
-    The unfinished file is in `root`, outside the folder that readers open.
+    On return, the file and any new folders are on disk. The unfinished file is in `root`, outside the folder
+    that readers open.
     """
     part = root / ".part"
     with part.open("wb") as file:
@@ -233,12 +239,12 @@ def replace(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
 
 
 def write(path: Path, root: Path, table: pa.Table) -> None:
-    """Replace a file by a table."""
+    """Replace a file below `root` with a table."""
     replace(path, root, lambda file: pq.write_table(table, file, row_group_size=_ROW_GROUP))
 
 
 def sync(folder: Path) -> None:
-    """Flush a folder's entries to disk."""
+    """Flush the entries of a folder to disk."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -1,7 +1,7 @@
-"""The loop of `collect`: a batch from the source, its effects into the sink, then the acknowledgement.
+"""The loop of `collect`: take a batch from the source, write its effects to the sink, then acknowledge it.
 
-After any failure of the sink, the service reconnects and rebuilds the core from the tables, so the core
-never knows more than the tables. The current batch is then judged again.
+When the sink becomes unavailable, the service connects again and rebuilds the core from the tables, so the
+core's state is never ahead of the tables. The core then checks the current batch again.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from meteragent.mqtt.reconnect import Entropy
 BATCH: Final = 5_000
 """The largest number of messages in a transaction."""
 REPORT_S: Final = 3600.0
-"""How often the totals are logged."""
+"""The interval between log lines with the totals, in seconds."""
 LOOK_S: Final = 10.0
-"""How often a core looks for what other collectors of a shared source have written."""
+"""The interval, in seconds, at which the core is rebuilt if the source is shared with other collectors."""
 
 _log = logging.getLogger("meteragent")
 
@@ -44,7 +44,7 @@ class Service:
         self._report = _Report()
 
     async def run(self) -> None:
-        """Collect until cancelled; raises DatabaseError if the sink refuses."""
+        """Collect until cancelled. Raises DatabaseError if the sink refuses an operation."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_alive())
             await self._keep_writing(tasks)
@@ -70,7 +70,7 @@ class Service:
                 await asyncio.sleep(delay_s)
 
     async def _begin(self, tables: Sink, *, is_first: bool) -> Core:
-        """Return a core built from the tables; write waiting records whose descriptor is now known."""
+        """Return a core built from the tables, and write waiting records whose descriptor is now known."""
         content = await tables.begin(is_first=is_first)
         core = Core(self._topics, self._limits, *content)
         records = await tables.waiting(descriptor.id for descriptor in content.descriptors)
@@ -79,17 +79,17 @@ class Service:
         return core
 
     async def _write(self, core: Core, tables: Sink) -> NoReturn:
-        """Write batch after batch; raises LinkError when the sink is unavailable.
+        """Write batches until the sink is unavailable, which raises LinkError.
 
-        Where collectors share a source, another of them may have written the descriptor of a record that
-        waits here. The core is therefore rebuilt from the tables about every LOOK_S.
+        If collectors share a source, another collector may have written the descriptor for which a record
+        waits. The core is therefore rebuilt from the tables about every LOOK_S seconds.
         """
         clock_s = asyncio.get_running_loop().time
-        looked_s = clock_s()
+        rebuild_s = clock_s()
         while True:
             self._messages = self._messages or await self._source.batch(BATCH)
-            if self._source.is_shared and clock_s() - looked_s >= LOOK_S:
-                core, looked_s = await self._begin(tables, is_first=False), clock_s()
+            if self._source.is_shared and clock_s() - rebuild_s >= LOOK_S:
+                core, rebuild_s = await self._begin(tables, is_first=False), clock_s()
             if not self._messages:
                 continue
             now_ms = self._now_ms()
@@ -102,21 +102,21 @@ class Service:
             self._messages = []
 
     async def _keep_alive(self) -> NoReturn:
-        """Tell systemd that the event loop is alive, and log the totals."""
+        """Report to systemd that the event loop is alive, and log the totals every REPORT_S seconds."""
         watchdog_s = self._notify.watchdog_s
         pause_s = REPORT_S if watchdog_s is None else min(REPORT_S, watchdog_s / 2)
         clock_s = asyncio.get_running_loop().time
-        reported_s = clock_s()
+        report_s = clock_s()
         while True:
             self._notify.send("WATCHDOG=1")
             await asyncio.sleep(pause_s)
-            if clock_s() - reported_s >= REPORT_S:
-                reported_s = clock_s()
+            if clock_s() - report_s >= REPORT_S:
+                report_s = clock_s()
                 _log.info("%s", self._report)
 
 
 class _Report:
-    """The totals since the start; the first refusal of each kind is logged at once."""
+    """The totals since the start. The first refusal for each stream and reason is logged at once."""
 
     def __init__(self) -> None:
         self._written = self._repeated = 0
@@ -127,7 +127,7 @@ class _Report:
         return f"{self._written} records written, {self._repeated} repeated; refused: {counts or 'none'}"
 
     def add(self, outcome: Outcome) -> None:
-        """Count the results of a transaction."""
+        """Add the results of a transaction to the totals, and log refusals."""
         self._written += outcome.written
         self._repeated += outcome.repeated
         for refusal in outcome.refusals:
@@ -144,8 +144,8 @@ async def migrate(settings: Settings) -> int:
     """Create or update the tables, and return the number of migrations applied.
 
     Raises:
-        LinkError: the database cannot be reached.
-        DatabaseError: it refuses the change.
+        LinkError: the sink is unavailable.
+        DatabaseError: the sink refuses the change.
     """
     async with sink.connect(settings) as tables:
         return await tables.migrate()

@@ -1,4 +1,4 @@
-"""Where the effects of messages are kept: the protocol of a sink, and the sink that a configuration names."""
+"""The protocol that every sink implements, and the choice of a sink by the configuration."""
 
 import importlib
 from bisect import bisect_left
@@ -18,7 +18,11 @@ _WITHOUT_ENERGY = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
 
 
 class Content(NamedTuple):
-    """What the core needs from a sink: descriptors, terms of streams, numbers of waiting records."""
+    """The content of a sink from which a core is built.
+
+    `terms` holds pairs of a stream and the id of a descriptor that its rows name. `waiting` is the number of
+    waiting records by stream and meter.
+    """
 
     descriptors: list[Descriptor]
     terms: list[tuple[str, str]]
@@ -26,9 +30,10 @@ class Content(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a commit: rows written, rows that already existed, refusals by stream and reason.
+    """The result of a commit: rows written, rows that already existed, and refusals by stream and reason.
 
-    `refusals` are refused messages with their origin; the sink need not name each one that it refuses itself.
+    `refusals` has an entry for each message that the core refused, but not necessarily for each row that the
+    sink refused.
     """
 
     written: int
@@ -38,10 +43,11 @@ class Outcome(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The numbers of a descriptor, stored beside its facts, so that SQL can compute with its records.
+    """The numbers of a descriptor that are stored beside its facts, so that SQL can compute with its records.
 
-    `joules` is the energy of one unit: joules (energies), or joules a second (powers); None if no energy
-    follows from values.
+    `quantum_u` is the quantum in millionths of the unit, and `variance` the variance of a value's noise in
+    unit². `joules` is one unit in J, or in W if values are powers; it is None if no energy follows from
+    values.
     """
 
     space: str
@@ -53,7 +59,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(descriptor: Descriptor) -> Numbers:
-    """Return the numbers of a descriptor; the variance is a float."""
+    """Return the numbers of a descriptor, with the variance as a float."""
     joules = None
     if descriptor.space not in _WITHOUT_ENERGY:
         joules = UNIT_FACTOR[descriptor.unit] * (_JOULES_PER_WH if descriptor.is_energy else 1)
@@ -62,32 +68,42 @@ def numbers_of(descriptor: Descriptor) -> Numbers:
 
 
 class Sink(Protocol):
-    """Durable tables. Each operation raises LinkError if it may succeed later, DatabaseError if it cannot."""
+    """Durable tables.
+
+    An operation that fails raises LinkError if another attempt may succeed, and DatabaseError otherwise.
+    """
 
     async def migrate(self) -> int:
-        """Create or update the tables; return the number of changes."""
+        """Create or update the tables, and return the number of migrations applied."""
         ...
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Prepare the connection; return the tables' content. If `is_first`, begin the collector's counts."""
+        """Prepare the connection, and return the content of the tables.
+
+        If `is_first`, reset the collector's counts to 0.
+        """
         ...
 
     async def waiting(self, ids: Iterable[str]) -> list[Waiting]:
-        """Return the records that wait for descriptors, in order of arrival."""
+        """Return the records that wait for one of the given descriptors, in order of arrival."""
         ...
 
     async def write(
         self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str] = ()
     ) -> Outcome:
-        """Commit a batch, all of it or nothing; it is on disk on return.
+        """Commit a whole batch or nothing. On return, the batch is on disk.
 
-        `overlapping` are the streams whose slots are on more than one grid.
+        `messages` is the number of messages in the batch. `overlapping` holds the streams in which slots of a
+        meter could overlap. The outcome may include results of earlier batches.
         """
         ...
 
 
 def connect(settings: Settings) -> AbstractAsyncContextManager[Sink]:
-    """Return the sink that a configuration names, to be entered; it needs its extra."""
+    """Return the context manager of the sink that a configuration names.
+
+    Raises ImportError if the libraries of the sink's extra are not installed.
+    """
     name, keys = settings.source.client_id, settings.dataset
     sink: AbstractAsyncContextManager[Sink]
     if keys is not None:
@@ -101,22 +117,22 @@ def connect(settings: Settings) -> AbstractAsyncContextManager[Sink]:
     return sink
 
 
-def apart(rows: Iterable[tuple[int, Row]], streams: set[str]) -> Iterator[tuple[int, Row]]:
-    """Yield numbered rows in order, except those in these streams that overlap an earlier row of their meter.
+def without_overlaps(rows: Iterable[tuple[int, Row]], streams: set[str]) -> Iterator[tuple[int, Row]]:
+    """Yield numbered rows in order, except rows of `streams` that overlap an earlier row of the same meter.
 
-    Equal slots are one slot, and the bands of a window do not overlap.
+    Rows of the same slot do not overlap, nor do rows of different bands of the same window.
     """
     slots: dict[tuple[str, str], list[tuple[int, int, bool]]] = {}
-    for place, row in rows:
+    for number, row in rows:
         if row.stream in streams:
-            accepted = slots.setdefault((row.stream, row.meter), [])
+            accepted_slots = slots.setdefault((row.stream, row.meter), [])
             slot = row.time_ms, row.until_ms, bool(row.band)
-            index = bisect_left(accepted, (row.time_ms,))
-            before, after = accepted[max(index - 1, 0) : index], accepted[index : index + 1]
+            index = bisect_left(accepted_slots, (row.time_ms,))
+            before, after = accepted_slots[max(index - 1, 0) : index], accepted_slots[index : index + 1]
             if slot not in after:
                 if any(end_ms > row.time_ms for _, end_ms, _ in before):
                     continue
                 if any(start_ms < row.until_ms for start_ms, _, _ in after):
                     continue
-                accepted.insert(index, slot)
-        yield place, row
+                accepted_slots.insert(index, slot)
+        yield number, row

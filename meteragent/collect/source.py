@@ -1,4 +1,4 @@
-"""Where messages come from: the protocol of a source, and the source that a configuration names."""
+"""The protocol that every source of messages implements, and the choice of a source by the configuration."""
 
 import importlib
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from meteragent.mqtt.reconnect import Entropy
 
 
 class Source(Protocol):
-    """Messages of a broker, which delivers each one again until it is acknowledged.
+    """Messages of a broker, which delivers each message again until it is acknowledged.
 
-    A source is shared if other collectors take part of the messages of one meter.
+    `is_shared` states whether one meter's messages may be divided among several collectors.
     """
 
     is_shared: bool
@@ -25,19 +25,20 @@ class Source(Protocol):
     async def batch(self, size: int) -> list[Message]:
         """Wait for messages, and return at most `size` of them, each with its MQTT topic.
 
-        A shared source returns none if it has waited for a long time.
+        A shared source returns an empty list after a long wait without messages.
         """
         ...
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Acknowledge messages whose effects are committed."""
+        """Acknowledge messages whose effects have been committed."""
         ...
 
 
 def make(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Source:
     """Return the source that a configuration names, for messages whose topics match the filters.
 
-    The libraries of NATS and Kafka are imported only where they are needed.
+    Kafka has no filters: there, the source reads the configured topics. The NATS or Kafka library is imported
+    only if the configuration names such a source.
     """
     keys = settings.source
     if keys.kind == "NATS":

@@ -1,7 +1,8 @@
-"""Topics as subjects of NATS, by the rules of its server's MQTT gateway.
+"""Conversion of MQTT topics to NATS subjects and back, by the rules of the NATS server's MQTT gateway.
 
-A level becomes a token: ``private/m1/power`` is ``private.m1.power``. An empty level is the token ``/``, and
-a dot within a level is ``//`` (servers before 2.10 refuse dots). The gateway refuses white space.
+Each level becomes a token: ``private/m1/power`` becomes ``private.m1.power``. An empty level becomes the
+token ``/``, and a dot within a level becomes ``//`` (servers before 2.10 refuse dots). The gateway refuses
+white space.
 
 Source: NATS server, `server/mqtt.go`, mqttToNATSSubjectConversion and natsSubjectToMQTTTopic.
 """
@@ -14,18 +15,24 @@ _WILDCARDS: Final = {"+": "*", "#": ">"}
 
 
 def holds(topic: str) -> bool:
-    """Return whether the gateway accepts a topic and passes it on unchanged: no space, no level * or >."""
+    """Return whether the gateway accepts a topic and passes it on unchanged.
+
+    The topic must contain neither white space nor a level ``*`` or ``>``.
+    """
     return not _UNFIT.search(topic)
 
 
 def subjects(topic_filter: str) -> tuple[str, ...]:
-    """Return the subjects that a topic filter matches; ``a/#`` also matches ``a``, but ``a.>`` does not."""
+    """Return the subject filters that together match what an MQTT topic filter matches.
+
+    For ``a/#`` there are two: ``a`` and ``a.>``, because ``a.>`` does not match ``a``, but ``a/#`` does.
+    """
     subject = ".".join(map(_token, topic_filter.split("/")))
     return (subject.removesuffix(".>"), subject) if subject.endswith(".>") else (subject,)
 
 
 def topic(subject: str) -> str:
-    """Return the topic whose subject this is."""
+    """Return the MQTT topic that corresponds to a subject."""
     return "/".join(map(_level, subject.split(".")))
 
 

@@ -1,4 +1,4 @@
-"""The topics of a received stream: the meter that a topic names, and what its messages are."""
+"""The topics of a received stream: the meter that a topic names, and the role of its messages."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ _DESCRIPTOR = "privacy"
 
 
 class Role(Enum):
-    """What the messages of a topic are."""
+    """The role of a topic's messages: records or descriptors."""
 
     RECORD = "record"
     DESCRIPTOR = "descriptor"
@@ -26,23 +26,23 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamTopic:
-    """The topic of a stream's records, with a segment for the meter; descriptors are below it."""
+    """The topic of a stream's records, with a segment for the meter. Topics of descriptors are below it."""
 
     stream: str
     records: SourceTopic
 
     @classmethod
     def parse(cls, stream: str, template: str) -> Self:
-        """Parse a topic such as ``private/{meter}/power``; raises ValueError."""
+        """Parse a topic such as ``private/{meter}/power``. Raises ValueError if it is invalid."""
         return cls(stream, SourceTopic.parse(template))
 
     @property
     def filters(self) -> tuple[str, str]:
-        """The filters of records and of descriptors; the second also matches ``…/privacy`` itself."""
+        """The topic filters of records and of descriptors; the second also matches ``…/privacy`` itself."""
         return self.records.filter, f"{self.records.filter}/{_DESCRIPTOR}/#"
 
     def place(self, topic: str) -> Place | None:
-        """Return what a topic names; None if it belongs to another stream."""
+        """Return the stream, the meter and the role of a topic; None if it does not belong to this stream."""
         meter = self.records.meter(topic)
         if meter is not None:
             return Place(self.stream, meter, Role.RECORD)

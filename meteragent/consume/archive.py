@@ -1,8 +1,8 @@
 """The releases of an archive in the output of `sanitise`: a folder of Parquet files with a manifest.
 
 The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so every reader of
-Parquet sees the folder as one table. The manifest's facts are JSON in the metadata of that file. Outputs of
-earlier versions, and folders that `meteragent.spark` writes from a stream, have them in `_manifest.json`.
+Parquet sees the folder as one table. The manifest's facts are JSON in the metadata of that file. In outputs
+of earlier versions and in folders that `meteragent.spark` writes from a stream, they are in `_manifest.json`.
 
 This module needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
 """
@@ -21,11 +21,11 @@ from meteragent.domain.errors import RecordError
 MANIFEST = "_manifest.parquet"
 FORMER_MANIFEST = "_manifest.json"
 _FACTS = b"meteragent.manifest"
-"""The key of the facts in the file's metadata."""
+"""The key of the facts in the metadata of the manifest."""
 
 
 def manifest_text(path: Path) -> bytes | None:
-    """Return the facts of an output as JSON; None if the output has no readable manifest."""
+    """Return the facts of an output as JSON, or None if the output has no readable manifest."""
     import pyarrow as pa  # noqa: PLC0415  only archives need it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -49,7 +49,7 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
     """Read the descriptors of an output, by id.
 
     Raises:
-        RecordError: there is no output, it has no manifest, it is incomplete, or a descriptor is refused.
+        RecordError: the folder does not exist, has no manifest or is incomplete, or a descriptor is refused.
     """
     if not path.is_dir():
         raise RecordError(f"{path}: no such folder; expected the output folder of `meteragent sanitise`")
@@ -65,9 +65,9 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
 
 
 def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]:
-    """Read the series of each of `meters`, or of all meters if None, into memory, with an object per slot.
+    """Read the series of each of `meters`, or of all meters if None, from an output.
 
-    For larger archives use `Slots.read`, which keeps columns.
+    Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns.
 
     Raises:
         RecordError: as in `descriptors`, or a release contradicts its descriptor.
@@ -80,22 +80,22 @@ def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]
     for batch in pq.read_table(path, filters=filters).to_batches():
         for row in batch.to_pylist():
             if row["d"] not in descriptors_by_id:
-                raise RecordError("a release has a descriptor that is not in the manifest")
+                raise RecordError("a release names a descriptor that is not in the manifest")
             records.setdefault(row["meter"], []).extend(_records(row, descriptors_by_id[row["d"]]))
     return {meter: Series.of(records[meter], descriptors_by_id) for meter in sorted(records)}
 
 
 def _records(row: dict[str, Any], terms: Descriptor) -> Iterator[Record]:
-    """Yield the records of a row, which holds a window or a slot."""
+    """Yield the records of a row, which holds either all slots of a window or one slot."""
     start_ms, end_ms = (_ms(row[name]) for name in ("start", "end"))
     if "value" in row:
         yield _record(row, terms, start_ms, end_ms - start_ms, row["value"], row.get("band"))
         return
-    for place, value in enumerate(row["values"]):
+    for index, value in enumerate(row["values"]):
         if terms.bands:
-            yield _record(row, terms, start_ms, terms.length_ms, value, list(terms.bands)[place])
+            yield _record(row, terms, start_ms, terms.length_ms, value, list(terms.bands)[index])
         else:
-            yield _record(row, terms, start_ms + place * terms.step_ms, terms.step_ms, value)
+            yield _record(row, terms, start_ms + index * terms.step_ms, terms.step_ms, value)
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""Totals of groups (docs/crowd.md): energies and means, with their errors, from messages.
+"""The totals of crowds (docs/crowd.md): energies and means with their intervals, from messages.
 
     for total in crowd_totals(payloads)["elm-street"]:      # in any order, repeated or not
         total.energy(), total.mean(), total.homes
@@ -27,7 +27,7 @@ from meteragent.wire.descriptor import MECHANISM, facts_id
 
 @dataclass(frozen=True)
 class CrowdDescriptor:
-    """The terms of a group's totals; `noise` is the distribution of each of the two draws."""
+    """The terms of a group's totals; each of the two operators draws from the distribution `noise`."""
 
     id: str
     group: str
@@ -110,7 +110,7 @@ class CrowdTotal:
 
 
 def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
-    """Collect the totals of each group, in time order, under the name of the group.
+    """Collect the totals of each group, in time order, by the name of the group.
 
     Raises:
         RecordError: a message is neither a total nor a descriptor of totals; a total names a missing
@@ -138,7 +138,7 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
 
 
 def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdTotal:
-    """Make a total from the fields of a record. Raises RecordError if they contradict the descriptor."""
+    """Return the total with the given fields. Raises RecordError if they contradict the descriptor."""
     descriptor = descriptors.get(fields.text("d"))
     if descriptor is None:
         raise RecordError("a total whose descriptor is missing")

@@ -1,25 +1,27 @@
-"""The peak of a feeder: the largest of many noisy means, without the bias of selecting the largest.
+"""The peak of a feeder: the largest of many noisy means, corrected for the bias of selecting the largest.
 
 Theory of operation
 -------------------
-The mean over homes in slot t is m_t. The records give y_t = m_t + z_t, where z_t has a known symmetric
-distribution that is narrower for more homes (`privacy.totals`). The peak is M = m_s, the largest mean, in an
-unknown slot s. The largest y_t is too high on average, because its slot is also selected for its noise.
+The mean over homes in slot t is m_t. The records give y_t = m_t + z_t, where the noise z_t has a known
+symmetric distribution, which is narrower for more homes (`privacy.totals`). The peak is M = m_s, the largest
+mean, in an unknown slot s. The largest y_t is too high on average, because its slot is also selected for its
+noise.
 
-Interval. Let P(z_t > h_t) = (1-c)/2. Then y_s + h_s >= M except with probability (1-c)/2, and so the largest
-y_t + h_t is at least M, too: the upper end needs no correction for the number of slots. Let g_t be such that
-P(z_t <= g_t) = (1 - (1-c)/2)^(1/T) for each of the T slots. Given all noise bounds, the z_t are independent,
-and the conditional probability of z_t <= g_t decreases in every noise bound. Decreasing functions of
-independent variables are associated (Esary, Proschan and Walkup 1967), so all z_t <= g_t with a
-probability of at least the product of the probabilities, which is 1 - (1-c)/2. In that case the largest
-y_t - g_t is at most M. Together, M lies between the two ends with a probability of at least c.
+Interval. Let c be the coverage, and h_t such that P(z_t > h_t) = (1-c)/2. Then y_s + h_s >= M except with
+probability (1-c)/2, and if y_s + h_s >= M, the largest y_t + h_t is also at least M. So the upper end needs
+no correction for the number of slots. Let g_t be such that P(z_t <= g_t) = (1 - (1-c)/2)^(1/T) for each of
+the T slots. Given all noise bounds, the z_t are independent, and the conditional probability of z_t <= g_t
+decreases in every noise bound. Decreasing functions of independent variables are associated (Esary, Proschan
+and Walkup 1967), so the probability that z_t <= g_t for all t is at least the product of the probabilities,
+which is 1 - (1-c)/2. If z_t <= g_t for all t, the largest y_t - g_t is at most M. By the union bound, M lies
+between the two ends with a probability of at least c.
 
 Value. If the m_t were known, the bias would be B(m) = E max(m_t + z_t) - max m_t. It is large if many slots
-are about equally high, and close to zero if one stands out. B is evaluated at the y_t after shrinking them
-towards their mean until they have the variance of the m_t (the variance of the y_t less the variance of the
-noise). Without shrinking, the y_t would be more uneven than the m_t, and the bias too small. Slots are
-treated as independent here. No estimator of a largest mean is unbiased for all m; tests measure the remaining
-bias.
+have almost the largest mean, and close to zero if a single slot does. B is evaluated at the y_t after
+shrinking them towards their mean until they have the variance of the m_t, which is estimated as the variance
+of the y_t less the variance of the noise. Without shrinking, the y_t would vary more than the m_t, and the
+computed bias would be too small. Slots are treated as independent in this computation. No estimator of a
+largest mean is unbiased for all m; tests measure the remaining bias.
 """
 
 import math
@@ -33,16 +35,16 @@ from meteragent.consume.series import Floats, Series, require_series
 from meteragent.privacy.totals import Law, Part, half_width_of_total, law_of_total
 
 _POINTS = 2048
-"""The number of points of an integral over the peak."""
+"""The number of points at which the distribution of the largest value is integrated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest mean over homes of any slot in a stretch of time, in `unit`.
+    """The largest mean over homes of any slot in the requested time, in `unit`.
 
     `highest` is the largest of the private means, in the slot that starts at `time_ms`. `value` is `highest`
-    less its selection bias. `low` .. `high` contains the largest measured mean with a probability of at least
-    `coverage`.
+    less its estimated selection bias. `low` .. `high` contains the largest measured mean with a probability
+    of at least `coverage`.
     """
 
     value: float
@@ -59,7 +61,8 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
 
     Raises:
         ValueError: there is no meter; a meter's records do not fill that time with whole slots; meters
-            differ in unit or slots; slots are bands; or coverage is not between 0 and 1.
+            differ in unit or in the start or end of a slot; slots are bands; or coverage is not between 0
+            and 1.
     """
     homes = [series.between(start_ms, end_ms) for series in require_series(meters)]
     if len({_grid(series) for series in homes}) != 1:
@@ -82,14 +85,17 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
 
 
 def _grid(series: Series) -> tuple[object, ...]:
-    """Return a series' unit and slots, which must be the same for all meters. Raises ValueError for bands."""
+    """Return a series' unit and slots, which must be the same for all meters.
+
+    Raises ValueError if slots are bands.
+    """
     if any(record.band is not None for record in series.records):
         raise ValueError("the bands of mean days have no peak: they do not belong to one time")
     return series.unit, series.time_ms.tobytes(), series.end_ms.tobytes()
 
 
 def _parts(homes: Sequence[Series]) -> list[tuple[Part, ...]]:
-    """Return, for each slot, the parts of the error of its mean."""
+    """Return, for each slot, the parts of which the error of the mean over homes is the sum."""
     ids_by_slot = zip(*([record.descriptor for record in series.records] for series in homes), strict=True)
     terms = {id_: descriptor for series in homes for id_, descriptor in series.descriptors.items()}
     parts_by_ids: dict[tuple[str, ...], tuple[Part, ...]] = {}
@@ -112,7 +118,10 @@ def _for_each_slot(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[P
 
 
 def _bias(means: Floats, laws: Sequence[Law]) -> float:
-    """Compute E max(m_t + z_t) - max m_t, at `means` shrunk to the variance of the true means."""
+    """Compute E max(m_t + z_t) - max m_t, where m_t are the `means` after shrinking (see the module).
+
+    `laws` has the distribution of each z_t.
+    """
     variance = float(np.mean([_variance(law) for law in laws]))
     spread = float(np.var(means, ddof=1)) if means.size > 1 else 0.0
     scale = math.sqrt(max(0.0, 1 - variance / spread)) if spread else 0.0
@@ -126,7 +135,7 @@ def _bias(means: Floats, laws: Sequence[Law]) -> float:
 
 
 def _variance(law: Law) -> float:
-    """Compute the variance of an error: the integral over h of 2 h P(|error| > h)."""
+    """Compute the variance of an error as the integral over h of 2 h P(|error| > h)."""
     return _integral(2 * law.h * (1 - law.within), law.h)
 
 

@@ -1,21 +1,21 @@
 """The best guess of one slot's value under a receiver's own prior.
 
-A guess is not an estimate of the measured value. It moves each value towards the receiver's expectation, so a
-guess is closer on average over that prior, but biased for each individual home. In sums and means of guesses
-these biases add up, while sums and means of private values stay unbiased (`mean_energy`, `mean_value`). A
-guess has no interval, because an interval of the posterior would be right only if the prior is right. For the
-interval of a slot see `Series.value`.
+A guess is not an unbiased estimate of the measured value. It moves each private value towards the receiver's
+expectation, so on average over the prior it is closer to the measured value, but it is biased for each
+individual home. In sums and means of guesses these biases add up, while sums and means of private values are
+unbiased (`mean_energy`, `mean_value`). A guess has no interval, because an interval of the posterior would be
+right only if the prior is right. For the interval of a slot see `Series.value`.
 
 The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
-gives the likelihood of a record y = q (z + m) under each of these values x: z has the distribution of one
-slot's noise (`privacy.mechanism.slot_law`), and m is
+determines the likelihood of a record y = q (z + m) under each of these values x. Here q is the quantum, z has
+the distribution of one slot's noise (`privacy.mechanism.slot_law`), and m depends on the rounding:
 
-    floor(x/q + 1/2), half-up;        floor(x/q) or, with probability {x/q}, one more, dithered.
+    half-up: m = floor(x/q + 1/2);    dithered: m = floor(x/q), plus 1 with probability x/q - floor(x/q).
 
 The posterior is proportional to the weight times this likelihood. Its mean has the least expected squared
 loss, and its median has the least expected absolute loss (the optimal remap of Chatzikokolakis 2013, section
-4.2). The guess uses one record alone, not what the window's other slots reveal about their common noise
-bound. Guesses are post-processing: they cost no privacy.
+4.2). The guess uses only the record of the slot, and not what the window's other slots reveal about their
+common noise bound. Guesses are post-processing and cost no privacy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def guess_under_prior(
 ) -> PriorGuess:
     """Guess the value of the slot that starts at `time_ms`, with the least expected loss under `prior`.
 
-    Under absolute loss the guess is a value of the prior, the smaller of two equally good values.
+    Under absolute loss the guess is a value of the prior, and the smaller of two equally good values.
 
     Args:
         series: the records of one meter.
@@ -73,7 +73,8 @@ def guess_under_prior(
             year that the receiver knows from elsewhere.
         loss: the loss of a wrong guess.
         band: the name of the band, if slots are bands.
-        within: the agent's range (low, high), if the receiver knows it; the prior's values are clamped to it.
+        within: the agent's range (low, high) in the series' unit, if the receiver knows it. The prior's
+            values are clamped to it.
 
     Raises:
         ValueError: there is no such slot; the prior has no value with a positive weight, a weight that is
@@ -108,7 +109,10 @@ def log_likelihood(terms: Descriptor, released_value: Fraction, values: list[Fra
 
 
 def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> dict[Fraction, float]:
-    """Return the prior's values, clamped to the range and sorted, with their positive weights."""
+    """Return the prior's values, clamped to the range and sorted, with their positive weights.
+
+    Raises ValueError if the range or the prior is invalid.
+    """
     low, high = (_exact(end) for end in within) if within else (None, None)
     if low is not None and high is not None and low > high:
         raise ValueError("the low end of the range is above its high end")
@@ -119,10 +123,10 @@ def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> 
         x = _exact(value)
         x = x if low is None or high is None else min(max(x, low), high)
         table[x] = table.get(x, 0.0) + weight
-    positive = {x: table[x] for x in sorted(table) if table[x] > 0}
-    if not positive:
+    positive_weights = {x: table[x] for x in sorted(table) if table[x] > 0}
+    if not positive_weights:
         raise ValueError("a prior needs a value with a positive weight")
-    return positive
+    return positive_weights
 
 
 def _exact(value: float | Fraction | Decimal) -> Fraction:

@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-A cell is a slot of a feeder: all the feeder's meters that have a record from `start_ms` to `end_ms`. Noise
-has mean zero and is independent between meters, so the sum over a cell is unbiased. Its error has the
-distribution of `privacy.totals` with, for each meter, one window of the meter's mechanism. Cells with equal
-numbers of meters under each mechanism share one distribution, which is computed once. Sums are exact, because
-values are whole millionths.
+A cell consists of the records of a feeder's meters for one slot, from `start_ms` to `end_ms`. Noise has mean
+zero and is independent between meters, so the sum over a cell is unbiased. The distribution of its error is
+computed by `privacy.totals`, with one slot of noise per meter. Cells with the same numbers of meters under
+each mechanism have the same distribution, which is computed once. Sums are exact, because values are whole
+millionths of the unit.
 
 The mean is taken over the `homes` meters that have a record of that slot. The existence of a record is public
 (law 4 of the agent). No total contains the energy of homes without a record.
@@ -36,16 +36,18 @@ from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
 
 Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
 """The number of meters of a cell under each mechanism and rounding."""
-_LARGEST = 2**62
+_TOTAL_MAX_U = 2**62
+"""The bound on the largest possible total in millionths of the unit, so that sums cannot exceed 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cells(Columns):
     """Cells by feeder and time, as columns of equal length.
 
-    `total` and `mean` are in `unit`. `sd` is the standard deviation of the mean's noise. `low` .. `high`
-    contains the mean of the measured values with probability `coverage`; multiplied by `homes`, it contains
-    their total. In cells that are not `shown`, these five numbers are NaN.
+    `homes` is the number of meters that have a record. `total` and `mean` are in `unit`. `sd` is the standard
+    deviation of the mean's noise. `low` .. `high` contains the mean of the measured values with probability
+    `coverage`; both ends multiplied by `homes` give an interval for their total. In cells that are not
+    `shown`, `total`, `mean`, `sd`, `low` and `high` are NaN.
     """
 
     feeder: NDArray[np.str_]
@@ -67,7 +69,10 @@ class Cells(Columns):
         return self.shown
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return columns for `to_pandas()` and `to_arrow()`; times are UTC (there with the zone)."""
+        """Return columns for `to_pandas()` and `to_arrow()`.
+
+        Times are in UTC; the tables of pandas and Arrow also state the zone.
+        """
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
         columns = {name: getattr(self, name) for name in numbers}
@@ -124,9 +129,10 @@ class Figures(NamedTuple):
 
 
 def figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -> Figures:
-    """Compute the numbers of cells from exact sums; NaN if not shown.
+    """Compute the numbers of cells from the exact sums of their values, in millionths of the unit.
 
-    `errors`, shape (cells, 2), holds the standard deviation and the half-width of each cell's mean.
+    `errors`, shape (cells, 2), holds the standard deviation and the half-width of each cell's mean. The
+    numbers are NaN for cells that are not shown.
     """
     mean = sum_u / (MICRO * homes)
     columns = sum_u / MICRO, mean, errors[:, 0], mean - errors[:, 1], mean + errors[:, 1]
@@ -137,6 +143,8 @@ def figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -
 def error_of(noise: Noise, coverage: float) -> tuple[float, float]:
     """Compute the standard deviation and the half-width of the interval of the mean over a cell's meters.
 
+    `noise` states the cell's number of meters under each mechanism and rounding.
+
     Raises:
         ValueError: coverage is not between 0 and 1.
     """
@@ -146,7 +154,7 @@ def error_of(noise: Noise, coverage: float) -> tuple[float, float]:
 
 
 def noise_of(terms: Descriptor) -> tuple[LInfLaplace, Rounding]:
-    """Return the mechanism and the rounding of `terms`, which determine the error of a record."""
+    """Return the mechanism and the rounding of `terms`, on which the error of a record depends."""
     return terms.mechanism, terms.rounding
 
 
@@ -166,7 +174,10 @@ def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float
 def _as_mapping(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | Callable[[str], str] | None
 ) -> Mapping[str, str] | None:
-    """Return `feeder_of` as a mapping; None remains None. Raises TypeError."""
+    """Return `feeder_of` as a mapping, or None if it is None.
+
+    Raises TypeError if it is neither a mapping nor a function.
+    """
     if feeder_of is None or isinstance(feeder_of, Mapping):
         return feeder_of
     if not callable(feeder_of):
@@ -180,7 +191,10 @@ def _as_mapping(
 def _feeders(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | None
 ) -> tuple[tuple[str, ...], Integers]:
-    """Return the sorted names of the feeders, and the index of each meter's feeder. Raises ValueError."""
+    """Return the sorted names of the feeders, and the index of each meter's feeder.
+
+    Raises ValueError if a meter has no feeder.
+    """
     if feeder_of is None:
         return ("",), np.zeros(len(meters), np.int64)
     missing_count = sum(meter not in feeder_of for meter in meters)
@@ -192,6 +206,6 @@ def _feeders(
 
 
 def _check(value_u: Integers) -> None:
-    largest = max(abs(int(value_u.min())), abs(int(value_u.max())))
-    if largest * value_u.size >= _LARGEST:
-        raise ValueError("the totals of these slots may exceed 64 bits; process fewer at once")
+    largest_value_u = max(abs(int(value_u.min())), abs(int(value_u.max())))
+    if largest_value_u * value_u.size >= _TOTAL_MAX_U:
+        raise ValueError("the totals of these slots may exceed 64 bits; process fewer slots at once")

@@ -1,7 +1,7 @@
-"""Descriptors and records as parsed from messages: complete, exact and consistent, or else refused.
+"""Descriptors and records with exact numbers, parsed from messages that must be complete and consistent.
 
-Unknown fields are not an error, because later versions add some. Records are JSON objects or SenML packs
-(`consume.senml`); a pack has the fields of the equivalent JSON record.
+Unknown fields are accepted, because later versions may add fields. Records are JSON objects or SenML packs
+(`consume.senml`). A pack is converted to the fields of the equivalent JSON record.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from meteragent.wire.descriptor import facts_id
 Message = bytes | str | Mapping[str, Any] | list[Any]
 """A message as it arrived, or already parsed by a JSON library; a list is a SenML pack."""
 
-_OF_ONE_METER = {"id", "meter", "valid_from", "store"}
+_METER_FIELDS = {"id", "meter", "valid_from", "store"}
 """The descriptor fields on which the descriptor's id does not depend."""
 
-_IN_ALL = {Space.BANDS, Space.PROFILE, Space.WEIGHTED}
-"""Spaces whose windows may have the metric l1."""
+_L1_SPACES = {Space.BANDS, Space.PROFILE, Space.WEIGHTED}
+"""The spaces whose promise may refer to the metric l1."""
 
 _EXACT = re.compile(contract.EXACT, re.ASCII)
 _JSON_NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
@@ -49,16 +49,18 @@ T = TypeVar("T")
 class Descriptor:
     """The terms under which records were released: the mechanism, the promise and the grid.
 
-    `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` has all fields as received.
-    The descriptors of meters under the same terms compare equal and have the same id.
+    `level`, `radius` and the mechanism's parameters are exact. The radius and the quantum are in `unit`, and
+    epsilon in 1/`unit`. `facts` has all fields as received. The descriptors of different meters under the
+    same terms compare equal and have the same id.
 
-    Slots are `step_ms` long, unless they are bands: then `bands` gives the duration of each band in its
-    window, in ms, by name. A peak's slot is its window, its value is the largest mean of a part, and
-    `step_ms` is the length of a part. `metric` is the distance to which the promise refers. In l1 the noise
-    of each slot is independent, by a mechanism with n = 1. Windows are aligned to the Unix epoch or follow
-    the local calendar of `timezone`. `rounding` names the way in which slot values become whole quanta; it is
-    half-up if the field is absent. If values are amounts, `unit` is a currency and `price_bound` is the
-    largest price per kWh; otherwise `price_bound` is None.
+    Slots are `step_ms` long, unless they are bands. `bands` gives the duration of each band in its window, in
+    ms, by the band's name; it is empty if slots are not bands. A peak's slot is its window, its value is the
+    largest mean of a part, and `step_ms` is the length of a part. `metric` is the distance to which the
+    promise refers. With the metric l1, the noises of slots are independent, and the mechanism has n = 1.
+    Windows follow the local calendar of `timezone`, or are aligned to the Unix epoch if it is None.
+    `rounding` is the rule by which slot values are rounded to whole quanta; it is half-up if the field is
+    absent. If values are amounts, `unit` is a currency and `price_bound` is the largest price per kWh;
+    otherwise `price_bound` is None.
     """
 
     id: str
@@ -116,9 +118,12 @@ class Descriptor:
         return descriptor
 
     def _agreements(self, fields: Fields) -> Iterator[tuple[str, bool]]:
-        """Yield each consistency condition with its field; it may rely on the conditions before it."""
+        """Yield, for each consistency condition, the field that it concerns and whether it holds.
+
+        A condition may rely on the conditions before it.
+        """
         noise = self.mechanism
-        yield "metric", (self.metric is Metric.L1) <= (self.space in _IN_ALL)
+        yield "metric", (self.metric is Metric.L1) <= (self.space in _L1_SPACES)
         yield "in_all", (self.metric is Metric.L1) == (self.facts.get("in_all") is True)
         yield "mechanism", fields.text("mechanism") == "linf-laplace"
         yield "weights", (self.price_bound is None) == (self.space is not Space.WEIGHTED)
@@ -164,7 +169,7 @@ class Descriptor:
 
     @property
     def is_energy(self) -> bool:
-        """Whether values that are not amounts are energies; otherwise they are means of the power."""
+        """Whether values are energies instead of means of the power, provided that they are not amounts."""
         if self.space in {Space.BANDS, Space.ABOVE}:
             return True
         return self.kind is not Kind.POWER and self.space is not Space.PEAK
@@ -179,9 +184,10 @@ class Descriptor:
 
     @property
     def variance(self) -> Fraction:
-        """The variance of the noise of a value, in unit², as the nearest decimal of at most 17 digits.
+        """The variance of a value's noise, in unit², rounded to at most 17 significant digits.
 
-        Noise is uncorrelated between slots, so the variance of a sum of values is the sum of the variances.
+        The noises of different slots are uncorrelated, so the variance of a sum of values is the sum of the
+        values' variances.
         """
         return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
@@ -207,17 +213,19 @@ class Descriptor:
         return self.calendar(self.timezone).start_ms(time_ms)
 
     def calendar(self, timezone: str) -> Calendar:
-        """Return the calendar of days, weeks or months that has windows of this length."""
+        """Return the calendar in `timezone` whose days, weeks or months are the windows of these terms."""
         days = self.length_ms / DAY_MS
         return Calendar(timezone, "1d" if days < 1.5 else "1w" if days < 8 else "1mo")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The private value of one slot: exact, in `unit`; `descriptor` is the id of the slot's terms.
+    """The private value of one slot, which starts at `time_ms` and lasts `step_ms`.
 
-    The record of a band or a peak has the start and the duration of the whole window. `draws` is the number
-    of times that the agent drew noise for a peak, and 1 for other values.
+    `value` is exact, `sd` is the standard deviation of its noise, and both are in `unit`. `descriptor` is the
+    id of the slot's descriptor. The record of a band or a peak has the start and the duration of the whole
+    window. `band` is None if slots are not bands. `draws` is the number of times that the agent drew noise
+    for a peak, and 1 for other values.
     """
 
     meter: str
@@ -252,7 +260,7 @@ class Record:
 
 
 class Fields:
-    """The fields of one message, read by name and type; `v` must be 1."""
+    """The fields of one message, which are read by name and type. The field `v` must be 1."""
 
     def __init__(self, subject: str, message: Message, parse_float: Callable[[str], Any]) -> None:
         self._subject = subject
@@ -265,30 +273,33 @@ class Fields:
         return RecordError(f"a {self._subject} whose {name!r} {reason}")
 
     def text(self, name: str) -> str:
-        """Return a field that must be a string. Raises RecordError."""
+        """Return a field that must be a string. Raises RecordError if it is missing or not a string."""
         value = self.facts.get(name)
         if isinstance(value, str):
             return value
         raise self.error(name, "is missing or not a string")
 
     def number(self, name: str) -> Fraction:
-        """Return the exact value of a field that must be a finite number. Raises RecordError."""
+        """Return the exact value of a field. Raises RecordError if it is missing or not a finite number."""
         value = self.facts.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return Fraction(value)
         if isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(str(value)):
-            return Fraction(str(value))  # for a float, the decimal that was written
+            return Fraction(str(value))  # for a float, the shortest decimal that represents it
         raise self.error(name, "is missing or not a number")
 
     def integer(self, name: str) -> int:
-        """Return a field that must be a whole number. Raises RecordError."""
+        """Return the value of a field. Raises RecordError if it is missing or not a whole number."""
         number = self.number(name)
         if number.denominator == 1:
             return number.numerator
         raise self.error(name, "is not a whole number")
 
     def parse_with(self, name: str, parse: Callable[[str], T]) -> T:
-        """Return the result of `parse` for a field that must be a string. Raises RecordError."""
+        """Return the result of `parse` for a field.
+
+        Raises RecordError if the field is missing or not a string, or if `parse` fails.
+        """
         text = self.text(name)
         with suppress(ValueError, ZeroDivisionError):
             return parse(text)
@@ -296,7 +307,7 @@ class Fields:
 
 
 def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
-    """Return the fields of a message.
+    """Return the fields of a message; `parse_float` converts JSON numbers with a fraction or an exponent.
 
     Raises:
         RecordError: the message is neither a JSON object nor a valid SenML pack of one record.
@@ -314,7 +325,7 @@ def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mappi
 
 def _id_of(facts: Mapping[str, Any]) -> str | None:
     with suppress(ValueError, TypeError, RecursionError):
-        return facts_id({name: fact for name, fact in facts.items() if name not in _OF_ONE_METER})
+        return facts_id({name: fact for name, fact in facts.items() if name not in _METER_FIELDS})
     return None
 
 
@@ -327,7 +338,10 @@ def _mechanism(fields: Fields) -> LInfLaplace:
 
 
 def _bands(fields: Fields) -> Mapping[str, int]:
-    """Return the ms of each band in its window; empty if slots are not bands. Raises RecordError."""
+    """Return each band's duration in its window, in ms; empty if slots are not bands.
+
+    Raises RecordError if the durations cannot be read.
+    """
     durations = fields.facts.get("bands", {})
     with suppress(ValueError, TypeError, AttributeError):
         return {
@@ -338,7 +352,10 @@ def _bands(fields: Fields) -> Mapping[str, int]:
 
 
 def _price_bound(fields: Fields) -> Fraction | None:
-    """Return the highest price per kWh; None if values are not amounts. Raises RecordError."""
+    """Return the largest price per kWh, or None if values are not amounts.
+
+    Raises RecordError if the price cannot be read.
+    """
     if "weights" not in fields.facts:
         return None
     with suppress(ValueError, TypeError, KeyError, ZeroDivisionError):
@@ -348,7 +365,7 @@ def _price_bound(fields: Fields) -> Fraction | None:
 
 def _rounding(text: str) -> Rounding:
     if text not in get_args(Rounding):
-        raise ValueError("no rounding")
+        raise ValueError("not a rule of rounding")
     return cast(Rounding, text)
 
 
@@ -359,17 +376,23 @@ def _is_zone(name: str) -> bool:
 
 
 def exact(text: str) -> Fraction:
-    """Parse an integer, a decimal or a ratio of integers exactly. Raises ValueError for any other string."""
+    """Parse an integer, a decimal or a ratio of integers exactly.
+
+    Raises ValueError for any other string, and ZeroDivisionError if the denominator is 0.
+    """
     if _EXACT.fullmatch(text) is None:
-        raise ValueError("an integer, a decimal or a ratio of integers")
+        raise ValueError("not an integer, a decimal or a ratio of integers")
     return Fraction(text)
 
 
 @lru_cache(maxsize=64)  # all records of a stream usually have the same duration
 def duration_ms(text: str) -> int:
-    """Return the ms of an ISO 8601 duration in hours, minutes and seconds. Raises ValueError."""
+    """Parse an ISO 8601 duration in hours, minutes and seconds, and return it in ms.
+
+    Raises ValueError if it has another form or is zero.
+    """
     match = _ISO_DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)
     if not (total_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):
-        raise ValueError("a duration in hours, minutes and seconds, such as PT30M")
+        raise ValueError("not a duration in hours, minutes and seconds, such as PT30M")
     return total_ms

@@ -1,18 +1,18 @@
 """Combine fine and coarse streams of one meter into unbiased values with smaller errors (THEORY 3.8).
 
-Before noise, the half hours of a day, released by one stream, add up to the day that another stream releases
-with independent noise. Least squares weights both, and makes the half hours add up to the day again.
-`privacy.nested` has the formulas and the errors.
+Before noise, the half-hourly energies that one stream releases for a day add up to the daily energy that
+another stream releases with independent noise. Least squares weights both, and makes the half-hourly energies
+add up to the daily energy again. `privacy.nested` has the formulas and the errors.
 
-A coarse number is combined only with a *complete* set of finer ones, which fill its window exactly. If a
-record is missing, or a slot straddles an end of the window, the coarse number and the finer ones below it
-stay as they were released. Where a stream in the middle lacks a record (a day of a month), the records below
-(its half hours) stand in for it.
+A coarse number is combined only with a *complete* set of finer numbers, whose slots fill its window exactly.
+If a record is missing, or a slot straddles an end of the window, the coarse number is not combined with the
+finer numbers in its window. If a record of a middle stream is missing (such as a day of a month), the finer
+records (the half hours of that day) take its place.
 
-The result is unbiased only if, before noise, the fine slots of a window add up to the coarse one. They do if
+The result is unbiased only if, before noise, the fine slots of a window add up to the coarse slot. They do if
 one source feeds both streams with the same lateness, gap, range and calendar, which `privacy.shares` ensures.
-Descriptors do not state all of that. The facts that they do state are compared here, and streams that differ
-in them are refused.
+Descriptors do not state all of these settings. The facts that they do state are compared here, and streams
+that differ in them are refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Nested(Columns):
 
     Each value is unbiased, `sd` is the standard deviation of its error, and `low` .. `high` contains the
     measured value with probability `coverage`, for each number separately. Errors of different numbers are
-    dependent, so never add up squares of `sd`. A number that is not `combined` is unchanged.
+    dependent, so the variance of a sum is not the sum of the squares of `sd`. A number that is not `combined`
+    is unchanged.
     """
 
     meter: str
@@ -75,7 +76,7 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
     Raises:
         ValueError: there are fewer than two series; they do not share one meter, kind and unit, or their
             sources are not read in the same way; a slot is not longer than every slot of the previous stream;
-            a window has several slots, whose noises are not independent; or coverage is not between 0 and 1.
+            a window has several slots, whose noises are dependent; or coverage is not between 0 and 1.
     """
     _check(streams, coverage)
     pieces: list[Tree] = []
@@ -96,7 +97,9 @@ def _check(streams: Sequence[Series], coverage: float) -> None:
         raise ValueError("nested streams must belong to one meter")
     descriptors = [terms for series in streams for terms in series.descriptors.values()]
     if any(terms.bands or terms.mechanism.n != 1 for terms in descriptors):
-        raise ValueError("nested streams need windows of one slot: the slots of one window share noise")
+        raise ValueError(
+            "nested streams need windows of one slot: slots of the same window share a noise bound"
+        )
     if any(_source_facts(terms) != _source_facts(descriptors[0]) for terms in descriptors):
         raise ValueError("nested streams must have the same kind and unit, and sources read in the same way")
     if len({terms.timezone for terms in descriptors if terms.timezone}) > 1:
@@ -112,9 +115,9 @@ def _source_facts(terms: Descriptor) -> tuple[Any, ...]:
 
 
 def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
-    """Put each record of `streams[place]` above the finer pieces that fill its slot.
+    """Make each record of `streams[place]` the parent of the finer pieces that fill its slot.
 
-    Returns the pieces for the next stream, in time order and without overlaps, and the roots of finished
+    Return the pieces for the next stream, in time order and without overlaps, and the roots of finished
     trees, which are pieces that overlap a record's slot without filling it.
     """
     series = streams[place]
@@ -132,13 +135,13 @@ def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tu
         is_child[below_slice] |= fills
         pieces_above.append(_tree(series, index, pieces[below_slice] if fills else (), (place, index)))
     rows = list(zip(pieces, is_below, is_child, strict=True))
-    pieces_above += [piece for piece, below_slice, _ in rows if not below_slice]
-    finished_trees = [piece for piece, below_slice, child in rows if below_slice and not child]
+    pieces_above += [piece for piece, has_overlap, _ in rows if not has_overlap]
+    finished_trees = [piece for piece, has_overlap, has_parent in rows if has_overlap and not has_parent]
     return sorted(pieces_above, key=lambda piece: _slot(streams, piece)), finished_trees
 
 
 def _fill(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -> bool:
-    """Return whether slots in time order fill the time from `start_ms` to `end_ms` exactly, without a gap."""
+    """Return whether slots, in time order, fill the time from `start_ms` to `end_ms` exactly."""
     if not starts_ms.size or (starts_ms[0], ends_ms[-1]) != (start_ms, end_ms):
         return False
     return bool((ends_ms[:-1] == starts_ms[1:]).all())
@@ -151,7 +154,7 @@ def _slot(streams: Sequence[Series], piece: Tree) -> tuple[int, int]:
 
 
 def _tree(series: Series, index: int, children: Sequence[Tree], place: tuple[int, int]) -> Tree:
-    """Return the tree, in kWh, whose root is the record with this index."""
+    """Return the tree, in kWh, whose root is the record with the given index."""
     terms, weight = series.terms(series.records[index]), float(series.kwh_per_unit[index])
     kind = Kind(terms.mechanism, terms.rounding, weight)
     return Tree.of(float(series.values[index]) * weight, kind, children, place)
@@ -183,7 +186,7 @@ def _result(series: Series, column: Floats, coverage: float) -> Nested:
         meter=series.meter,
         time_ms=series.time_ms,
         end_ms=series.end_ms,
-        values=frozen(np.where(is_combined, values, series.values)),  # other values exactly as released
+        values=frozen(np.where(is_combined, values, series.values)),  # rounding must not change other values
         sd=frozen(sd),
         low=frozen(values - half),
         high=frozen(values + half),

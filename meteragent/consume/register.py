@@ -15,7 +15,7 @@ _STEP = 1.02
 
 @dataclass(frozen=True, eq=False)
 class Register:
-    """The private energy `kwh` from `start_ms` to each of `time_ms`, with its error.
+    """The private energy `kwh` from `start_ms` to each time in `time_ms`, with its interval.
 
     The sum may decrease, because a slot's noise may be negative and larger than the slot's energy. `low` ..
     `high` contains the measured energy with probability `coverage`, for each time separately.
@@ -38,14 +38,14 @@ def total(
     The sum runs from `start_ms`, or from the first record if None, to `end_ms`, or to the last record if
     None.
 
-    A sum's interval never shrinks as slots are added, because errors are symmetric and unimodal given the
-    noise bounds (Anderson 1955). So the half-width at one time is valid for all earlier times, and it is
-    computed again only where the standard deviation has changed by 2%. Intervals are never too narrow, and at
-    most about 2% too wide. The last interval is exact and equals that of `Series.energy`.
+    A sum's interval never becomes narrower as slots are added, because errors are symmetric and unimodal
+    given the noise bounds (Anderson 1955). So the half-width at one time is valid for all earlier times, and
+    it is computed again only after the standard deviation has changed by 2%. Intervals are never too narrow,
+    and at most about 2% too wide. The last interval is exact and equals the interval of `Series.energy`.
 
     Raises:
-        ValueError: whole slots do not fill the time, because of a gap or a slot across one of its ends; or
-            coverage is not between 0 and 1.
+        ValueError: whole slots do not fill the time, because of a gap or a slot that straddles one of its
+            ends; no energy follows from the values; or coverage is not between 0 and 1.
     """
     start_ms = int(series.time_ms[0]) if start_ms is None else start_ms
     series_part = series.between(start_ms, int(series.end_ms[-1]) if end_ms is None else end_ms)

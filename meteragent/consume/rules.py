@@ -1,24 +1,25 @@
-"""Rules for showing totals: a threshold, and dominance by public capacities or by a test on private values.
+"""Rules for showing totals: a threshold, and a limit on each home's share of a cell.
 
-What the rules can add
-----------------------
+Purpose
+-------
 A record is private before it arrives here, and everything that is computed from records, or withheld because
 of them, is as private as the records. So these rules are not part of the promise to a home. They serve
 receivers who must also follow a rule for aggregates. The rules do not bound what several aggregates reveal
 together: the totals of two groups that differ in one home differ by that home's private value, whose noise is
 then the home's only protection.
 
-Statistics offices withhold a cell with fewer than k contributors (threshold), one in which the n largest have
-more than k % (dominance), or one where the total less the two largest is below p % of the largest (p % rule);
-the "15/15" rule of energy regulators requires 15 customers, none of whom has more than 15% (Hundepool et
-al., Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All but the threshold rule concern
-true contributions, which a receiver of private records does not have.
+Statistics offices withhold a cell with too few contributors (threshold), a cell in which the n largest
+contributors have more than k % of the total (dominance), or a cell in which the total less the two largest
+contributions is below p % of the largest contribution (p % rule). The "15/15" rule of energy regulators
+requires 15 customers, none of whom has more than 15% (Hundepool et al., Handbook on Statistical Disclosure
+Control; CPUC decision 14-05-016). All these rules except the threshold concern true contributions, which a
+receiver of private records does not have.
 
 Threshold. The set of meters that have records is public, so `at_least` is applied directly.
 
-Dominance by public facts. With `capacity` (such as the power of each home's connection, or its band of yearly
-use) a cell is withheld if a home has more than `share` of the sum of the capacities in it. This test is
-exact, but it concerns capacity instead of energy.
+Dominance by public facts. With `capacity` (such as the power of each home's connection, or its class of
+yearly consumption) a cell is withheld if a home has more than `share` of the sum of the capacities in the
+cell. This test is exact, but it concerns capacity instead of energy.
 
 Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
 D_i = E_i - s E, which is positive exactly if i has more than the share s. D_i is a weighted sum of records,
@@ -28,11 +29,10 @@ feeder is shown only if the error puts that home's D_i too low by more than h_i.
 most `error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up).
 In doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders of few homes or over
 short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some
-home has more than s of any positive total.
+home has more than the share s of any positive total.
 
-The rule concerns the energy over the whole requested time. If a home dominates a single slot (with a car that
-charges at night), the slot's noise hides this from the rule, as it does from every receiver: that is the
-promise.
+The rule concerns the energy over the whole requested time. If a home dominates a single slot (such as with a
+car that charges at night), the slot's noise hides this from the rule and from every receiver, as promised.
 """
 
 from __future__ import annotations
@@ -53,15 +53,16 @@ from meteragent.privacy.totals import Weighted, half_width_of_total
 
 Flags = NDArray[np.bool_]
 Composition = tuple[tuple[int, int, int], ...]
-"""The composition of a sum: triples (terms, slots, windows), where `windows` have `slots` slots each."""
+"""The windows in a sum, as triples (terms, slots, windows): `windows` windows have `slots` slots each."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """The rules for showing a cell: at least `at_least` homes, none with more than `share` of the cell.
 
-    With `capacity`, by meter, `share` refers to public capacities. Otherwise it refers to private energies,
-    and a feeder with a dominant home is shown with a probability of at most `error`.
+    If `capacity` has the capacity of each meter, `share` refers to public capacities. Otherwise it refers to
+    energies, which are tested on private values, and a feeder with a dominant home is shown with a
+    probability of at most `error`.
     """
 
     at_least: int = 1
@@ -76,10 +77,13 @@ class Rules:
         if self.share is not None and not 0 < self.share < 1:
             raise ValueError("share must be between 0 and 1")
         if self.capacity is not None and self.share is None:
-            raise ValueError("capacity needs share, the largest part of it that one home may have")
+            raise ValueError("capacity needs share, the largest part of the capacity that one home may have")
 
     def capacities_u(self, meters: tuple[str, ...]) -> Integers:
-        """Return each meter's capacity in whole millionths. Raises ValueError unless all are positive."""
+        """Return each meter's capacity, rounded to whole millionths.
+
+        Raises ValueError unless all meters have a positive capacity.
+        """
         capacities = self.capacity or {}
         capacity_u = np.rint(np.array([capacities.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
         if not (capacity_u > 0).all():
@@ -94,7 +98,7 @@ EVERYTHING = Rules()
 def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> Flags:
     """Return, for each cell, whether a home has more than `share` of the cell's capacity.
 
-    `capacity_u` has one row per home of each cell; `first_rows` are the rows at which the cells begin.
+    `capacity_u` has one row per home of each cell. `first_rows` holds the index of each cell's first row.
     """
     largest_u, total_u = np.maximum.reduceat(capacity_u, first_rows), np.add.reduceat(capacity_u, first_rows)
     return np.asarray(largest_u > share * total_u)
@@ -103,7 +107,8 @@ def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> F
 def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
     """Return, for each feeder, whether a home may have more than `share` of the feeder's energy.
 
-    `feeder` is the index of each meter's feeder; each meter must have slots.
+    `feeder` is the index of each meter's feeder, and `feeders` the number of feeders. Each meter must have
+    slots.
     """
     energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _compositions(slots)
     results = np.zeros(feeders, np.bool_)
@@ -118,7 +123,10 @@ def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules)
 def cannot_rule_out(
     energies: Floats, compositions: list[Composition], descriptors: tuple[Descriptor, ...], rules: Rules
 ) -> bool:
-    """Return whether the test cannot rule out that a home has more than `share` of the feeder's energy."""
+    """Return whether the test cannot rule out that a home has more than `share` of the feeder's energy.
+
+    `energies` and `compositions` have one entry per home of the feeder.
+    """
     share = rules.share or 0.0
     if energies.size * share < 1:
         return True
@@ -163,17 +171,17 @@ def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
 
 
 def _sums_u(slots: Slots) -> Integers:
-    """Sum each meter's values under each descriptor, in millionths of the unit: (meters, terms)."""
+    """Sum each meter's values under each descriptor, in millionths of the unit, shape (meters, terms)."""
     sums = np.zeros((len(slots.meters), len(slots.descriptors)), np.int64)
     np.add.at(sums, (slots.meter, slots.terms), slots.value_u)
     return sums
 
 
 def _compositions(slots: Slots) -> list[Composition]:
-    """Return the composition of each meter's energy."""
-    starts, place = np.unique(slots.window_ms, return_inverse=True)
+    """Return the composition of the sum of each meter's slots."""
+    starts, window = np.unique(slots.window_ms, return_inverse=True)
     meter_terms, terms = slots.meter * len(slots.descriptors) + slots.terms, len(slots.descriptors)
-    windows, counts = np.unique(meter_terms * starts.size + place.reshape(-1), return_counts=True)
+    windows, counts = np.unique(meter_terms * starts.size + window.reshape(-1), return_counts=True)
     base = int(counts.max()) + 1
     kinds, windows_of_kind = np.unique(windows // starts.size * base + counts, return_counts=True)
     compositions: list[list[tuple[int, int, int]]] = [[] for _ in slots.meters]

@@ -1,8 +1,8 @@
 """Records in SenML packs (RFC 8428), converted to the fields of a JSON record.
 
-A pack holds one record: the value as ``<meter>/power`` or ``<meter>/energy``, and the other fields of the
-record under the same name with the suffixes ``_for``, ``_sd``, ``_terms``, ``_band`` and ``_draws``
-(`meteragent.wire`). Base fields may be as sent, or already resolved by a program that forwarded the pack.
+A pack holds one record: the value has the name ``<meter>/power`` or ``<meter>/energy``, and the record's
+other fields have the same name with the suffixes ``_for``, ``_sd``, ``_terms``, ``_band`` and ``_draws``
+(`meteragent.wire`). A program that forwarded the pack may have resolved its base fields.
 """
 
 import re
@@ -24,23 +24,25 @@ _TIME_MAX_S = 10**11
 _NUMERAL = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 
 PackFields = dict[str, tuple[Fraction, Mapping[str, Any]]]
-"""The content of a pack by resolved name: the time in s, and the other fields."""
+"""The content of a pack: the time in s and the fields of each SenML record, by its resolved name."""
 
 
 def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
-    """Return the fields of the equivalent JSON record, with the numbers as they are in the pack.
+    """Return the fields of the equivalent JSON record.
+
+    The value, the sd and the number of draws are returned as they are in the pack.
 
     Raises:
-        RecordError: the pack does not hold exactly one valid record; the error says why.
+        RecordError: the pack does not hold exactly one valid record; the error states the reason.
     """
     fields_by_name = _resolve(pack)
-    main = [name for name in fields_by_name if name.rpartition("/")[2] in _QUANTITIES]
-    if len(main) != 1:
-        raise RecordError("a SenML pack without one power or energy")
-    [name] = main
+    names = [name for name in fields_by_name if name.rpartition("/")[2] in _QUANTITIES]
+    if len(names) != 1:
+        raise RecordError("a SenML pack without exactly one power or energy")
+    [name] = names
     times = {time for time, _ in fields_by_name.values()}
     if len(times) != 1:
-        raise RecordError("a SenML pack of several times")
+        raise RecordError("a SenML pack with several times")
     document = {
         "v": 1,
         "meter": _meter(name.rpartition("/")[0]),
@@ -61,7 +63,7 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
 def _resolve(pack: Sequence[Any]) -> PackFields:
     """Resolve the names and times of a pack's SenML records.
 
-    Raises RecordError for base values, for fields that must be understood, and for invalid records.
+    Raises RecordError if a SenML record is invalid, or has a base value or a field that must be understood.
     """
     fields_by_name: PackFields = {}
     base: dict[str, Any] = {"bn": "", "bt": 0}
@@ -69,7 +71,7 @@ def _resolve(pack: Sequence[Any]) -> PackFields:
         if not isinstance(fields, Mapping) or any(key.endswith("_") or key in ("bv", "bs") for key in fields):
             raise RecordError("a SenML pack with base values or with a field that must be understood")
         if _number(fields.get("bver", 10)) not in _VERSIONS:
-            raise RecordError("a SenML pack of another version")
+            raise RecordError("a SenML pack with an unsupported version")
         base |= {key: value for key, value in fields.items() if key in ("bn", "bt", "bu")}
         base_s, offset_s = _number(base["bt"]), _number(fields.get("t", 0))
         name = f"{base['bn']}{fields.get('n', '')}"
@@ -96,14 +98,17 @@ def _number(value: Any) -> Fraction | None:
 
 
 def _ms(seconds: Fraction | None, subject: str, bound_s: int) -> int:
-    """Convert seconds to whole ms. Raises RecordError if they are not whole, or not above `bound_s`."""
+    """Convert seconds to ms.
+
+    Raises RecordError unless the result is whole and the seconds are between `bound_s` and _TIME_MAX_S.
+    """
     if seconds is None or not bound_s < seconds < _TIME_MAX_S or (seconds * 1000).denominator != 1:
         raise RecordError(f"a SenML pack whose {subject} cannot be read")
     return int(seconds * 1000)
 
 
 def _meter(name: str) -> str:
-    """Decode a meter's name from its SenML name. Raises RecordError."""
+    """Decode a meter's name from its SenML name. Raises RecordError if the name cannot be decoded."""
     if not name.startswith(UTF8):
         return name
     with suppress(ValueError):

@@ -1,9 +1,9 @@
 """The records of meters over time, and estimates from them: a slot's value, an energy, a mean over homes.
 
-The estimated quantities are the slot values of the meter's agent, after fill and clamp. An interval contains
-the quantity with the stated probability, computed from the distribution of the noise that the descriptor
-names (`privacy.totals`). Noise is independent between windows and between meters, but dependent within a
-window of several slots, unless its metric is l1.
+The estimated quantities are computed from the slot values of the meter's agent before noise, after fill and
+clamp. An interval contains the quantity with the stated probability, which follows from the distribution of
+the noise that the descriptor names (`privacy.totals`). Noise is independent between windows and between
+meters, but dependent between the slots of a window, unless its metric is l1.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Cut = Literal["even"] | None
-"""The treatment of a slot partly in the requested time: None refuses it, "even" assumes an even load."""
+"""The treatment of slots partly in the requested time: None refuses them, "even" assumes an even load."""
 T = TypeVar("T", bound=NDArray[Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value, the standard deviation of its noise, and an interval; all in `unit`.
+    """An estimated value, the standard deviation of its noise, and an interval, all in `unit`.
 
     `low` .. `high` contains the measured value with probability `coverage`.
     """
@@ -66,15 +66,15 @@ class Series(Columns):
         """Return the series of one meter from its records, in any order; repeated records are ignored.
 
         Raises:
-            RecordError: there is no record; two records contradict each other about a slot, overlap, or are
-                from two meters or in two units; a descriptor is missing or does not match.
+            RecordError: there is no record; records differ in meter or unit; two records of the same slot
+                are different, or two slots overlap; or a descriptor is missing or does not match its record.
         """
-        by_slot: dict[tuple[int, str], Record] = {}
+        records_by_slot: dict[tuple[int, str], Record] = {}
         for record in records:
             _check(record, descriptors)
-            if by_slot.setdefault((record.time_ms, record.band or ""), record) != record:
+            if records_by_slot.setdefault((record.time_ms, record.band or ""), record) != record:
                 raise RecordError("two different records of one slot")
-        sorted_records = tuple(by_slot[slot] for slot in sorted(by_slot))
+        sorted_records = tuple(records_by_slot[slot] for slot in sorted(records_by_slot))
         if len({(record.meter, record.unit) for record in sorted_records}) != 1:
             raise RecordError("a series needs records of exactly one meter, in one unit")
         if any(_overlap(record, next_record) for record, next_record in pairwise(sorted_records)):
@@ -94,7 +94,7 @@ class Series(Columns):
 
     @cached_property
     def end_ms(self) -> Integers:
-        """The ends of the slots."""
+        """The ends of the slots, in milliseconds since the Unix epoch."""
         return frozen(np.array([record.time_ms + record.step_ms for record in self.records], np.int64))
 
     @cached_property
@@ -104,13 +104,13 @@ class Series(Columns):
 
     @cached_property
     def window_ms(self) -> Integers:
-        """The start of each slot's window."""
+        """The start of each slot's window, in milliseconds since the Unix epoch."""
         starts = [self.terms(record).window_ms(record.time_ms) for record in self.records]
         return frozen(np.array(starts, np.int64))
 
     @cached_property
     def kwh_per_unit(self) -> Floats:
-        """The energy in kWh per unit of each slot's value. Raises ValueError as `require_energy` does."""
+        """The energy in kWh per unit of each slot's value. Raises ValueError if values have no energy."""
         self.require_energy()
         return frozen(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
 
@@ -130,12 +130,12 @@ class Series(Columns):
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
-        """The stretches without a record between the first and the last record: (start, end) in ms."""
-        holes = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
-        return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
+        """The times without a record between the first and the last record, as pairs (start, end) in ms."""
+        indices = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
+        return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in indices)
 
     def require_energy(self) -> None:
-        """Raise ValueError if values are peaks or energies above a threshold, not means or energies."""
+        """Raise ValueError if values are peaks or energies above a threshold."""
         spaces = {terms.space for terms in self.descriptors.values()}
         if Space.PEAK in spaces:
             raise ValueError("peaks have no energy, sum or mean: use highest_mean")
@@ -145,8 +145,8 @@ class Series(Columns):
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the records as columns of equal length, for `to_pandas()` and `to_arrow()`.
 
-        `time` (UTC) is datetime64[ms], in tables with the zone; `duration_s` is in seconds; `band` is empty
-        if slots are not bands.
+        `time` is in UTC, as datetime64[ms]; the tables of pandas and Arrow also state the zone. `duration_s`
+        is in seconds. `band` is empty if slots are not bands.
         """
         return {
             "time": self.time_ms.astype("datetime64[ms]"),
@@ -173,7 +173,7 @@ class Series(Columns):
         """Select the records of the slots that fill the time from `start_ms` to `end_ms`.
 
         Raises:
-            ValueError: there are no such records, one is missing, or a slot straddles an end of that time.
+            ValueError: that time has no records, a record is missing, or a slot straddles an end of it.
         """
         start, stop = np.searchsorted(self.time_ms, (start_ms, end_ms))
         series = replace(self, records=self.records[start:stop])
@@ -186,7 +186,7 @@ class Series(Columns):
         """Select the records of all slots that overlap the time from `start_ms` to `end_ms`.
 
         Raises:
-            ValueError: there are no such records, or one is missing.
+            ValueError: that time has no records, or a record is missing.
         """
         start = np.searchsorted(self.end_ms, start_ms, side="right")
         stop = np.searchsorted(self.time_ms, end_ms)
@@ -222,11 +222,13 @@ class Series(Columns):
 
 
 def collect(messages: Iterable[Message]) -> dict[str, Series]:
-    """Collect each meter's series from all messages of one stream: records and descriptors, in any order.
+    """Collect each meter's series, by the meter's name, from the messages of one stream.
+
+    The messages are records and descriptors, in any order.
 
     Raises:
-        RecordError: a message is neither a record nor a descriptor, or messages contradict each other
-            (`Series.of`).
+        RecordError: a message is neither a record nor a descriptor, or messages contradict each other (see
+            `Series.of`).
     """
     records: dict[str, list[Record]] = defaultdict(list)
     descriptors: dict[str, Descriptor] = {}
@@ -249,13 +251,15 @@ def mean_value(
     The estimate is unbiased. In a mean day the slot is a `band`, and `time_ms` is the start of its window.
 
     Raises:
-        ValueError: there is no meter, one has no record of that slot, or they differ in kind, unit or
-            duration; or coverage is not between 0 and 1.
+        ValueError: there is no meter; a meter has no record of that slot; records differ in kind, unit or
+            duration; values are peaks or energies above a threshold; or coverage is not between 0 and 1.
     """
     slots = [series.slot(time_ms, band) for series in require_series(meters)]
-    terms = [descriptor.terms(descriptor.records[0]) for descriptor in slots]
+    terms = [slot.terms(slot.records[0]) for slot in slots]
     if len({(descriptor.kind, descriptor.unit, descriptor.slot_ms(band)) for descriptor in terms}) != 1:
-        raise ValueError("a mean value needs at least one meter, and one kind, unit and duration")
+        raise ValueError(
+            "a mean value needs at least one meter, and the same kind, unit and duration for all"
+        )
     share = np.array([1 / len(slots)])
     return _weighted_sum(slots, [share] * len(slots), slots[0].unit, coverage)
 
@@ -263,37 +267,39 @@ def mean_value(
 def mean_energy(
     meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95, cut: Cut = None
 ) -> Estimate:
-    """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh; unbiased.
+    """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh.
 
-    Records do not show how the load varied within a slot, so a stretch of time that cuts a slot has no total.
-    With `cut="even"` such a slot counts in proportion to its part within that time, as if its load were even.
-    Then the interval is for that proportion of the slot's measured energy, and does not include the error of
-    this assumption.
+    The estimate is unbiased. Records do not show how the load varied within a slot, so by default a slot must
+    not straddle an end of that time. With `cut="even"` such a slot counts in proportion to its part within
+    that time, as if its load were even. Then the interval is for that proportion of the slot's measured
+    energy, and does not include the error of this assumption.
 
     Raises:
-        ValueError: there is no meter, or the records of one do not fill that time (with whole slots, unless
-            `cut` allows parts); bands of a mean day are cut; or coverage is not between 0 and 1.
+        ValueError: there is no meter; a meter's records do not fill that time (with whole slots, unless `cut`
+            allows parts); bands of a mean day are cut; no energy follows from the values; or coverage is not
+            between 0 and 1.
     """
-    find = Series.between if cut is None else Series.around
-    stretches = [find(series, start_ms, end_ms) for series in require_series(meters)]
-    if not stretches:
+    select = Series.between if cut is None else Series.around
+    homes = [select(series, start_ms, end_ms) for series in require_series(meters)]
+    if not homes:
         raise ValueError("a mean energy needs at least one meter")
-    shares = [_shares(series, start_ms, end_ms) for series in stretches]
-    weights = [
-        series.kwh_per_unit * share / len(stretches) for series, share in zip(stretches, shares, strict=True)
-    ]
-    return _weighted_sum(stretches, weights, "kWh", coverage)
+    shares = [_shares(series, start_ms, end_ms) for series in homes]
+    weights = [series.kwh_per_unit * share / len(homes) for series, share in zip(homes, shares, strict=True)]
+    return _weighted_sum(homes, weights, "kWh", coverage)
 
 
 def require_series(meters: Iterable[Series]) -> Iterable[Series]:
-    """Return `meters`; raises TypeError for a mapping from names, whose items are names and not series."""
+    """Return `meters`. Raises TypeError if it is a mapping, because its items are names instead of series."""
     if isinstance(meters, Mapping):
         raise TypeError("expected series, not a mapping from names to them: pass homes.values()")
     return meters
 
 
 def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
-    """Compute the fraction of each slot that lies between `start_ms` and `end_ms`. Raises ValueError."""
+    """Compute the fraction of each slot that lies between `start_ms` and `end_ms`.
+
+    Raises ValueError if the slot of a band lies only partly within that time.
+    """
     inside_ms = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
     shares = np.asarray(inside_ms / (series.end_ms - series.time_ms))
     if any(record.band and share < 1 for record, share in zip(series.records, shares, strict=True)):
@@ -304,7 +310,10 @@ def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
 def _weighted_sum(
     meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float
 ) -> Estimate:
-    """Estimate the sum over meters of the weighted sums of their values. Raises ValueError."""
+    """Estimate the sum over meters of the weighted sums of their values.
+
+    Raises ValueError as `Series.require_energy` does, or if coverage is not between 0 and 1.
+    """
     for series in meters:
         series.require_energy()
     pairs = list(zip(meters, weights, strict=True))
@@ -317,7 +326,7 @@ def _weighted_sum(
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
     """Split the weighted sum of the first `weights.size` records into windows; equal windows become one part.
 
-    The noises of the slots of an l1 window are independent, so each slot is a part of its own.
+    The noises of the slots of an l1 window are independent, so each slot is a separate part.
     """
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
@@ -347,16 +356,16 @@ def _has_complete_bands(series: Series) -> bool:
 
 
 def _overlap(record: Record, next_record: Record) -> bool:
-    """Return whether two consecutive records overlap; bands of one window do not."""
-    bands = record.band is not None and next_record.band is not None
+    """Return whether two consecutive records overlap. Bands of the same window do not overlap."""
+    are_bands = record.band is not None and next_record.band is not None
     is_same_window = (record.time_ms, record.step_ms) == (next_record.time_ms, next_record.step_ms)
-    return record.time_ms + record.step_ms > next_record.time_ms and not (bands and is_same_window)
+    return record.time_ms + record.step_ms > next_record.time_ms and not (are_bands and is_same_window)
 
 
 def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
     terms = descriptors.get(record.descriptor)
     if terms is None:
-        raise RecordError("a record whose descriptor is not among those received")
+        raise RecordError("a record whose descriptor is not among the given descriptors")
     require_agreement(record, terms)
 
 
@@ -371,7 +380,7 @@ def require_agreement(record: Record, terms: Descriptor) -> None:
     if (record.unit, record.step_ms) != (terms.unit, duration_ms):
         raise RecordError("a record whose unit or duration does not match its descriptor")
     if (record.band is None) != (not terms.bands) or record.band not in {None, *terms.bands}:
-        raise RecordError("a record whose band is not one of its descriptor's")
+        raise RecordError("a record whose band is not one of its descriptor's bands")
     if record.draws < 1 or (record.draws > 1 and not is_peak):
         raise RecordError("a record whose number of draws does not match its descriptor")
     if record.value % terms.mechanism.quantum or not math.isclose(record.sd, terms.facts["sd"], rel_tol=1e-3):

@@ -1,10 +1,10 @@
-"""A window as a curve, which has a value at any time, as a mean day, as energies of bands, or as an amount.
+"""Estimates for a window: a curve, mean day, energies of bands, amount, energy above a threshold, or peak.
 
-An error band is simultaneous: with the stated probability, all values of a window are within the half-width
-of the measured values. A curve made from the values with non-negative functions that sum to 1 (steps, hats)
-is then everywhere within the half-width of the curve made in the same way from the measured means (THEORY
-4.3). The error band does not include the distance between a load and its means within a block, because the
-records do not contain it (`privacy.curve.error_bound`).
+The error band of a curve or a mean day is simultaneous: with the stated probability, all values of a window
+are within the half-width of the measured values. A curve that is built from the values with non-negative
+functions that sum to 1 (steps, hats) is then everywhere within the half-width of the curve that is built in
+the same way from the measured means (THEORY 4.3). The error band does not include the distance between a load
+and its means within a block, because the records do not contain it (`privacy.curve.error_bound`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from meteragent.privacy.totals import half_width_of_window
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A window's block means, in `unit`, between k + 1 `edges_ms`, with a simultaneous `half_width`."""
+    """The means of a window's k blocks, in `unit`, with the k + 1 `edges_ms` of the blocks.
+
+    The `half_width` of the error band holds for all blocks simultaneously.
+    """
 
     edges_ms: Integers
     values: Floats
@@ -36,11 +39,11 @@ class Curve:
     def at(
         self, times_ms: ArrayLike, kind: Literal["steps", "hats"] = "steps"
     ) -> tuple[Floats, Floats, Floats]:
-        """Evaluate the curve at any times of the window; return (values, low, high) in the times' shape.
+        """Evaluate the curve at times of the window; return (values, low, high) in the shape of `times_ms`.
 
         "steps" is the reconstruction that the descriptor names; "hats" interpolates linearly between the
-        middles of blocks. Both are post-processing. The band contains the same curve of the measured means,
-        at all times simultaneously.
+        middles of blocks. Both are post-processing. With probability `coverage`, the same curve of the
+        measured means lies between `low` and `high` at all times simultaneously.
 
         Raises:
             ValueError: a time is outside the window, or the kind is unknown.
@@ -53,7 +56,8 @@ class Curve:
 class MeanDay:
     """The mean day of a window that starts at `time_ms`: a value for each band, in `unit`.
 
-    `duration_ms` is the duration of each band in the window. The `half_width` holds for all bands at once.
+    `duration_ms` is the duration of each band in the window. The `half_width` holds for all bands
+    simultaneously.
     """
 
     time_ms: int
@@ -104,10 +108,11 @@ def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
 
 
 def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[str, Estimate]:
-    """Estimate the energy of each band of the window that starts at `time_ms`, in kWh; unbiased.
+    """Estimate the energy of each band of the window that starts at `time_ms`, in kWh, by the band's name.
 
-    Each interval holds separately with the stated coverage. The band `unknown`, if any, has the energy whose
-    band is unknown, because it was used while the register was not read.
+    The estimates are unbiased. Each interval holds separately with the stated coverage. The band `unknown`,
+    if there is one, has the energy that was used while the register was not read, so that its band is
+    unknown.
 
     Raises:
         ValueError: there is no such window, or one of its bands is missing; its slots are not energies of
@@ -131,7 +136,9 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
 
 
 def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the amount (energy times price) of the window that starts at `time_ms`, in `unit`; unbiased.
+    """Estimate the amount (energy times price) of the window that starts at `time_ms`, in `unit`.
+
+    The estimate is unbiased.
 
     Raises:
         ValueError: there is no such window; its value is not an amount; or coverage is not between 0 and 1.
@@ -147,13 +154,13 @@ def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Esti
 
 
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the energy above the descriptor's `threshold_w` in a window, in kWh; unbiased.
+    """Estimate the energy above `threshold_w` in the window that starts at `time_ms`, in kWh.
 
-    The window is the one that starts at `time_ms`.
+    The descriptor states the threshold. The estimate is unbiased.
 
     Raises:
-        ValueError: there is no such window; its value is not such an energy; or coverage is not between 0 and
-            1.
+        ValueError: there is no such window; its value is not an energy above a threshold; or coverage is not
+            between 0 and 1.
     """
     window = _window(series, time_ms)
     terms = window.terms(window.records[0])
@@ -168,11 +175,11 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
     """Estimate the largest mean of a part of the window that starts at `time_ms`, in `unit`.
 
-    The interval holds for any number of draws k. The error is at most the largest of the k noises in absolute
-    value, so its standard deviation is at most sqrt(k) times the standard deviation of one noise. The
+    The interval holds for any number of draws k. The absolute error is at most the largest absolute value of
+    the k noises, so its standard deviation is at most sqrt(k) times the standard deviation of one noise. The
     half-width covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a
-    probability of at least `coverage` (theory A.13). With one draw the estimate is unbiased; with more
-    draws it may be too high.
+    probability of at least `coverage` (theory A.13). With one draw the estimate is unbiased; with more draws
+    it may be too high on average. The `sd` of the estimate is the bound on its standard deviation.
 
     Raises:
         ValueError: there is no such window; it is not a peak; or coverage is not between 0 and 1.
@@ -189,7 +196,7 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 
 def _half_width(terms: Descriptor, coverage: float) -> float:
     """Return the half-width within which all errors of a window lie with probability `coverage`."""
-    if terms.metric is Metric.L1:  # noise is independent between its slots
+    if terms.metric is Metric.L1:  # the noises of the window's slots are independent
         return half_width(terms.mechanism, coverage ** (1 / terms.n), terms.rounding)
     return half_width_of_window(terms.mechanism, coverage, terms.rounding)
 

@@ -1,7 +1,7 @@
-"""The released slots of many meters as columns, from messages or Parquet, for statistics at scale.
+"""The released slots of many meters as columns, from messages or Parquet, for statistics over many homes.
 
-A row is a slot of a meter. Values are stored as whole millionths of the unit, which every released value is,
-so sums are exact and do not depend on the order or the engine of the computation.
+A row is a slot of a meter. Every released value is a whole number of millionths of the unit and is stored as
+such, so sums are exact and do not depend on the order or the engine of the computation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Slots:
     """Released slots as columns of equal length, whose rows may be in any order.
 
     `meter` and `terms` are indices into `meters` and `descriptors`. `window_ms` is the start of the slot's
-    window; slots of one window share a noise bound. `value_u` is in millionths of the unit.
+    window; the slots of one window share a noise bound unless the metric is l1. `value_u` is in millionths of
+    the unit.
     """
 
     meters: tuple[str, ...]
@@ -63,11 +64,11 @@ class Slots:
 
     @classmethod
     def of(cls, meters: Iterable[Series]) -> Self:
-        """Return the slots of these series.
+        """Return the slots of the given series.
 
         Raises:
-            ValueError: there are no records, or they differ in kind or unit; slots are bands, peaks or
-                energies above a threshold; or two slots of a meter overlap.
+            ValueError: there are no records, or records differ in kind or unit; slots are bands, peaks or
+                energies above a threshold; two slots of a meter overlap; or two series have the same meter.
         """
         homes = list(meters)
         descriptors = {id_: descriptor for series in homes for id_, descriptor in series.descriptors.items()}
@@ -95,7 +96,7 @@ class Slots:
         Raises:
             RecordError: the folder is not an output, it is incomplete, or a descriptor is refused.
             ValueError: as in `released`.
-            ModuleNotFoundError: pyarrow is missing; the text has the command that installs it.
+            ModuleNotFoundError: pyarrow is missing; the message contains the command that installs it.
         """
         if missing("archive") == "pyarrow":
             raise ModuleNotFoundError(f"Slots.read needs pyarrow: {hint('archive')}", name="pyarrow")
@@ -121,13 +122,13 @@ class Slots:
         descriptors_by_id: Mapping[str, Descriptor] = {
             descriptor.id: descriptor for descriptor in descriptors
         }
-        names, meter = _places(table["meter"], pa)
-        ids, d = _places(table["d"], pa)
+        names, meter = _encode(table["meter"], pa)
+        ids, d = _encode(table["d"], pa)
         if not set(ids) <= set(descriptors_by_id):
-            raise ValueError("a release has a descriptor that is not among `descriptors`")
-        by_id = sorted(ids)  # floating-point sums over several terms depend on this order
-        terms = np.array([by_id.index(id_) for id_ in ids], np.int64)[d]
-        row_descriptors = tuple(descriptors_by_id[id_] for id_ in by_id)
+            raise ValueError("a release names a descriptor that is not among `descriptors`")
+        sorted_ids = sorted(ids)  # floating-point sums over several terms depend on this order
+        terms = np.array([sorted_ids.index(id_) for id_ in ids], np.int64)[d]
+        row_descriptors = tuple(descriptors_by_id[id_] for id_ in sorted_ids)
         start_ms, end_ms = (
             table[name].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
             for name in ("start", "end")
@@ -145,7 +146,10 @@ class Slots:
 
 
 def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return the row, the start and the end of each slot of a table whose rows are windows."""
+    """Return the row, the start and the end of each slot of a table whose rows are windows.
+
+    Raises ValueError if a row has no values.
+    """
     import pyarrow.compute as pc  # noqa: PLC0415 -- as in `Slots.read`
 
     lengths = pc.list_value_length(values).fill_null(0).to_numpy().astype(np.int64)
@@ -158,20 +162,23 @@ def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, I
 
 
 def _windows(descriptors: tuple[Descriptor, ...], terms: Integers, start_ms: Integers) -> Integers:
-    """Return the start of the window that contains the slot at each of `start_ms`."""
+    """Return the start of each slot's window; `start_ms` holds the starts of the slots."""
     distinct_rows, inverse = np.unique(np.column_stack([terms, start_ms]), axis=0, return_inverse=True)
     starts = [descriptors[index].window_ms(time_ms) for index, time_ms in distinct_rows.tolist()]
     return np.array(starts, np.int64)[inverse.reshape(-1)]
 
 
-def _places(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
-    """Return the distinct strings of a column, and for each row the index of its string."""
+def _encode(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
+    """Return the distinct strings of a column, and the index of each row's string among them."""
     dictionary = column.cast(pa.string()).combine_chunks().dictionary_encode()
     return tuple(dictionary.dictionary.to_pylist()), dictionary.indices.to_numpy().astype(np.int64)
 
 
 def _micro(values: Any, pa: Any) -> Integers:
-    """Convert integers or decimals to whole millionths. Raises ValueError for null or beyond 64 bits."""
+    """Convert integers or decimals to whole millionths.
+
+    Raises ValueError if a value is null or exceeds 64 bits.
+    """
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     exact = column.cast(pa.decimal128(38, 6))
     words = np.frombuffer(exact.buffers()[1], "<i8").reshape(-1, 2)[exact.offset : exact.offset + len(exact)]

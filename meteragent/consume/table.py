@@ -1,4 +1,4 @@
-"""Read the records that `meteragent collect` has stored, as the `Series` or `Slots` that messages would give.
+"""Read the records that `meteragent collect` has stored, as `Series` or `Slots`.
 
 Intervals in SQL are normal approximations, whereas the intervals of `consume` are exact. These functions read
 the rows from which both are computed. They take a psycopg 3 connection to the database, or the folder of a
@@ -39,8 +39,8 @@ def read_table(
 ) -> dict[str, Series]:
     """Read each meter's series of the slots that start at or after `start_ms` and before `end_ms`.
 
-    Only the given `meters` are read, or all meters if None. There is an object for each slot; for thousands
-    of meters use `read_slots`.
+    Only the given `meters` are read, or all meters if None. Each slot becomes an object in memory; for
+    thousands of meters use `read_slots`.
 
     Raises:
         RecordError: a row contradicts its descriptor, or rows overlap.
@@ -66,18 +66,18 @@ def read_slots(
     Only the slots of the given `meters` are read, or the slots of all meters if None.
 
     Raises:
-        ValueError: there are no such slots, or as in `Slots`.
+        ValueError: there are no such slots, or as in `Slots.of`.
     """
     descriptors = _descriptors(source, stream)
     rows = _rows(source, stream, start_ms, end_ms, meters, descriptors)
     ids = sorted({row[5] for row in rows})  # floating-point sums over several terms depend on this order
     names = tuple(dict.fromkeys(row[0] for row in rows))
-    terms_of, meter_of = ({name: i for i, name in enumerate(words)} for words in (ids, names))
+    id_indices, meter_indices = ({key: i for i, key in enumerate(keys)} for keys in (ids, names))
     starts = {(row[5], row[1]) for row in rows}
     window_ms = {(d, time_ms): descriptors[d].window_ms(time_ms) for d, time_ms in starts}
     columns = (
-        [meter_of[row[0]] for row in rows],
-        [terms_of[row[5]] for row in rows],
+        [meter_indices[row[0]] for row in rows],
+        [id_indices[row[5]] for row in rows],
         [window_ms[row[5], row[1]] for row in rows],
         [row[1] for row in rows],
         [row[2] for row in rows],
@@ -88,12 +88,12 @@ def read_slots(
 
 
 def _descriptors(source: Any, stream: str) -> dict[str, Descriptor]:
-    of_no_meter = {"meter": "", "valid_from": "1970-01-01T00:00:00Z"}
+    meter_facts = {"meter": "", "valid_from": "1970-01-01T00:00:00Z"}
     if isinstance(source, Path):
-        texts = _of_dataset(source / "descriptor.parquet", [("stream", "=", stream)], ["facts"])
+        texts = _read_parquet(source / "descriptor.parquet", [("stream", "=", stream)], ["facts"])
     else:
         texts = source.execute(_FACTS, (stream,)).fetchall()
-    parsed_descriptors = [Descriptor.parse(json.loads(text) | of_no_meter) for (text,) in texts]
+    parsed_descriptors = [Descriptor.parse(json.loads(text) | meter_facts) for (text,) in texts]
     return {descriptor.id: descriptor for descriptor in parsed_descriptors}
 
 
@@ -105,7 +105,10 @@ def _rows(
     meters: Collection[str] | None,
     descriptors: dict[str, Descriptor],
 ) -> list[tuple[str, int, int, str, Fraction, str, int]]:
-    """Return meter, start, end, band, exact value, descriptor id and draws by meter, start and band."""
+    """Return meter, start, end, band, exact value, descriptor id and draws of each record.
+
+    The rows are in order of meter, start and band.
+    """
     if isinstance(source, Path):
         return _dataset_rows(source, stream, start_ms, end_ms, meters)
     names = None if meters is None else list(meters)
@@ -122,7 +125,7 @@ def _dataset_rows(
     filters: list[Any] = [("t", ">=", start), ("t", "<", end)]
     filters += [] if meters is None else [("meter", "in", set(meters))]
     path = folder / "record" / f"stream={quote(stream, safe='')}"
-    rows = _of_dataset(path, filters, ["meter", "t", "until", "band", "value", "d", "draws"])
+    rows = _read_parquet(path, filters, ["meter", "t", "until", "band", "value", "d", "draws"])
     ordered_rows = sorted(rows, key=lambda row: (row[0], row[1], row[3]))
     return [
         (meter, _ms(t), _ms(until), band, Fraction(value), d, draws)
@@ -130,8 +133,8 @@ def _dataset_rows(
     ]
 
 
-def _of_dataset(path: Path, filters: list[Any], columns: list[str]) -> list[tuple[Any, ...]]:
-    """Return the rows of Parquet files; none if the path does not exist."""
+def _read_parquet(path: Path, filters: list[Any], columns: list[str]) -> list[tuple[Any, ...]]:
+    """Return the rows of a Parquet file or folder, or an empty list if the path does not exist."""
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only datasets need it
 
     if not path.exists():

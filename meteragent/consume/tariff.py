@@ -1,4 +1,4 @@
-"""The cost of a home's consumption under tariffs: from the energy in each band to money, with intervals.
+"""The cost of a home's energy under tariffs, with intervals, computed from the energy in each band.
 
     flat = Tariff("flat", {"day": 0.30, "night": 0.30}, fee=9.5)
     night = Tariff("night", {"day": 0.34, "night": 0.22}, fee=11)
@@ -10,19 +10,19 @@ A cost is a sum of slot values with independent noise and known weights, the pri
 the sense of `privacy.totals`. The cost of several windows needs the energies of all their bands; no window
 may be incomplete.
 
-Energy whose band is unknown (the band "unknown" of a register) has a known price only if the tariff gives it
-one. Otherwise its price lies between the lowest and the highest of the tariff's prices. Then the interval
-covers the intervals for all prices in that range. It contains the cost with at least the stated probability
-whatever that price is, and the value is the middle of the interval.
+Energy whose band is unknown (the band "unknown" of a register) has a known price only if the tariff has a
+price for this band. Otherwise the price lies between the lowest and the highest of the tariff's prices, and
+the interval covers the intervals for all prices in that range. It contains the cost with at least the stated
+probability, whatever the price is. The value is then the middle of the interval.
 
 How reliable the comparison is
 ------------------------------
-The p-value of each other tariff is the largest chance, over all loads under which that tariff costs no more
-than the one called cheapest, that noise makes the released difference at least as large as it is (THEORY
-3.9). `sureness` is 1 minus the sum of these p-values, or 0 if that is negative. So for two tariffs, the wrong
-tariff is called the cheapest with a sureness of 1 - p or more in at most a fraction p of windows; for k
-tariffs, in at most a fraction (k - 1) p. If two tariffs cost the same at every load, they cannot be told
-apart, and the sureness is 0.
+`cheapest` is the tariff with the lowest estimated cost. The p-value of each other tariff is the largest
+probability, over all loads under which that tariff costs no more than `cheapest`, that noise makes the
+released difference at least as large as it is (THEORY 3.9). `sureness` is 1 minus the sum of these p-values,
+or 0 if that is negative. So for two tariffs, `cheapest` is wrong with a sureness of 1 - p or more in at most
+a fraction p of windows; for k tariffs, in at most a fraction (k - 1) p. If another tariff costs the same as
+`cheapest` at every load, the two cannot be distinguished, and the sureness is 0.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from meteragent.privacy.totals import half_width_of_total, sd_of_total
 
 @dataclass(frozen=True)
 class TariffChoice:
-    """The cost under each tariff, by the tariff's name; the cheapest tariff; and the sureness.
+    """The cost under each tariff, by the tariff's name, and the name of the cheapest tariff.
 
-    `p_values` has the p-value of each other tariff. `sureness` is 1 minus the sum of them, or 0 if negative.
+    `p_values` has the p-value of each other tariff, by its name.
     """
 
     costs: Mapping[str, Estimate]
@@ -52,7 +52,7 @@ class TariffChoice:
 
     @property
     def sureness(self) -> float:
-        """One minus the sum of the p-values, or 0 if the difference is negative (see the module)."""
+        """One minus the sum of the p-values, or 0 if that is negative (see the module)."""
         return max(0.0, 1 - sum(self.p_values.values()))
 
 
@@ -78,7 +78,9 @@ def compare_tariffs(
     end_ms: int | None = None,
     coverage: float = 0.95,
 ) -> TariffChoice:
-    """Compare the costs of the same energy under several tariffs; return the costs and the cheapest tariff.
+    """Compare the costs of the same energy under several tariffs.
+
+    The energy is that of all windows from `start_ms` to `end_ms`, as in `tariff_cost`.
 
     Raises:
         ValueError: there are fewer than two tariffs, or two have the same name or different currencies; or as
@@ -86,9 +88,9 @@ def compare_tariffs(
     """
     names = [tariff.name for tariff in tariffs]
     if len(names) < 2 or len(set(names)) < len(names):
-        raise ValueError("a comparison needs at least two tariffs, each with a name of its own")
+        raise ValueError("a comparison needs at least two tariffs with different names")
     if len({tariff.currency for tariff in tariffs}) > 1:
-        raise ValueError("a comparison needs tariffs in one currency")
+        raise ValueError("a comparison needs tariffs in the same currency")
     windows = _windows(series, start_ms, end_ms)
     costs = {tariff.name: _cost(windows, tariff, coverage) for tariff in tariffs}
     cheapest = min(tariffs, key=lambda tariff: costs[tariff.name].value)
@@ -99,9 +101,9 @@ def compare_tariffs(
 
 
 def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
-    """Select complete windows of bands: the one at `start_ms`, or all from there to `end_ms` if given.
+    """Select the windows from `start_ms` to `end_ms`, or only the window at `start_ms` if `end_ms` is None.
 
-    Raises ValueError.
+    Raises ValueError if there is no such window, a record is missing, or slots are not energies of bands.
     """
     if end_ms is None:
         end_ms = int(series.of_window(start_ms).end_ms[-1])
@@ -112,7 +114,7 @@ def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
 
 
 def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
-    """Estimate a cost, where energy of an unknown band may have any price in the tariff's range."""
+    """Estimate a cost; the energy of an unknown band may have any price in the tariff's range."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
     prices = np.array([tariff.price_range(record.band or "") for record in windows.records])
@@ -127,7 +129,7 @@ def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
 
 
 def _fees(windows: Series, tariff: Tariff) -> float:
-    """Sum the fees for the windows."""
+    """Sum the tariff's fees for the windows."""
     starts = {record.time_ms: windows.terms(record) for record in windows.records}
     return sum(
         tariff.fees(terms.length_ms, is_month=terms.calendar(terms.timezone or "UTC").unit == "1mo")
@@ -139,8 +141,8 @@ def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
     """Return the records whose price may differ from 0, and the largest absolute weight of each record.
 
     `prices`, shape (records, 2), holds the ends of each record's price range. Noise is symmetric, with a
-    density that decreases away from 0, so a larger weight spreads the sum more. An interval for the largest
-    weight is thus wide enough for each price in the range.
+    density that decreases away from 0, so a larger weight widens the distribution of the sum. An interval for
+    the largest weight is thus wide enough for each price in the range.
     """
     weights = np.abs(prices).max(axis=1) * windows.kwh_per_unit
     records = tuple(
@@ -150,7 +152,7 @@ def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
 
 
 def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
-    """Return the p-value of `tariff` against the tariff called cheapest (see the module).
+    """Return the p-value of `tariff` against `cheapest` (see the module).
 
     If the unknown price of a band leaves a range of differences, the smallest difference and the largest
     noise in that range are used.
@@ -167,5 +169,5 @@ def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
 
 def _terms(windows: Series, weights: Floats) -> Iterator[Term]:
     for part in parts_of(windows, weights):
-        [weight] = part.weights  # because each slot of an l1 window is a part of its own
+        [weight] = part.weights  # `parts_of` makes each slot of an l1 window a separate part
         yield Term(part.mechanism, weight, part.windows, part.rounding)

@@ -3,9 +3,9 @@
 Negative values are correct: they keep sums and means unbiased, and clipping them makes every total too high.
 Here all values of a day are lowered by the same amount, and values that would become negative are set to
 zero. The amount is chosen to preserve the day's energy. Of all non-negative values with that energy, these
-are the nearest to the records, by least squares weighted by duration. This is post-processing and costs no
-privacy. Individual slot values are biased, small ones upwards and large ones downwards, and the records'
-confidence intervals do not apply to them.
+are the nearest to the records by least squares, weighted by the energy per unit of each value. This is
+post-processing and costs no privacy. Individual slot values are biased, small values upwards and large values
+downwards, and the records' confidence intervals do not apply to them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from meteragent.domain.units import DAY_MS
 class View:
     """Non-negative values, in the series' unit and order.
 
-    The view has the same energy as the series on each UTC day. If windows are days of the local calendar, or
+    The view has the same energy as the series on each UTC day. If windows follow the local calendar or are
     longer than a day, it has the same energy in each window instead. `raised_ms` lists the starts of the days
-    or windows whose energy is negative and therefore not preserved; all their values are zero.
+    or windows whose energy is negative and therefore not preserved; all values in them are zero.
     """
 
     values: Floats
@@ -35,16 +35,16 @@ class View:
 def nonnegative(series: Series) -> View:
     """Return the non-negative view of a series.
 
-    A day with missing records is computed from its existing records. Raises ValueError as
-    `Series.require_energy` does.
+    On a day with missing records, the energy of the existing records is preserved. Raises ValueError as
+    `Series.kwh_per_unit` does.
     """
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
     for day_ms in np.unique(days_ms):
-        in_day = days_ms == day_ms
-        weights = series.kwh_per_unit[in_day]
-        values[in_day] = without_deficit(series.values[in_day], weights)
-        if weights @ series.values[in_day] < 0:
+        is_in_day = days_ms == day_ms
+        weights = series.kwh_per_unit[is_in_day]
+        values[is_in_day] = without_deficit(series.values[is_in_day], weights)
+        if weights @ series.values[is_in_day] < 0:
             raised_ms.append(day_ms)
     return View(frozen(values), frozen(np.array(raised_ms, np.int64)))
 
@@ -59,7 +59,7 @@ def _day_ms(series: Series, index: int) -> int:
 
 
 def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
-    """Compute max(x - c, 0) with the c >= 0 that preserves the weighted sum; zeros if that sum is negative.
+    """Compute max(x - c, 0) with the c >= 0 that preserves the weighted sum, or zeros if that is negative.
 
     This is the projection onto {y >= 0: w y = w x} in the norm of sum w y^2 (Held, Wolfe and Crowder 1974,
     for equal weights). No value increases, except to zero.
@@ -80,8 +80,8 @@ def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
     if total <= 0:
         return np.zeros_like(x)
     order = np.argsort(-x)
-    # If the k largest values stay positive, c is the excess of their weighted sum over the total, divided by
-    # the sum of their weights.
+    # If the k largest values remain positive, c is the excess of their weighted sum over the total, divided
+    # by the sum of their weights.
     c = (np.cumsum((w * x)[order]) - total) / np.cumsum(w[order])
-    smallest = int(np.flatnonzero(x[order] > c)[-1])
-    return np.asarray(np.maximum(x - max(c[smallest], 0.0), 0))  # rounding may make c negative
+    last_index = int(np.flatnonzero(x[order] > c)[-1])
+    return np.asarray(np.maximum(x - max(c[last_index], 0.0), 0))  # rounding may make c negative

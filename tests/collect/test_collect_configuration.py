@@ -45,7 +45,7 @@ def test_defaults() -> None:
         ('"days"', '"main"', 6, "expected a name that no other stream has"),
         ("topic", "tpoic", 4, "stream[0].tpoic: found an unknown key; did you mean topic?"),
         ("[database]", "[databse]", 8, "databse: found an unknown key; did you mean database?"),
-        ("postgresql://", "mysql://", 9, "database.url: found an address of another form"),
+        ("postgresql://", "mysql://", 9, "database.url: found an address in a different form"),
         ("collect@", "collect:secret@", 9, "the password in database.password_file"),
         ("90d", "90 days", 11, "accept.oldest: found '90 days'"),
         (
@@ -57,7 +57,7 @@ def test_defaults() -> None:
         ("[database]", "[dataset]", 9, "dataset.url: found an unknown key; expected one of folder"),
         ("[database]", '[database]\npartition = "mnth"', 9, "did you mean 'month'?"),
         ('oldest = "90d"', 'meters_file = "nowhere"', 11, "expected a file that collect can read"),
-        ('"days"', '""', 6, "stream[1].name: found ''; expected a text that is not empty"),
+        ('"days"', '""', 6, "stream[1].name: found ''; expected a string that is not empty"),
         ("/day", "/power/privacy", 7, "expected a topic on which no other stream has its descriptors"),
         (
             "/utility",

@@ -36,7 +36,7 @@ def test_a_database_that_refuses_ends_it(
     other = configured(tmp_path, table_url, more='partition = "day"\n')
     assert main(["collect", str(other)]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("meteragent: the tables were made with database.partition = 'month'")
+    assert error.startswith("meteragent: the tables were created with database.partition = 'month'")
 
 
 def test_a_database_that_is_away_cannot_be_migrated(

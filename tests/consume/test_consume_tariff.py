@@ -286,8 +286,8 @@ def test_what_has_no_cost_is_refused() -> None:
         tariff_cost(replace(series, records=series.records[1:]), FLAT, JUNE_MS)
     for tariffs, text in (
         ([FLAT], "at least two"),
-        ([FLAT, FLAT], "a name of its own"),
-        ([FLAT, replace(NIGHT, currency="CHF")], "one currency"),
+        ([FLAT, FLAT], "with different names"),
+        ([FLAT, replace(NIGHT, currency="CHF")], "in the same currency"),
     ):
         with pytest.raises(ValueError, match=text):
             compare_tariffs(series, tariffs, JUNE_MS)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from meteragent.collect import subject
-from meteragent.config import endpoint, read_secret
+from meteragent.config import endpoint, read_password, read_secret
 from meteragent.config.broker import Broker
 from meteragent.config.files import wrong_address
 from meteragent.domain.errors import ConfigError
@@ -74,7 +74,7 @@ class Source(Broker):
                 read_secret(f"source.{key}", path)
         password = None
         if self.password_file is not None:
-            password = read_secret("source.password_file", self.password_file).decode(errors="replace")
+            password = read_password("source.password_file", self.password_file)
         scheme, hosts = _parse(self.url)
         login = (self.username, password, self.ca_file, self.cert_file, self.key_file)
         return tuple(Endpoint(host, port, scheme.is_tls, *login) for host, port in hosts)

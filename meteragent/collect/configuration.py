@@ -19,7 +19,7 @@ from meteragent.collect import broker
 from meteragent.collect.broker import Source
 from meteragent.collect.partition import Length
 from meteragent.collect.topic import Role, StreamTopic
-from meteragent.config import read_secret
+from meteragent.config import read_password, read_secret
 from meteragent.config.value import Duration, Span, Template
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path as KeyPath
@@ -102,20 +102,23 @@ class Settings(_Section):
     def password(self) -> str | None:
         """Return the database's password, or None if no file is configured.
 
-        Raises ConfigError if the file cannot be read.
+        Raises ConfigError if the file cannot be read or is not UTF-8.
         """
         path = None if self.database is None else self.database.password_file
-        return None if path is None else read_secret("database.password_file", path).decode(errors="replace")
+        return None if path is None else read_password("database.password_file", path)
 
     def meters(self) -> frozenset[str] | None:
         """Return the public ids of accepted meters, or None if all meters are accepted.
 
-        Raises ConfigError if the file cannot be read.
+        Raises ConfigError if the file cannot be read or is not UTF-8.
         """
         path = self.accept.meters_file
         if path is None:
             return None
-        text = read_secret("accept.meters_file", path).decode(errors="replace")
+        try:
+            text = read_secret("accept.meters_file", path).decode()
+        except UnicodeDecodeError:
+            raise ConfigError("accept.meters_file", f"{path}: not UTF-8", "public ids as text") from None
         return frozenset(filter(None, map(str.strip, text.splitlines())))
 
 

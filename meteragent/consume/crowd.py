@@ -132,7 +132,7 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
         if totals.setdefault(key, total) != total:
             raise fields.error("t", "is that of another total of the group")
     groups: dict[str, list[CrowdTotal]] = {}
-    for _, total in sorted(totals.items()):
+    for total in sorted(totals.values(), key=lambda total: (total.time_ms, total.descriptor.group_id)):
         groups.setdefault(total.descriptor.group, []).append(total)
     return groups
 

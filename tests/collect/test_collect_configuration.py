@@ -122,6 +122,23 @@ def test_the_list_of_meters_is_a_file(tmp_path: Path) -> None:
     assert load(path).meters() == frozenset({"m1", "m2"})
 
 
+def test_files_must_be_text(tmp_path: Path) -> None:
+    """A byte that is not UTF-8 is an error, not another password or another meter."""
+    path = tmp_path / "latin"
+    path.write_bytes(b"na\xefve\n")
+    login = f'source.url = "tls://broker"\nsource.username = "me"\nsource.password_file = "{path}"'
+    text = GOOD.replace('source.url = "mqtts://broker.example"', login) + f'meters_file = "{path}"\n'
+    text = text.replace("[database]", f'[database]\npassword_file = "{path}"')
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert {error.key for error in caught.value.errors} == {
+        "source.password_file",
+        "database.password_file",
+        "accept.meters_file",
+    }
+    assert all("not UTF-8" in str(error) for error in caught.value.errors)
+
+
 def test_the_command_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--check` prints what would be collected, or exits with 78 and the line in the file."""
     path = tmp_path / "collect.toml"

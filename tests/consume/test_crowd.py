@@ -71,6 +71,15 @@ def test_a_descriptor_that_contradicts_itself_is_refused(change: dict[str, objec
         crowd_totals([json.dumps({"id": facts_id(facts), **facts})])
 
 
+def test_totals_of_groups_with_the_same_name_are_in_time_order() -> None:
+    """Names of groups may repeat; their ids do not."""
+    other = TotalFormat(make_group(level='"1/2"'))
+    formats = [FORMAT, other, FORMAT, other]
+    records = [form.record(SLOT_S + 1800 * index, 100, 10) for index, form in enumerate(formats)]
+    totals = crowd_totals([*records, DESCRIPTOR, other.descriptor()])["elm-street"]
+    assert [total.time_ms for total in totals] == [(SLOT_S + 1800 * index) * 1000 for index in range(4)]
+
+
 def test_two_totals_of_one_slot_are_refused() -> None:
     """A group has one total for each slot, ever."""
     with pytest.raises(RecordError, match="another total"):

@@ -70,18 +70,20 @@ def recognise(
     """Recognise families; return the candidates, and the families' topics that are not proposed.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
-    stated by a description on the broker; `roles` maps topics to their meter's role. The payloads of a topic
-    that a family's template places are not compared with other families.
+    stated by a description on the broker; `roles` maps topics to their meter's role. If a topic
+    matches a family's template, its payloads are not compared with other families.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
-    apparent = {log.topic for name in _APPARENT for log in logs if _reads_any(profiles[name], log)}
+    apparent_topics = {log.topic for name in _APPARENT for log in logs if _reads_any(profiles[name], log)}
     for profile in profiles.values():
         for template in concrete(profile.topics, logs):
             places = [place for log in logs if (place := place_of(template, log)) is not None]
             places = [
-                place for place in places if place.log.topic not in apparent or profile.name in _APPARENT
+                place
+                for place in places
+                if place.log.topic not in apparent_topics or profile.name in _APPARENT
             ]
             likely, refused = _of_template(profile, template, places, roles)
             candidates += likely
@@ -286,7 +288,10 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
 
 
 def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Turn candidates for the same meters on other templates into alternatives of the power candidate."""
+    """Turn candidates for the same meters on other templates into alternatives of the first power.
+
+    If no candidate is a power, they become alternatives of the first candidate.
+    """
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.profile, candidate.meters].append(candidate)

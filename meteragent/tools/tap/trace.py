@@ -1,8 +1,8 @@
 """One meter's raw readings since the tap started, and their mean or energy over any stretch of time.
 
-Readings count as in the agent (DESIGN 2): a power holds until the next one, for at most `hold`; an interval's
-energy is spread over it; a register is interpolated; values are clamped; uncovered time is a gap. There is
-one difference: a reading that the agent refuses as late counts here.
+Readings count as in the agent (DESIGN 2): a power holds until the next reading, for at most `hold`; an
+interval's energy is spread over it; a register is interpolated; values are clamped; uncovered time is a gap.
+There is one difference: a reading that the agent refuses as late counts here.
 """
 
 from bisect import bisect_left
@@ -122,9 +122,9 @@ class Trace:
     def _register(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
         """Yield a register's rates; a fall is a roll-over if the modulus explains it, or else a reset."""
         for (start_ms, before_u), (end_ms, after_u) in pairwise(self.readings):
-            moved_u = after_u - before_u
-            rate_u = Fraction(moved_u * terms.interval_ms, end_ms - start_ms)
-            if moved_u < 0 and rate_u < terms.low_u:
+            change_u = after_u - before_u
+            rate_u = Fraction(change_u * terms.interval_ms, end_ms - start_ms)
+            if change_u < 0 and rate_u < terms.low_u:
                 if terms.modulus_u is None:
                     continue
                 rate_u += Fraction(terms.modulus_u * terms.interval_ms, end_ms - start_ms)

@@ -3,8 +3,8 @@
 `sanitise` is compared with a plain program, which reads the same Parquet file, adds floating-point noise of
 the same standard deviation to each number, rounds, and writes the same columns with the same compression and
 pyarrow's fastest options. The plain program has no ledger, key, digest or clamp, and its promise is weaker by
-a factor of n. Growth is that of CPU time per reading from the smaller archive to the larger. Memory is the
-peak of one process.
+a factor of n. Growth is the CPU time per reading of the larger archive over that of the smaller archive.
+Memory is the peak of one process.
 """
 
 import contextlib

@@ -7,8 +7,8 @@ that the slot adds at its peak.
 Besides the street with all homes, there are ten streets with a tenth of the homes each, every street in its
 own process. Each step is taken by five small streets, the large street and the other five, one after the
 other, so that the load of the machine affects both sizes alike. The growth is the CPU time of the large
-street, divided by that of the small streets, which have as many homes together. The exit
-code is 1 if the median over the rounds is above the limit.
+street, divided by that of the small streets, which have as many homes together. The exit code is 1 if the
+median over the rounds is above the limit.
 """
 
 import argparse
@@ -135,7 +135,7 @@ class Street:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         context = multiprocessing.get_context("spawn")
         self._process = stack.enter_context(ProcessPoolExecutor(1, context, _begin, (folder, homes)))
-        self._start = self._process.submit(_nothing)
+        self._start = self._process.submit(_no_op)
 
     def wait(self) -> None:
         """Wait until all reports have been constructed."""
@@ -154,7 +154,7 @@ def _begin(folder: Path, homes: int) -> None:
     _operators.append(Operators(folder, homes))
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """Do nothing; the call returns once the process has started."""
 
 

@@ -56,11 +56,11 @@ def memory() -> list[Result]:
             peaks_mb[meters].append(peak_mb)
             files[meters].append(files_mb)
     fewest, largest = LIMITS_MB
-    each_kb = (median(peaks_mb[largest]) - median(peaks_mb[fewest])) / (largest - fewest) * 1000
+    meter_kb = (median(peaks_mb[largest]) - median(peaks_mb[fewest])) / (largest - fewest) * 1000
     results = []
     for meters, limit_mb in LIMITS_MB.items():
         note = f"{median(peaks_mb[meters]):.1f} MB, {median(files[meters]):.1f} of it libraries' files"
-        note += f", {each_kb:.1f} kB per meter" if meters == largest else ""
+        note += f", {meter_kb:.1f} kB per meter" if meters == largest else ""
         ratios = tuple(limit_mb / peak_mb for peak_mb in peaks_mb[meters])
         results.append(Result(f"memory, {meters:,} meters", f"{limit_mb} MB", ratios, 1.0, note))
     return results

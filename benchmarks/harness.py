@@ -118,7 +118,7 @@ def slice_s(call: Callable[[], object] | float, times: int) -> float:
 
 
 def run(rows: Sequence[Row]) -> list[Result]:
-    """Measure all rows, interleaved; ours and theirs take turns at going first."""
+    """Measure all rows, interleaved; ours and theirs take turns at running first."""
     calls = [(row.ours, row.theirs) for row in rows]
     times = [tuple(calls_per_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
     row_times_s: list[list[tuple[float, float]]] = [[] for _ in rows]

@@ -111,7 +111,7 @@ def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.W
 
 
 def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
-    """Put past releases of half hours into the outbox and the ledger, as delivered or as still waiting."""
+    """Put past half-hourly releases into the outbox and the ledger, as delivered or as still waiting."""
     first_ms = NOW_MS - (releases // meters + 1) * SLOT_MS
     with store.transaction() as tx:
         for begin in range(0, releases, CHUNK):

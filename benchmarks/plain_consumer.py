@@ -2,8 +2,9 @@
 
 It reads records with the usual library of a broker (aiomqtt, nats-py, confluent-kafka) and parses each with
 `json.loads`. It writes 5,000 records at a time to the table `record` of a PostgreSQL database with COPY, or
-to one Parquet file, which is complete only at the end, and then acknowledges them. It checks nothing: a
-repeated record ends it or is stored twice. The process exits after COUNT records.
+to one Parquet file, which is complete only at the end, and then acknowledges them (with MQTT, the library
+acknowledges them on arrival). It checks nothing: a repeated record ends it or is stored twice. The process
+exits after COUNT records.
 """
 
 import argparse

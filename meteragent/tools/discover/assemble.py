@@ -28,7 +28,7 @@ _NO_DIRECTION = (
 
 
 def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
-    """Make a candidate from each device's points, and list the points that cannot be proposed."""
+    """Return a candidate for each device, and an entry for each point that cannot be proposed."""
     devices: defaultdict[str, list[Point]] = defaultdict(list)
     for point in points:
         devices[point.device].append(point)
@@ -41,7 +41,7 @@ def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
 
 
 def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
-    """Make a candidate from one device's points, and list the points that cannot be proposed."""
+    """Return one device's candidate or None, and an entry for each point that cannot be proposed."""
     groups: defaultdict[tuple[object, ...], list[Point]] = defaultdict(list)
     unplaced = []
     for point in _with_directions(points):

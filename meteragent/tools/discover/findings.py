@@ -6,7 +6,7 @@
         proposal.title, proposal.role, proposal.meters, proposal.ids, proposal.assumptions, proposal.traps
         for offer in proposal.offers:          # its quantities; start with the first
             offer.kind, offer.unit, offer.direction, offer.source   # `source`: keys of [source]
-            offer.toml(Access(url), "home")    # a whole configuration, accepted without changes
+            offer.toml(Access(url), "home")    # a complete configuration, accepted without changes
     for entry in result.unplaced:              # heard, but not proposed
         entry.topic, entry.reason
         entry.missing                          # keys of [source] that nothing states, such as ("unit",)

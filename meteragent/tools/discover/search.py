@@ -179,10 +179,14 @@ def _split_by_device(
         if meter is None:
             remaining.append(point)
         else:
-            entries.append(Unplaced(point.log.topic, f"of {meter}, which is proposed as {titles[meter]}"))
+            entries.append(
+                Unplaced(point.log.topic, f"belongs to {meter}, which is proposed as {titles[meter]}")
+            )
     for entry in leftovers:
         meter = next((segment for segment in entry.topic.split("/") if segment in titles), None)
-        reason = entry.reason if meter is None else f"of {meter}, which is proposed as {titles[meter]}"
+        reason = (
+            entry.reason if meter is None else f"belongs to {meter}, which is proposed as {titles[meter]}"
+        )
         entries.append(entry if meter is None else Unplaced(entry.topic, reason))
     return remaining, entries
 

@@ -9,8 +9,9 @@ that it would hold if the present use continued for its whole length. All other 
 interval, lateness) are multiplied, too, and readings count when they arrive.
 
 There is no store, no sink and no session: the core's commits are dropped, together with the noise. The noise
-is drawn for intervals of a clock that no release uses. A second core, whose noise is zero except with a
-probability of 1e-18, shows what was measured. The values therefore belong only on a terminal (law 3).
+is drawn for intervals of a clock that no release uses. A second core, whose level is so high that
+its noise is practically always zero, shows what was measured. The values therefore belong only on a terminal
+(law 3).
 """
 
 import json

@@ -76,7 +76,10 @@ class View:
         return _ROW.format(name, self._local_time(row.time_ms), *values, row.unit)
 
     def end(self) -> None:
-        """Write the means of all slots, in which most of the noise cancels out, and the clamped readings."""
+        """Write each meter's means over all slots, and the number of clamped readings.
+
+        Most of the noise cancels out in the means.
+        """
         for (meter, unit), (count, measured, number) in self._sums.items():
             self._say(
                 f"{meter}: {count} slots, measured {column(measured / count)} {unit} on average;"

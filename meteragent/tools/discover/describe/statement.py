@@ -81,7 +81,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
     if log is not None and log.payloads:
         value, numbers = _numbers(statement, log)
         if not numbers:
-            return _unplaced(statement, "its messages have no number where its description says")
+            return _unplaced(statement, "its messages have no number at the described place")
     return Point(
         log=log or TopicLog(statement.topic),
         value=value,

@@ -127,7 +127,7 @@ def _name(point: Point) -> str:
 
 
 def _offer(points: Sequence[Point]) -> Candidate | str:
-    """Make a candidate from one quantity's points; return the reason if they are incomplete."""
+    """Return a candidate for one quantity's points, or the reason if they are incomplete."""
     wholes = [point for point in points if point.meaning.phase is None and point.meaning.tariff is None]
     phases = _by([point for point in points if point.meaning.tariff is None], "phase")
     tariffs = _by([point for point in points if point.meaning.phase is None], "tariff")
@@ -156,7 +156,7 @@ def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
 
 
 def _single(point: Point) -> Candidate:
-    """Make a candidate from one point."""
+    """Return a candidate for one point."""
     candidate = Candidate(
         rank=point.rank,
         title=point.title,
@@ -192,7 +192,10 @@ def _observed_direction(point: Point) -> Direction:
 
 
 def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
-    """Make a candidate for a sum of points: an expression on one topic, or {phase} on several."""
+    """Return a candidate for a sum of points, or the reason if they cannot be summed.
+
+    The sum is an expression if the points are on one topic, or {phase} if they are on several.
+    """
     first = points[0]
     if len({(point.unit, point.factor, point.profile) for point in points}) > 1:
         return f"its {parts} have different units and cannot be summed"

@@ -158,7 +158,7 @@ class StreamView:
         return f"{reason} Only the meter {self._only} is shown (--meter)."
 
     def status(self, now_ms: int) -> str:
-        """Return the line with the newest reading and the open slot so far."""
+        """Return the line with the newest reading and the open slot so far; "" before the first reading."""
         if self.last is None:
             return ""
         meter, value_u = self.last

@@ -36,13 +36,13 @@ def run(name: str, rounds: int, out: Path) -> str:
 
 def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
     """Run the programs; return descriptions of their failures."""
-    began_s, failures = time.monotonic(), []
+    start_s, failures = time.monotonic(), []
     for name in names:
-        program_began_s = time.monotonic()
+        program_start_s = time.monotonic()
         print(f"\n== {name}", flush=True)
         failures.append(run(name, rounds, out))
-        print(f"== {name}: {time.monotonic() - program_began_s:.0f} s", flush=True)
-    summary = f"{rounds} rounds, {time.monotonic() - began_s:.0f} s in all"
+        print(f"== {name}: {time.monotonic() - program_start_s:.0f} s", flush=True)
+    summary = f"{rounds} rounds, {time.monotonic() - start_s:.0f} s in all"
     print(f"\n{summary}", *(f"FAILED: {failure}" for failure in failures if failure), sep="\n")
     return [failure for failure in failures if failure]
 

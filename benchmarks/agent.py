@@ -59,21 +59,21 @@ class Rate:
 
 
 async def rate(running: RunningContestant, qos: int) -> Rate:
-    """Measure the records per second that pass in a closed loop, with their cost."""
+    """Measure the records per second in a closed loop, their CPU time, and the memory at the end."""
     load = ClosedLoop(METERS, qos)
     await load.connect(running.source_port, running.sink_port)
     await load.begin(OUTSTANDING)
     await asyncio.sleep(WARM_S)
-    start_cpu_s, start_count, began_s = running.cpu_s, load.record_count, asyncio.get_running_loop().time()
+    start_cpu_s, start_count, start_s = running.cpu_s, load.record_count, asyncio.get_running_loop().time()
     await asyncio.sleep(SECONDS)
-    records, duration_s = load.record_count - start_count, asyncio.get_running_loop().time() - began_s
+    records, duration_s = load.record_count - start_count, asyncio.get_running_loop().time() - start_s
     cpu_s, memory_mb = running.cpu_s - start_cpu_s, running.memory_mb
     load.close()
     return Rate(records / duration_s, cpu_s / max(records, 1) * 100_000, memory_mb)
 
 
 async def latency_s(running: RunningContestant, qos: int) -> tuple[float, float]:
-    """Return the median and the 99th percentile of the time from a reading to its record, in s."""
+    """Return the median and the 99th percentile of the time from a reading to its record, each in s."""
     load = Paced(METERS, qos, behind=running.behind)
     await load.connect(running.source_port, running.sink_port)
     await load.run(PACE_PER_S, WARM_S + LATENCY_S)
@@ -85,7 +85,7 @@ async def latency_s(running: RunningContestant, qos: int) -> tuple[float, float]
 
 
 async def ordinary_cpu_s(running: RunningContestant, qos: int) -> float:
-    """Return the CPU time of a reading that opens no window, in s; all windows are already open."""
+    """Return the CPU time per reading that opens no window, in s; all windows are already open."""
     load = Paced(ORDINARY_METERS, qos, BEFORE_A_WINDOW_S, ORDINARY_STEP_S)
     await load.connect(running.source_port, running.sink_port)
     await load.run(ORDINARY_PER_S, WARM_S)
@@ -121,7 +121,7 @@ def measure_interleaved(
 
 
 def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
-    """Compare records per second, CPU time and memory with each peer."""
+    """Compare records per second, CPU time and memory with those of each peer."""
     results = []
     for name in rounds[0]:
         if name == "agent":
@@ -134,8 +134,8 @@ def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
             compare(row_name, NAMES[name], per_s, "{:,.0f} and {:,.0f} a second", more=True, goal=goal)
         )
         cpu_s = [(ours.cpu_s, theirs.cpu_s) for ours, theirs in pairs]
-        text = "{:.2f} and {:.2f} CPU s for 100,000"
-        results.append(compare(f"CPU time a record, QoS {qos}", NAMES[name], cpu_s, text))
+        text = "{:.2f} and {:.2f} CPU s per 100,000 records"
+        results.append(compare(f"CPU time per record, QoS {qos}", NAMES[name], cpu_s, text))
         memory_mb = [(ours.memory_mb, theirs.memory_mb) for ours, theirs in pairs]
         text = "{:.1f} and {:.1f} MB"
         results.append(compare(f"memory after the load, QoS {qos}", NAMES[name], memory_mb, text))
@@ -174,7 +174,7 @@ def ordinary() -> Result:
     rounds = measure_interleaved(sides, 1, ordinary_cpu_s)
     durations_us = [(1e6 * times_s["agent"], 1e6 * times_s["gmqtt"]) for times_s in rounds]
     text = "{:.0f} and {:.0f} us of CPU, 1,000 a second"
-    return compare("CPU time of a reading that opens nothing, QoS 1", NAMES["gmqtt"], durations_us, text)
+    return compare("CPU time of a reading that opens no window, QoS 1", NAMES["gmqtt"], durations_us, text)
 
 
 def main() -> None:

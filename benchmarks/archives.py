@@ -1,9 +1,10 @@
 """The measurements of `benchmarks.archive`, which need pyarrow and cryptography.
 
-The program it is compared with reads the same Parquet file, adds floating-point noise of the same standard
-deviation to each number, rounds, and writes the same columns with the same compression and pyarrow's fastest
-options. That program has no ledger, key, digest or clamp, and its promise is weaker by a factor of n. Growth
-is that of CPU time per reading from the smaller archive to the larger. Memory is the peak of one process.
+`sanitise` is compared with a plain program, which reads the same Parquet file, adds floating-point noise of
+the same standard deviation to each number, rounds, and writes the same columns with the same compression and
+pyarrow's fastest options. The plain program has no ledger, key, digest or clamp, and its promise is weaker by
+a factor of n. Growth is the CPU time per reading of the larger archive over that of the smaller archive.
+Memory is the peak of one process.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ QUARTER_MS = 900_000
 WINDOWS = 100_000
 NOISE_W = 24_770 / 2**0.5  # the Laplace scale with the standard deviation of the exact noise
 SIZES, FULL = (10**6, 10**7), (10**7, 10**8)
-"""The numbers of readings."""
+"""The numbers of readings of the smaller and the larger archive."""
 MEMORY_MIB = 512
 _TIME = pa.timestamp("ms", tz="UTC")
 _BATCH = 20_000
@@ -80,7 +81,7 @@ def wide(path: Path, windows: int) -> None:
 
 
 def long(path: Path, readings: int) -> None:
-    """Write a row per reading, ordered by home: a value in W every quarter-hour, as a double."""
+    """Write a row per reading, ordered by home: quarter-hourly means in W, gamma-distributed, as doubles."""
     schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
     rng, per_home = np.random.default_rng(0), DAYS * N
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
@@ -121,9 +122,9 @@ FASTEST: dict[str, Any] = {
 }
 """The options with which pyarrow writes noise fastest.
 
-Noise rarely repeats, so a dictionary does not help, and neither do minimum and maximum. The fastest encoding,
-by a small margin, is plain 32-bit numbers compressed with zstd. Delta encoding, as in our output, and
-byte-stream splitting make files about a tenth smaller but take longer.
+Noisy values rarely repeat, so a dictionary does not help, and neither do minimum and maximum. The fastest
+encoding, by a small margin, is plain 32-bit numbers compressed with zstd. Delta encoding, as in our output,
+and byte-stream splitting make files about a tenth smaller but take longer.
 """
 
 
@@ -176,10 +177,10 @@ def growth(
         path.unlink()
     return [
         harness.compare(
-            f"archive, {name}: a reading of {sizes[1]:,}",
-            f"of {sizes[0]:,} x {harness.GROWTH}",
+            f"archive, {name}: CPU time, {sizes[1]:,} readings",
+            f"{sizes[0]:,} readings x {harness.GROWTH}",
             per_row_ns,
-            "{:.0f} and {:.0f} ns of CPU a reading",
+            "{:.0f} and {:.0f} ns of CPU time per reading",
             goal=1,
             allow=partial(mul, harness.GROWTH),
         ),
@@ -194,14 +195,14 @@ def growth(
 
 
 def one_process(folder: Path, path: Path) -> list[Result]:
-    """Compare CPU time with that of `plain`, with pyarrow's fastest options and with its defaults."""
+    """Compare the CPU time of `ours` with that of `plain`, with pyarrow's fastest and default options."""
     peers: tuple[tuple[str, dict[str, Any], float | None], ...] = (
         ("pyarrow + numpy.laplace, no account", FASTEST, 0.7),
         ("the same with pyarrow's defaults", {}, None),
     )
     rows = [
         Row(
-            "archive, wide: days of 96, one process",
+            "archive, wide: days of 96 slots, one process",
             against,
             partial(ours, folder, path),
             partial(plain, folder, path, options),
@@ -219,27 +220,28 @@ def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
 
     Both the elapsed time and the CPU time of all processes are measured.
     """
-    by_spark, in_process = partial(ours, folder, path, run), partial(ours, folder, path)
-    for warm_up in (by_spark, in_process):
+    spark_run, process_run = partial(ours, folder, path, run), partial(ours, folder, path)
+    for warm_up in (spark_run, process_run):
         warm_up()
     clock, cpu_s = [], []
     for _ in range(harness.ROUNDS):
         (theirs_s, theirs_cpu_s), (duration_s, cpu_duration_s) = (
-            _durations_s(in_process),
-            _durations_s(by_spark),
+            _durations_s(process_run),
+            _durations_s(spark_run),
         )
         clock.append((WINDOWS / duration_s, WINDOWS / theirs_s))
         cpu_s.append((cpu_duration_s, theirs_cpu_s))
-    of_cpu = "{:.1f} and {:.1f} s of CPU".format(*map(statistics.median, zip(*cpu_s, strict=True)))
-    text = f"{{:,.0f}} and {{:,.0f}} rows a second; {of_cpu}; its start, which takes seconds, is not counted"
+    cpu_text = "{:.1f} and {:.1f} s of CPU".format(*map(statistics.median, zip(*cpu_s, strict=True)))
+    start_text = "Spark's start, which takes seconds, is not counted"
+    text = f"{{:,.0f}} and {{:,.0f}} rows a second; {cpu_text}; {start_text}"
     return harness.compare("archive, wide: Spark on two cores", "one process", clock, text, more=True)
 
 
 def _durations_s(run: Callable[[], None]) -> tuple[float, float]:
     """Return the elapsed time of `run`, and the CPU time of this process and its descendants, in s."""
-    began_s, start_cpu_s = time.perf_counter(), _tree_cpu_s()
+    start_s, start_cpu_s = time.perf_counter(), _tree_cpu_s()
     run()
-    return time.perf_counter() - began_s, _tree_cpu_s() - start_cpu_s
+    return time.perf_counter() - start_s, _tree_cpu_s() - start_cpu_s
 
 
 def _tree_cpu_s() -> float:

@@ -1,10 +1,10 @@
 """The attackers that learn, compared with the same methods of scikit-learn.
 
 `python -m benchmarks.attackers [--out FILE]`. The attackers guess which of 100 simulated programmes was on,
-from 30 noisy means over 10 s. They are trained on 2,000 windows and queried about another 2,000; the rate is
-queries per CPU-second, including training. Both sides get the same windows, and both discriminants use the
-same features; the note states how often both sides choose the same class. RAMP and richardsonpy have no
-attackers.
+from 30 noisy means over 10 s each. They are trained on 2,000 windows and queried about another 2,000; the
+rate is queries per CPU-second, including training. Both sides get the same windows, and both discriminants
+use the same features; the note states how often both sides choose the same class. RAMP and richardsonpy have
+no attackers.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Answer = Callable[[], Floats]
 
 
 def observe(scene: Scene, seed: int) -> tuple[Integers, Integers]:
-    """Return released windows, (trials, slots), and the class of each."""
+    """Return released windows, shape (trials, slots), and the class of each."""
     classes = scene.play(TRIALS)
     mechanism = LInfLaplace(EPSILON, 1, SLOTS)
     return mechanism.release(scene.points[classes, 0], bits=SeededBits(seed)), scene.labels[classes]
@@ -37,13 +37,13 @@ def discriminants(training: tuple[Integers, Integers], queries: Integers) -> tup
     library, (windows, labels), look = peer("sklearn.discriminant_analysis"), training, Features()._features  # noqa: SLF001
 
     def ours() -> Floats:
-        """Learn with our attacker, and return its answers."""
+        """Train our attacker, and return its answers."""
         attacker = Features()
         attacker.fit(windows, labels)
         return attacker.predict_proba(queries)
 
     def theirs() -> Floats:
-        """Learn with scikit-learn's, and return its answers."""
+        """Train scikit-learn's classifier, and return its answers."""
         attacker = library.LinearDiscriminantAnalysis().fit(look(windows), labels)
         return np.asarray(attacker.predict_proba(look(queries)))
 
@@ -55,13 +55,13 @@ def votes(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answe
     library, (windows, labels) = peer("sklearn.neighbors"), training
 
     def ours() -> Floats:
-        """Learn with our attacker, and return its answers."""
+        """Train our attacker, and return its answers."""
         attacker = Neighbours()
         attacker.fit(windows, labels)
         return attacker.predict_proba(queries)
 
     def theirs() -> Floats:
-        """Learn with scikit-learn's, and return its answers."""
+        """Train scikit-learn's classifier, and return its answers."""
         attacker = library.KNeighborsClassifier(NEIGHBOURS, algorithm="brute").fit(windows, labels)
         return np.asarray(attacker.predict_proba(queries))
 

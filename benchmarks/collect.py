@@ -1,13 +1,13 @@
 """`collect` compared with plain writers and consumers: ``python -m benchmarks.collect --meters 100000``.
 
-Every contestant writes the same records of half hours, 5,000 in each transaction or row group. First, these
-run in this process, without a broker, and take turns for several rounds:
+Every contestant writes the same half-hourly records, 5,000 in each transaction or row group. First, these
+contestants run in this process, without a broker, and take turns for several rounds:
 
 * COPY: rows that are already parsed, copied into an empty table with the same key and partitions;
-* a plain consumer: `json.loads` of each record, then COPY; it checks nothing, and a repetition would end it;
+* a plain consumer: `json.loads` of each record, then COPY; it checks nothing, and a repeated record ends it;
 * `collect`: the core and the database, as `service` calls them;
 * pyarrow: rows that are already parsed, written to one file, which is complete only at the end;
-* a plain consumer, Parquet: `json.loads` of each record, then the same;
+* a plain consumer, Parquet: `json.loads` of each record, then pyarrow in the same way;
 * `collect`, Parquet: the core and the dataset, each batch on disk, and moved into files at the end.
 
 Then `collect` and the plain consumer run as programs, with each broker that holds the records
@@ -77,7 +77,7 @@ async def payloads_of(records: Sequence[Message]) -> Batches:
         yield [message.payload for message in batch], plain_consumer.none
 
 
-async def copied(url: str, rows: Sequence[Row]) -> None:
+async def copy_rows(url: str, rows: Sequence[Row]) -> None:
     """Copy parsed rows into the table."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         for batch in batches(rows):
@@ -90,7 +90,7 @@ async def copied(url: str, rows: Sequence[Row]) -> None:
                     await copy.write_row(row)
 
 
-async def filed(folder: str, rows: Sequence[Row]) -> None:
+async def write_file(folder: str, rows: Sequence[Row]) -> None:
     """Write parsed rows to a file, and flush it to disk at the end."""
     path = Path(folder, "rows.parquet")
     with pq.ParquetWriter(path, plain_consumer.SCHEMA) as writer:
@@ -99,7 +99,7 @@ async def filed(folder: str, rows: Sequence[Row]) -> None:
     plain_consumer.sync(path)
 
 
-async def collected(url: str, records: Sequence[Message]) -> None:
+async def collect_to_table(url: str, records: Sequence[Message]) -> None:
     """Write records to the database as the service does."""
     async with Database.connect(url, None, "bench", "month") as database:
         core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
@@ -107,7 +107,7 @@ async def collected(url: str, records: Sequence[Message]) -> None:
             await database.write(core.take(batch, NOW_MS), len(batch), NOW_MS, core.mixed)
 
 
-async def collected_to_files(folder: str, records: Sequence[Message]) -> None:
+async def collect_to_files(folder: str, records: Sequence[Message]) -> None:
     """Write records to the dataset as the service does."""
     staging = Staging(Path(folder), "bench", "hour")
     staging.migrate()
@@ -118,15 +118,15 @@ async def collected_to_files(folder: str, records: Sequence[Message]) -> None:
     staging.close()
 
 
-async def prepared_table(url: str) -> None:
-    """Create the tables, their partitions and the descriptor."""
+async def prepare_table(url: str) -> None:
+    """Create the tables and their partitions, and write the descriptor."""
     async with Database.connect(url, None, "bench", "month") as database:
         await database.migrate()
         core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
         await database.write(core.take([DESCRIPTOR], NOW_MS), 1, NOW_MS)
 
 
-def prepared_files(folder: Path) -> None:
+def prepare_files(folder: Path) -> None:
     """Create a dataset that has the descriptor."""
     staging = Staging(folder, "bench", "hour")
     staging.migrate()
@@ -136,16 +136,16 @@ def prepared_files(folder: Path) -> None:
 
 
 def new_table(server: Postgres) -> str:
-    """Return the address of an empty database with tables."""
+    """Return the URL of a new database whose tables hold only the descriptor."""
     url = empty_database(server)
-    asyncio.run(prepared_table(url))
+    asyncio.run(prepare_table(url))
     return url
 
 
-def measured(server: Postgres, count: int, contestant: Contestant) -> tuple[Run, float]:
+def measure(server: Postgres, count: int, contestant: Contestant) -> tuple[Run, float]:
     """Run a contestant on empty tables or files; return its cost, and the bytes on disk per record."""
     with tempfile.TemporaryDirectory() as folder:
-        prepared_files(Path(folder))
+        prepare_files(Path(folder))
         target = folder if contestant.is_files else new_table(server)
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         asyncio.run(contestant.work(target))
@@ -153,11 +153,11 @@ def measured(server: Postgres, count: int, contestant: Contestant) -> tuple[Run,
         if contestant.is_files:
             size = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet")) / count
         else:
-            size = bytes_a_record(target, count)
+            size = bytes_per_record(target, count)
     return Run(count / wall_s, cpu_s / count * 1e6), size
 
 
-def bytes_a_record(url: str, count: int) -> float:
+def bytes_per_record(url: str, count: int) -> float:
     """Return the size of the table and its key, in bytes per record."""
     query = (
         "SELECT sum(pg_total_relation_size(inhrelid)), (SELECT count(*) FROM meteragent.record)"
@@ -178,16 +178,16 @@ def contestants(records: Sequence[Message]) -> dict[str, Contestant]:
         return Path(folder, "plain.parquet")
 
     return {
-        "COPY of parsed rows": Contestant(lambda url: copied(url, rows), is_files=False),
+        "COPY of parsed rows": Contestant(lambda url: copy_rows(url, rows), is_files=False),
         "a plain consumer": Contestant(
-            lambda url: plain_consumer.copied(url, payloads_of(records)), is_files=False
+            lambda url: plain_consumer.copy_rows(url, payloads_of(records)), is_files=False
         ),
-        "collect": Contestant(lambda url: collected(url, records), is_files=False),
-        "pyarrow, parsed rows": Contestant(lambda folder: filed(folder, rows), is_files=True),
+        "collect": Contestant(lambda url: collect_to_table(url, records), is_files=False),
+        "pyarrow, parsed rows": Contestant(lambda folder: write_file(folder, rows), is_files=True),
         "a plain consumer, Parquet": Contestant(
-            lambda folder: plain_consumer.filed(file(folder), payloads_of(records)), is_files=True
+            lambda folder: plain_consumer.write_file(file(folder), payloads_of(records)), is_files=True
         ),
-        "collect, Parquet": Contestant(lambda folder: collected_to_files(folder, records), is_files=True),
+        "collect, Parquet": Contestant(lambda folder: collect_to_files(folder, records), is_files=True),
     }
 
 
@@ -195,7 +195,7 @@ def line(name: str, runs: Sequence[Run], size: float | None = None) -> str:
     """Return a line of the output: the median rate and CPU time, and the other measurements, if any."""
     rate = statistics.median(run.rate for run in runs)
     cpu_us = statistics.median(run.cpu_us for run in runs)
-    text = f"{name:33} {rate:9.0f} records/s {cpu_us:7.1f} us of CPU a record"
+    text = f"{name:33} {rate:9.0f} records/s {cpu_us:7.1f} us of CPU time per record"
     if size is not None:
         text += f", {size:.0f} bytes on disk"
     if runs[0].memory_mib is not None:
@@ -211,7 +211,9 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--meters", type=int, default=100_000, help="default %(default)s")
-    parser.add_argument("--slots", type=int, default=2, help="half hours of each meter; default %(default)s")
+    parser.add_argument(
+        "--slots", type=int, default=2, help="half-hourly records per meter; default %(default)s"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="default %(default)s")
     parser.add_argument("--sources", nargs="*", choices=FEEDS, default=list(FEEDS))
     options = parser.parse_args()
@@ -225,11 +227,11 @@ def main() -> None:
         works = contestants(records)
         for _ in range(options.rounds):
             for name, contestant in works.items():
-                costs.setdefault(name, []).append(measured(server, len(records), contestant))
+                costs.setdefault(name, []).append(measure(server, len(records), contestant))
         for name, pairs in costs.items():
             print(line(name, [run for run, _ in pairs], pairs[0][1]), flush=True)
         for source in options.sources:
-            for name, run in collect_sources.runs(source, records, lambda: new_table(server), prepared_files):
+            for name, run in collect_sources.runs(source, records, lambda: new_table(server), prepare_files):
                 print(line(name, [run]), flush=True)
     print(f"load {os.getloadavg()[0]:.1f}")
 

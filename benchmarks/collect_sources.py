@@ -31,13 +31,13 @@ from tests.support.kafka import TOPICS, Kafka
 from tests.support.nats import Nats, nats_program
 
 _WINDOW = 500
-"""The largest number of unanswered publications."""
+"""The largest number of publications in flight."""
 _PARTITIONS = 64
 """Partitions of Kafka's topics; the mock keeps 5 MB in each."""
 
 
 class Feed(NamedTuple):
-    """Waiting records: `[source]`'s lines for `collect`, and source and address for the plain consumer."""
+    """Where records wait: lines of `[source]` for `collect`, and source and URL for the plain consumer."""
 
     source: str
     plain: tuple[str, str]
@@ -52,12 +52,12 @@ class Run(NamedTuple):
 
 
 async def publish(url: str, records: Sequence[Message]) -> None:
-    """Publish records at QoS 1, with at most `_WINDOW` unanswered at a time."""
+    """Publish records at QoS 1, with at most `_WINDOW` of them in flight."""
     room, completion = asyncio.Semaphore(_WINDOW), asyncio.Event()
     answered = 0
 
     def on_delivered(_packet_id: int, _reason: int) -> None:
-        """Make room for the next publication."""
+        """Allow the next publication, and count this one."""
         nonlocal answered
         answered += 1
         room.release()

@@ -48,7 +48,7 @@ path = "{folder}/db"
 
 @dataclass(frozen=True)
 class RunningContestant:
-    """A running contestant: the ports of its readings and records, its process, and its start times.
+    """A running contestant: the ports for its readings and records, its process, and its start times.
 
     A reading's record is sent once `behind` further readings of the meter have arrived.
     """
@@ -57,7 +57,7 @@ class RunningContestant:
     sink_port: int
     pid: int
     folder: Path
-    began_s: float = 0.0
+    start_s: float = 0.0
     subscribed_s: float = 0.0
     behind: int = 0
 
@@ -90,12 +90,12 @@ class RunningContestant:
 
 
 Contestant = Callable[[int], AbstractContextManager[RunningContestant]]
-"""A function of the QoS; it returns a context manager that runs a contestant, which has then subscribed."""
+"""A function of the QoS; it returns a context manager that runs a contestant and awaits its subscription."""
 
 
 @contextmanager
 def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
-    """Run a process during the block and yield its id.
+    """Run a process during the block, and yield its process id.
 
     The process uses cached bytecode, as an installed program does. Its output goes to `log`, or else to a
     temporary file; if the process exits during the block, the last 2,000 bytes of the output are printed.
@@ -109,7 +109,9 @@ def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
         finally:
             if child.poll() is not None:
                 output.seek(0)
-                print(*command, "has ended:", output.read()[-2000:].decode(errors="replace"), file=sys.stderr)
+                print(
+                    *command, "has exited:", output.read()[-2000:].decode(errors="replace"), file=sys.stderr
+                )
             child.kill()
             child.wait()
 
@@ -161,11 +163,11 @@ def agent(length: str = "1s", clock: str = "event") -> Contestant:
             path = folder / "bench.toml"
             text = CONFIG.format(port=local_broker.port, folder=folder, length=length, clock=clock)
             path.write_text(text)
-            began_s = time.monotonic()
+            start_s = time.monotonic()
             pid = stack.enter_context(process(sys.executable, "-m", "meteragent", "run", path))
             await_subscription(local_broker)
             yield RunningContestant(
-                local_broker.port, local_broker.port, pid, folder, began_s, time.monotonic(), behind=1
+                local_broker.port, local_broker.port, pid, folder, start_s, time.monotonic(), behind=1
             )
 
     return start
@@ -180,12 +182,12 @@ def forwarder(name: str) -> Contestant:
         with broker() as local_broker:
             port = str(local_broker.port)
             command = (sys.executable, "-m", "benchmarks.forwarders", name, port, port, str(qos))
-            began_s = time.monotonic()
+            start_s = time.monotonic()
             with process(*command) as pid:
                 await_subscription(local_broker)
                 now_s = time.monotonic()
                 yield RunningContestant(
-                    local_broker.port, local_broker.port, pid, local_broker.folder, began_s, now_s
+                    local_broker.port, local_broker.port, pid, local_broker.folder, start_s, now_s
                 )
 
     return start

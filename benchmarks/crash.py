@@ -45,7 +45,7 @@ def kill_in_commit(path: Path, meters: int) -> int:
             process.send_signal(signal.SIGSTOP)
             _, status = os.waitpid(process.pid, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
-                raise AssertionError("the process ended before it was killed")
+                raise AssertionError("the process exited before it was killed")
             if log.stat().st_size >= MIN_LOG_BYTES:
                 return log.stat().st_size  # the end of the block kills the process
             process.send_signal(signal.SIGCONT)
@@ -54,9 +54,9 @@ def kill_in_commit(path: Path, meters: int) -> int:
 
 def recovery_s(path: Path, meters: int) -> float:
     """Return the time from the start of the next process to its first release, in s."""
-    began_s = time.perf_counter()
+    start_s = time.perf_counter()
     with _process(path, meters, 1) as process:
-        duration_s = time.perf_counter() - began_s
+        duration_s = time.perf_counter() - start_s
         process.wait(LIMIT_S)
     return duration_s
 

@@ -7,8 +7,8 @@ that the slot adds at its peak.
 Besides the street with all homes, there are ten streets with a tenth of the homes each, every street in its
 own process. Each step is taken by five small streets, the large street and the other five, one after the
 other, so that the load of the machine affects both sizes alike. The growth is the CPU time of the large
-street, divided by that of the small streets, which have as many homes together. The median of the rounds
-counts, and the exit code is 1 if it is above the limit.
+street, divided by that of the small streets, which have as many homes together. The exit code is 1 if the
+median over the rounds is above the limit.
 """
 
 import argparse
@@ -75,15 +75,15 @@ class Operators:
         keys = [self._begin(role) for role in ("leader", "helper")]
         slot_keys = home.slot_keys(keys[0], keys[1], SLOT_S)
         if slot_keys is None:
-            raise AssertionError("no keys")
+            raise AssertionError("the operators have no keys for the slot")
         labels = [f"home-{number:07}" for number in range(homes)]
         self._reports = {label: self._report(label, slot_keys) for label in labels}
         self._messages: list[Outgoing] = []
         self._before_mib = _peak_mib()
 
     def take(self, name: str) -> Measured:
-        """Take a step; return what all steps so far have cost."""
-        began_s = time.monotonic()
+        """Take a step; return the cost of all steps so far."""
+        start_s = time.monotonic()
         closes_s = self.group.closes_s(SLOT_S) + 1
         if name == "reports":
             for arrivals in self._batches():
@@ -94,7 +94,7 @@ class Operators:
             role, topic = ("helper", "request") if name == "answer" else ("leader", "answer")
             arrivals = [Arrival(topic, message.payload, closes_s) for message in self._messages]
             self._step(role, name, lambda: self._desk_takes(role, arrivals))
-        self.measured.elapsed_s += time.monotonic() - began_s
+        self.measured.elapsed_s += time.monotonic() - start_s
         self.measured.memory_mib = _peak_mib() - self._before_mib
         return self.measured
 
@@ -135,14 +135,14 @@ class Street:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         context = multiprocessing.get_context("spawn")
         self._process = stack.enter_context(ProcessPoolExecutor(1, context, _begin, (folder, homes)))
-        self._begun = self._process.submit(_nothing)
+        self._start = self._process.submit(_no_op)
 
     def wait(self) -> None:
         """Wait until all reports have been constructed."""
-        self._begun.result()
+        self._start.result()
 
     def take(self, step: str) -> Measured:
-        """Take a step; return what all steps so far have cost."""
+        """Take a step; return the cost of all steps so far."""
         return self._process.submit(_take, step).result()
 
 
@@ -154,7 +154,7 @@ def _begin(folder: Path, homes: int) -> None:
     _operators.append(Operators(folder, homes))
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """Do nothing; the call returns once the process has started."""
 
 
@@ -176,7 +176,7 @@ def measure(homes: int) -> tuple[Measured, list[Measured]]:
 
 
 def growth(role: str, large: Measured, small: Sequence[Measured]) -> float:
-    """Return an operator's cost per home in the large street, divided by the mean in the small streets."""
+    """Return an operator's CPU time per home in the large street over the mean in the small streets."""
     return large.us(role) / statistics.fmean(street.us(role) for street in small)
 
 
@@ -187,15 +187,19 @@ def _peak_mib() -> float:
 def text(measured: Measured) -> str:
     """Return a measurement as a line."""
     steps = ", ".join(f"{name} {cpu_s:.2f} s" for name, cpu_s in measured.cpu_s.items())
-    rates = f"leader {measured.us('leader'):.0f} us, helper {measured.us('helper'):.0f} us of CPU a home"
+    rates = (
+        f"leader {measured.us('leader'):.0f} us, helper {measured.us('helper'):.0f} us of CPU time per home"
+    )
     memory = f"{measured.memory_mib:.0f} MiB for both"
     return f"{measured.homes:,} homes: {steps}; {rates}; {measured.elapsed_s:.1f} s elapsed, {memory}"
 
 
 def main() -> int:
-    """Measure both sizes; return 1 if the cost per home grows by more than the limit."""
+    """Measure both sizes; return 1 if the CPU time per home grows by more than the limit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crowd", allow_abbrev=False)
-    parser.add_argument("--homes", type=int, default=100_000, help="in the slot (default %(default)s)")
+    parser.add_argument(
+        "--homes", type=int, default=100_000, help="homes of the large street (default %(default)s)"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="default %(default)s")
     options = parser.parse_args()
     growths: dict[str, list[float]] = {role: [] for role in STEPS}
@@ -204,7 +208,7 @@ def main() -> int:
         print(text(small[0]), text(large), sep="\n", flush=True)
         for role, ratios in growths.items():
             ratios.append(growth(role, large, small))
-    print("cost of a home, ten times as many homes:")
+    print("growth of the CPU time per home with ten times as many homes:")
     for role, ratios in growths.items():
         print(f"  {role}: {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
     return int(max(map(statistics.median, growths.values())) > GROWTH)

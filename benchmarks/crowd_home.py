@@ -1,8 +1,8 @@
-"""Measure what a slot of a crowd costs a home: `python -m benchmarks.crowd_home`.
+"""Measure the cost of a crowd's slot to a home: `python -m benchmarks.crowd_home`.
 
 The agent runs without its connections, with a store on the project's disk and one meter. The clock opens and
 closes each slot, so a slot has two commits, or one if the next slot opens as it closes. The same stream with
-its own noise is measured too. CPU time is that of the process, as the median of the rounds.
+its own noise is measured too. CPU time is the process's, as the median of the rounds.
 """
 
 import asyncio
@@ -81,12 +81,12 @@ class Operator(Machine):
     """An operator that only publishes keys."""
 
     def is_closed(self, _slot_s: int, _now_s: int) -> bool:
-        """Return False: no slot is ever answered."""
+        """Return False, because no slot is ever answered."""
         return False
 
 
 def street() -> tuple[groups.Group, Keys]:
-    """Return a group, and its operators' keys as a home knows them."""
+    """Return a group, and its operators' public keys as a home stores them."""
     identities = {role: Identity(bytes([number]) * 32) for number, role in enumerate(groups.ROLES, start=1)}
     tables = [
         f'[{role}]\nname = "{role}"\nidentity = "{key.public.hex()}"' for role, key in identities.items()
@@ -98,7 +98,7 @@ def street() -> tuple[groups.Group, Keys]:
         lists[role] = home.keys_of(group, role, payload, 0)
 
     async def commit(_role: str, _serial: int, _payload: bytes) -> None:
-        """Commit nothing: no list of keys is read."""
+        """Commit nothing, because no list of keys is read."""
         await asyncio.sleep(0)
 
     return group, Keys(group, lists, commit)
@@ -124,16 +124,16 @@ def run(stream: Stream, path: Path, slots: int) -> tuple[float, list[Outgoing]]:
         pipeline = Pipeline(stream, store.snapshot(stream.name), Spending(), SystemBits(), Counts())
         reading = b'{"power":500,"t":%d}' % (NOW_MS - 1)
         steps = [[Message("m/power", reading, False, NOW_MS - 1, None)], *([] for _ in range(slots + 1))]
-        began_s = 0.0
+        start_s = 0.0
         for number, messages in enumerate(steps):
             now_ms = NOW_MS - 1 if messages else NOW_MS + (number - 1) * SLOT_MS
             if number == 2:
-                began_s = time.process_time()
+                start_s = time.process_time()
             effects = pipeline.feed(messages, now_ms, now_ms)
             transaction.commit(store, effects.commit, [], None, 0)
             store.erase()
             rows += effects.commit.outgoing
-        return (time.process_time() - began_s) / slots, [row for row in rows if not row.retain]
+        return (time.process_time() - start_s) / slots, [row for row in rows if not row.retain]
 
 
 def main() -> None:
@@ -144,10 +144,12 @@ def main() -> None:
         cpu_us = 1e6 * median(cpu_s for cpu_s, _ in results)
         [row, *_] = results[0][1]
         size = len(row.payload) + len(row.topic)
-        print(f"{name}: {cpu_us:.0f} us of CPU a slot, {len(row.payload)} bytes, {size} with the topic")
+        print(
+            f"{name}: {cpu_us:.0f} us of CPU time per slot, {len(row.payload)} bytes, {size} with the topic"
+        )
     command = [sys.executable, "-c", IMPORTS]
     memory = [int(subprocess.check_output(command, cwd=ROOT, text=True)) for _ in range(ROUNDS)]
-    print(f"memory of the extra: {median(memory) / 1000:.1f} MB")
+    print(f"memory of the extra `crowd`: {median(memory) / 1000:.1f} MB")
 
 
 if __name__ == "__main__":

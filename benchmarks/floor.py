@@ -42,7 +42,7 @@ class Recorder:
 
 
 def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
-    """Return the statements of `BATCHES` commits of releases; copy the store before them to `path`."""
+    """Return the statements of `BATCHES` commits of releases; copy the store to `path` before them."""
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()
@@ -58,10 +58,10 @@ def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
 def replay_s(path: Path, statements: list[tuple[str, Any]]) -> float:
     """Return the CPU time of SQLite per release, in s, for statements replayed on a copy of the store."""
     connection = connect(Path(shutil.copy(path, path.with_suffix(".copy"))))
-    began_s = time.process_time()
+    start_s = time.process_time()
     for sql, values in statements:
         connection.execute(sql, values).fetchall()
-    duration_s = time.process_time() - began_s
+    duration_s = time.process_time() - start_s
     connection.close()
     return duration_s / (BATCHES * BATCH)
 
@@ -75,5 +75,5 @@ def floor(folder: Path, small: int, large: int) -> Result:
             replay_s(folder / f"floor{meters}", statements[meters]) for meters in (large, small)
         )
         costs_us.append((1e6 * large_s, 1e6 * small_s))
-    name = f"CPU a release, SQLite alone, {large:,} meters"
+    name = f"CPU time per release, SQLite alone, {large:,} meters"
     return compare(name, f"{small:,} meters", costs_us, "{:.1f} and {:.1f} us of CPU")

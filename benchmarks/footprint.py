@@ -52,15 +52,15 @@ def memory() -> list[Result]:
     files: dict[int, list[float]] = {meters: [] for meters in LIMITS_MB}
     for _ in range(ROUNDS):
         for meters in LIMITS_MB:
-            most_mb, files_mb = _memory_mb(meters)
-            peaks_mb[meters].append(most_mb)
+            peak_mb, files_mb = _memory_mb(meters)
+            peaks_mb[meters].append(peak_mb)
             files[meters].append(files_mb)
     fewest, largest = LIMITS_MB
-    each_kb = (median(peaks_mb[largest]) - median(peaks_mb[fewest])) / (largest - fewest) * 1000
+    meter_kb = (median(peaks_mb[largest]) - median(peaks_mb[fewest])) / (largest - fewest) * 1000
     results = []
     for meters, limit_mb in LIMITS_MB.items():
         note = f"{median(peaks_mb[meters]):.1f} MB, {median(files[meters]):.1f} of it libraries' files"
-        note += f", {each_kb:.1f} kB a meter" if meters == largest else ""
+        note += f", {meter_kb:.1f} kB per meter" if meters == largest else ""
         ratios = tuple(limit_mb / peak_mb for peak_mb in peaks_mb[meters])
         results.append(Result(f"memory, {meters:,} meters", f"{limit_mb} MB", ratios, 1.0, note))
     return results
@@ -96,7 +96,7 @@ def parts() -> Result:
             previous_mb = total_mb
         ratios.append(_resident_mb("numpy") / previous_mb)
     note = ", ".join(f"{part} {median(sizes):.0f}" for part, sizes in sizes_mb.items()) + " MB"
-    return Result("memory of what is imported", "a process with numpy", tuple(ratios), None, note)
+    return Result("memory after all imports", "a process with numpy", tuple(ratios), None, note)
 
 
 def _resident_mb(modules: str) -> float:
@@ -123,11 +123,11 @@ def start() -> Result:
 
 def _until_subscribed_s(contestant: Contestant) -> float:
     with contestant(1) as running:
-        return running.subscribed_s - running.began_s
+        return running.subscribed_s - running.start_s
 
 
 def count_imports() -> Result:
-    """Count the modules that an agent has imported after a release; no forbidden module may be among them."""
+    """List the modules that an agent has imported after a release; none may be forbidden."""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -140,7 +140,7 @@ def count_imports() -> Result:
         lines = (line.split("|") for line in log.read_text().splitlines() if line.startswith("import time:"))
         names = {name.strip() for _, _, name in lines} - {"imported package"}
     forbidden = sorted(names & set(FORBIDDEN))
-    note = f"{len(names)} modules, of these: {', '.join(forbidden) or 'none'}"
+    note = f"{len(names)} modules, forbidden: {', '.join(forbidden) or 'none'}"
     return Result("modules not imported", ", ".join(FORBIDDEN), (float(not forbidden),), 1.0, note)
 
 

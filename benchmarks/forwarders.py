@@ -26,12 +26,12 @@ async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
     await sink.connect("127.0.0.1", sink_port)
     source = gmqtt.Client("bench-in", optimistic_acknowledgement=False)
 
-    async def pass_on(_: object, topic: str, payload: bytes, *__: object) -> int:
+    async def forward(_: object, topic: str, payload: bytes, *__: object) -> int:
         """Forward a message."""
         sink.publish(sink_topic(topic), payload, qos=qos)
         return 0
 
-    source.on_message = pass_on
+    source.on_message = forward
     await source.connect("127.0.0.1", source_port)
     source.subscribe("meters/+/power", qos=qos)
     await asyncio.Event().wait()

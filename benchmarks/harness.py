@@ -26,7 +26,7 @@ ROUNDS_VARIABLE = "BENCH_ROUNDS"
 ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
 SLICE_S = 0.05
 GROWTH = 1.1
-"""The largest allowed cost of a unit of large work, as a multiple of the cost of a unit of small work."""
+"""The largest allowed cost per unit of large work, as a multiple of the cost per unit of small work."""
 FSYNCS = 20
 ROOT = Path(__file__).resolve().parent.parent
 LOAD_BEFORE = os.getloadavg()[0]
@@ -118,7 +118,7 @@ def slice_s(call: Callable[[], object] | float, times: int) -> float:
 
 
 def run(rows: Sequence[Row]) -> list[Result]:
-    """Measure all rows, interleaved; ours and theirs take turns at going first."""
+    """Measure all rows, interleaved; ours and theirs take turns at running first."""
     calls = [(row.ours, row.theirs) for row in rows]
     times = [tuple(calls_per_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
     row_times_s: list[list[tuple[float, float]]] = [[] for _ in rows]
@@ -141,7 +141,7 @@ def compare(
     goal: float | None = None,
     allow: Callable[[float], float] = float,
 ) -> Result:
-    """Compare ours with theirs, round by round: as rates if `more` is set, otherwise as costs.
+    """Compare ours with theirs, round by round: as rates if `more` is true, otherwise as costs.
 
     Our cost may be as high as `allow(theirs)`. `text` formats the note from the medians of ours and theirs.
     """
@@ -194,7 +194,7 @@ def report_missing(name: str, reason: str) -> None:
 
 
 def machine() -> dict[str, str]:
-    """Return the conditions of the run: processor, cores, system, disk, day, and load."""
+    """Return the conditions of the run: processor, kernel, disk, Python, versions, day and load."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
@@ -232,11 +232,11 @@ def fsync_s() -> float:
     durations_s = []
     with tempfile.TemporaryFile(dir=ROOT) as file:
         for _ in range(FSYNCS):
-            began_s = time.perf_counter()
+            start_s = time.perf_counter()
             file.write(bytes(4096))
             file.flush()
             os.fsync(file.fileno())
-            durations_s.append(time.perf_counter() - began_s)
+            durations_s.append(time.perf_counter() - start_s)
     return statistics.median(durations_s)
 
 
@@ -244,7 +244,7 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not there"
+        return "not installed"
 
 
 # Reporting ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The agent without its connections: messages through the core into the store, as the runner feeds them.
 
-It serves to measure the cost of a record without MQTT, and whether that cost grows with the store's history.
+It measures the cost of a record without MQTT, and the growth of that cost with the store's history.
 """
 
 import sqlite3
@@ -77,7 +77,7 @@ class Line:
         )
 
     def warm(self) -> None:
-        """Feed two readings of each meter, but at least a batch, so that each meter has released a slot."""
+        """Feed two readings of each meter, and at least a batch, so that each meter has released a slot."""
         for _ in range(-(-max(2 * self.meters, BATCH) // BATCH)):
             self.feed(self.messages(BATCH))
 
@@ -104,14 +104,14 @@ class Line:
 
 
 def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.WaitingRow]:
-    """Write a transaction and erase the log, as the agent does; return the rows for the outbox."""
+    """Commit a transaction and erase the log, as the agent does; return the new rows of the outbox."""
     rows = transaction.commit(store, commit, delivered, None, commit.clock_ms).rows
     store.erase()
     return rows
 
 
 def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
-    """Put past releases of half hours into the outbox and the ledger, as delivered or as still waiting."""
+    """Put past half-hourly releases into the outbox and the ledger, as delivered or as still waiting."""
     first_ms = NOW_MS - (releases // meters + 1) * SLOT_MS
     with store.transaction() as tx:
         for begin in range(0, releases, CHUNK):
@@ -142,7 +142,7 @@ RECORD = (
 def cost_s(line: Line, batches: list[list[Message]]) -> tuple[float, float]:
     """Return the CPU time and the elapsed time per message, in s."""
     count = sum(map(len, batches))
-    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
     for batch in batches:
         line.feed(batch)
-    return (time.process_time() - began_cpu_s) / count, (time.perf_counter() - began_s) / count
+    return (time.process_time() - start_cpu_s) / count, (time.perf_counter() - start_s) / count

@@ -44,7 +44,7 @@ GOALS: dict[tuple[str, str, int, int], float] = {
 SCALAR_KINDS = ("discrete Laplace", "truncated geometric")
 BITS = SystemBits()
 BULK = 1 << 20
-ENTROPY = "entropy of its law"
+ENTROPY = "entropy of its distribution"
 LEAST_SAMPLE = 20_000
 
 Call = Callable[[], object]
@@ -94,7 +94,7 @@ class Case:
 
     @property
     def values(self) -> NDArray[np.int64]:
-        """The values to which noise is added, (count, n)."""
+        """The values to which noise is added, shape (count, n)."""
         return np.full((self.count, self.n), VALUE)
 
     @property
@@ -104,7 +104,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Yield all mechanisms, for one array and for a thousand at once."""
+    """Yield all mechanisms, for 1,000 arrays at once and for one array."""
     for count in (1000, 1):
         for n in SLOTS:
             yield Case("l_inf noise", LInfLaplace(A, 1, n), count, n)
@@ -151,7 +151,7 @@ PEERS = {
     "OpenDP": (with_opendp, "opendp.prelude", "OpenDP make_laplace"),
     "diffprivlib": (with_diffprivlib, "diffprivlib.mechanisms", "diffprivlib Geometric"),
 }
-"""The function that makes a peer's call, the module that it needs, and the peer's name in a row."""
+"""The function that returns a peer's call, the module that the call needs, and the peer's name in a row."""
 
 
 def compare_with_peer(case: Case, name: str) -> Row:
@@ -185,7 +185,7 @@ def random_bytes(case: Case) -> Result:
             total / (calls * values.size) for total in (counted_bits.byte_count, entropy / math.log(256))
         )
         bytes_pairs.append((drawn_bytes, entropy_bytes))
-    return compare(case.name, ENTROPY, bytes_pairs, "{:.2f} random bytes a reading, {:.2f} at least")
+    return compare(case.name, ENTROPY, bytes_pairs, "{:.2f} random bytes per reading, at least {:.2f}")
 
 
 def secret_timings() -> Iterator[Row]:

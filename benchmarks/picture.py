@@ -1,7 +1,7 @@
 """Draw the rows of `results.json` that have a goal as `results.png`: `python -m benchmarks.picture`.
 
 Each row shows ratio / goal on a log scale; the goal is met on the line and to the right of it. A filled
-circle is a goal met, and an open square a goal missed, in two colours of the Okabe-Ito palette that
+circle marks a goal met, and an open square a goal missed, in two colours of the Okabe-Ito palette that
 colour-blind readers can distinguish; the bar spans the rounds. The picture fits a phone held upright, and is
 dark on white for print.
 """
@@ -23,7 +23,7 @@ LEAST, MOST = 0.1, 10.0
 
 
 def place(value: float) -> float:
-    """Return the position of `value`, a multiple of the goal, within the ends of the scale."""
+    """Return `value`, a multiple of the goal, clamped to the ends of the scale."""
     return min(max(value, LEAST), MOST)
 
 

@@ -1,9 +1,10 @@
-"""A plain consumer, to compare with `collect`: ``python -m benchmarks.plain_consumer nats URL TARGET COUNT``.
+"""A plain consumer, the peer of `collect`: ``python -m benchmarks.plain_consumer nats URL TARGET COUNT``.
 
 It reads records with the usual library of a broker (aiomqtt, nats-py, confluent-kafka) and parses each with
-`json.loads`. It writes 5,000 at a time to the table `record` of a PostgreSQL database with COPY, or to one
-Parquet file, which is complete only at the end, and then acknowledges them. It checks nothing: a repeated
-record ends it or is stored twice. The process ends after COUNT records.
+`json.loads`. It writes 5,000 records at a time to the table `record` of a PostgreSQL database with COPY, or
+to one Parquet file, which is complete only at the end, and then acknowledges them (with MQTT, the library
+acknowledges them on arrival). It checks nothing: a repeated record ends it or is stored twice. The process
+exits after COUNT records.
 """
 
 import argparse
@@ -121,7 +122,7 @@ async def of_kafka(servers: str, count: int) -> Batches:
     consumer.close()
 
 
-async def copied(url: str, batches: Batches) -> None:
+async def copy_rows(url: str, batches: Batches) -> None:
     """Copy each batch into the table."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         async for payloads, acknowledge in batches:
@@ -136,7 +137,7 @@ def table_of(rows: Sequence[Row]) -> pa.Table:
     return pa.table(list(map(list, zip(*rows, strict=True))), schema=SCHEMA)
 
 
-async def filed(path: Path, batches: Batches) -> None:
+async def write_file(path: Path, batches: Batches) -> None:
     """Write each batch as a row group of one file, and flush it to disk at the end."""
     with pq.ParquetWriter(path, SCHEMA) as writer:
         async for payloads, acknowledge in batches:
@@ -159,14 +160,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plain_consumer", description=__doc__)
     parser.add_argument("source", choices=SOURCES)
     parser.add_argument("url")
-    parser.add_argument("target", help="a PostgreSQL's address, or a file to write")
+    parser.add_argument("target", help="the URL of a PostgreSQL database, or a file to write")
     parser.add_argument("count", type=int)
     options = parser.parse_args()
     batches = SOURCES[options.source](options.url, options.count)
     if options.target.startswith("postgresql:"):
-        asyncio.run(copied(options.target, batches))
+        asyncio.run(copy_rows(options.target, batches))
     else:
-        asyncio.run(filed(Path(options.target), batches))
+        asyncio.run(write_file(Path(options.target), batches))
 
 
 if __name__ == "__main__":

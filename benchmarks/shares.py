@@ -1,7 +1,7 @@
 """Break a record's CPU time down by part of the program: `python -m benchmarks.shares`.
 
 The agent runs without its connections (`line`), with one reading per slot from each of 20 meters, and 500
-readings per commit. The profiler attributes the CPU time to functions. The time of a library function or a
+readings per commit. The profiler attributes the time to functions. The time of a library function or a
 built-in is attributed to the parts of the program that call it, in proportion to the time of their calls.
 """
 
@@ -65,7 +65,7 @@ def main() -> None:
         for batch in batches:
             line.feed(batch)
         profile.disable()
-    print(f"{record_s * 1e6:.1f} us of CPU a record, of which")
+    print(f"{record_s * 1e6:.1f} us of CPU time per record, of which")
     stats: dict[Function, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     for name, share in shares(stats).most_common():
         if share >= LEAST:

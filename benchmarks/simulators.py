@@ -29,7 +29,10 @@ UNIT = "home-days"
 
 
 def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
-    """Return a function that simulates `homes` for `days` days, other days in each call to defeat caches."""
+    """Return a function that simulates `homes` homes for `days` days.
+
+    Each call simulates other days than the call before, so that no cache helps.
+    """
     fleet, first_day = Fleet(0, range(homes)), 0
 
     def call() -> object:
@@ -131,7 +134,10 @@ def compare_with_ramp() -> list[Row]:
 
 
 def richardson() -> Callable[[], object] | None:
-    """Return a function that simulates a home for a year at 60 s with richardsonpy and cached sunlight."""
+    """Return a function that simulates a home for a year at 60 s with richardsonpy and precomputed sunlight.
+
+    Return None if richardsonpy is not installed.
+    """
     if peer("richardsonpy") is None:
         return None
     load, people, sun, change = (

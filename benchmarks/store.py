@@ -38,12 +38,12 @@ def commits(path: Path, per_commit: int) -> Result:
     rates = []
     for _ in range(ROUNDS):
         batches = [line.messages(per_commit) for _ in range(COMMITS)]
-        began_s = time.perf_counter()
+        start_s = time.perf_counter()
         for _ in range(COMMITS):
             plain.execute("BEGIN")
             plain.executemany("INSERT INTO record (payload) VALUES (?)", [(RECORD % 0,)] * per_commit)
             plain.execute("COMMIT")
-        theirs = COMMITS / (time.perf_counter() - began_s)
+        theirs = COMMITS / (time.perf_counter() - start_s)
         _, ours_s = cost_s(line, batches)
         rates.append((1 / (ours_s * per_commit), theirs))
     plain.close()
@@ -71,7 +71,7 @@ def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BAT
     clock_us = 1e6 * median(clock_s for (_, clock_s), _ in costs_s)
     text = f"{{:.0f}} and {{:.0f}} us of CPU ({clock_us:.0f} us elapsed)"
     against, allow = f"{note} x {GROWTH}", partial(mul, GROWTH)
-    return compare(f"CPU a release, {name}", against, pairs, text, goal=1.0, allow=allow)
+    return compare(f"CPU time per release, {name}", against, pairs, text, goal=1.0, allow=allow)
 
 
 def ordinary(path: Path) -> Result:
@@ -88,19 +88,20 @@ def ordinary(path: Path) -> Result:
             )
             costs_us.append((usual_us, worst_us))
     text = f"{{:.1f}} and {{:.1f}} us of CPU, {BATCH} a commit; a window of half an hour, every 10 s"
-    name = "CPU of a reading that opens nothing"
-    return compare(name, "one that opens, closes and is released", costs_us, text)
+    name = "CPU time of a reading that opens no window"
+    return compare(name, "one that opens, closes and releases a window", costs_us, text)
 
 
 def size(path: Path) -> Result:
-    """Compare the disk space that a released reading takes with the size of its record and topic."""
-    bytes_each = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / MANY
+    """Compare the disk space per released reading with the size of its record and topic."""
+    disk_bytes = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / MANY
     sent_bytes = len(RECORD) + len("private/m10/power")
     note = (
-        f"{bytes_each:.0f} bytes a reading while it is kept, with indices and ledger; {sent_bytes} bytes left"
+        f"{disk_bytes:.0f} bytes per reading while it is kept, with indices and ledger;"
+        f" {sent_bytes} bytes sent"
     )
     return Result(
-        "bytes on disk a released reading", "the bytes that left", (sent_bytes / bytes_each,), None, note
+        "bytes on disk per released reading", "the bytes sent", (sent_bytes / disk_bytes,), None, note
     )
 
 
@@ -140,7 +141,7 @@ def main() -> None:
                 name: Line(store, METERS, backlog=name in ("short", "deep")) for name, store in stores.items()
             }
             results.append(growth("10^6 past releases", lines["few"], lines["many"], "10^3 past releases"))
-            results.append(growth("10^6 waiting to leave", lines["short"], lines["deep"], "10^3 waiting"))
+            results.append(growth("10^6 waiting records", lines["short"], lines["deep"], "10^3 waiting"))
         results.append(recovery(path / "many"))
     with ExitStack() as stack:
         path = stack.enter_context(folder())

@@ -15,7 +15,7 @@ RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).with_name("README.md")
 PICTURE = "![How far each figure is from its goal](results.png)\n\n"
 BLOCK = re.compile(r"(<!-- bench: (\w+) -->\n\n).*?(\n<!-- bench end -->)", re.DOTALL)
-NONE_YET = "No run is published yet: `make bench` makes one.\n"
+NONE_YET = "No run has been published yet: run `make bench`.\n"
 MACHINE = ("processor", "cores", "kernel", "disk", "fsync", "python", "meteragent", "commit", "day")
 
 Rows = Sequence[dict[str, Any]]
@@ -37,7 +37,7 @@ def number(value: float) -> str:
 
 
 def meets_goal(row: dict[str, Any]) -> bool:
-    """Return whether the median ratio reaches the goal, or there is none."""
+    """Return whether the median ratio reaches the goal; True if there is no goal."""
     return bool(row["goal"] is None or row["ratio"] >= row["goal"])
 
 
@@ -53,7 +53,7 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def goals(rows: Rows) -> str:
-    """Return the rows with a goal, as a picture and as a table."""
+    """Return the picture, and a table of the rows with a goal."""
     cells = [["what", "against", "ratio", "least – greatest", "goal", "", "in figures"]]
     for row in rows:
         if row["goal"] is not None:
@@ -86,18 +86,20 @@ def machine(rows: Rows) -> str:
         max(map(float, versions.pop("load after"))),
     )
     texts = {name: " / ".join(sorted(set(values))) for name, values in versions.items()}
-    of_machine = [f"{name} {texts.pop(name)}" for name in MACHINE if name in texts]
+    machine_text = [f"{name} {texts.pop(name)}" for name in MACHINE if name in texts]
     packages = [f"{name} {value}" for name, value in texts.items()]
     rounds = max(row["rounds"] for row in rows)
     load = f"load average {load_before:g} before, at most {load_after:g} after a program (its own)"
-    return f"Median of {rounds} interleaved rounds. {', '.join(of_machine)}; {load}. {', '.join(packages)}.\n"
+    return (
+        f"Median of {rounds} interleaved rounds. {', '.join(machine_text)}; {load}. {', '.join(packages)}.\n"
+    )
 
 
 BLOCKS: dict[str, Callable[[Rows], str]] = {"goals": goals, "others": others, "machine": machine}
 
 
 def renew(text: str, rows: Rows) -> str:
-    """Return a page with its blocks generated again.
+    """Return a page with regenerated blocks.
 
     Raises:
         KeyError: the page has a block with an unknown name.

@@ -1,7 +1,7 @@
-"""A load on a broker: readings in, records out, in a closed loop or at a fixed rate, at little cost.
+"""A load on a broker: readings are sent and records received, in a closed loop or at a fixed rate.
 
 The client must not distort the measurement. It therefore implements only the part of MQTT 3.1.1 that
-publishes and receives (QoS 0 and 1), writes many packets at once, and keeps no state per message.
+publishes and receives messages (QoS 0 and 1), writes many packets at once, and keeps no state per message.
 """
 
 import asyncio
@@ -104,7 +104,10 @@ class Client(asyncio.Protocol):
 
 
 def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
-    """Return the type of the packet at `offset`, and its body's start and end; None if it is incomplete."""
+    """Return the type of the packet at `offset`, and its body's start and end.
+
+    Return None if the packet is incomplete.
+    """
     length = shift = 0
     place = offset + 1
     while place < len(buffer):
@@ -210,15 +213,15 @@ class Paced(Load):
         super().send()
 
     def arrived(self, topic: bytes) -> None:
-        """Note the latency of a record; a duplicate is ignored."""
+        """Record the latency of a record; a duplicate is ignored."""
         sent_s = self._sent_s[topic.partition(b"/")[2]]
         if sent_s:
             self.latencies_s.append(time.perf_counter() - sent_s.popleft())
 
     async def run(self, per_s: int, seconds: float) -> None:
         """Send `per_s` readings per second for `seconds`, then wait half a second for the last records."""
-        began_s, start_count = time.perf_counter(), self.reading_count
-        while (elapsed_s := time.perf_counter() - began_s) < seconds:
+        start_s, start_count = time.perf_counter(), self.reading_count
+        while (elapsed_s := time.perf_counter() - start_s) < seconds:
             while self.reading_count - start_count < elapsed_s * per_s:
                 self.send()
             self.flush()

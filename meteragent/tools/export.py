@@ -1,7 +1,7 @@
 """The CSV export of the delivered records that the store still keeps.
 
-An export reads only messages that the broker has acknowledged, so it contains only what has already left;
-waiting records are not exported. Numbers are written as in the record, digit for digit.
+An export reads only messages that the broker has acknowledged, so it contains only records that have already
+been sent. Numbers are written as in the record, digit for digit.
 """
 
 import csv
@@ -50,7 +50,7 @@ def records(connection: sqlite3.Connection) -> Iterator[ExportedRecord]:
 
 
 def write(connection: sqlite3.Connection, file: IO[str]) -> int:
-    """Write all records as CSV with a header, line by line. Return 0, because no total changes."""
+    """Write all records as CSV with a header, line by line. Return 0, because every total is preserved."""
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
     table.writerows(record.row() for record in records(connection))
@@ -58,26 +58,26 @@ def write(connection: sqlite3.Connection, file: IO[str]) -> int:
 
 
 def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
-    """Write the CSV with the view of `consume.nonnegative`.
+    """Write the CSV with the view of `consume.nonnegative` as an additional column.
 
     Return the number of totals that the view cannot preserve.
 
-    The view has up to six decimals. If some of a day's records have not yet left, the view is computed
-    without these records, and changes once they have left.
+    The view has up to six decimals. If some of a day's records have not yet been delivered, the view is
+    computed without these records, and changes once they have been delivered.
 
     Raises:
-        StoreError: the store no longer has the terms of a record.
+        StoreError: the store does not have the terms of a record.
     """
     exported = list(records(connection))
-    views, raised = _views(exported, descriptors(connection))
+    views, raised_count = _views(exported, descriptors(connection))
     table = csv.writer(file, lineterminator="\n")
     table.writerow((*COLUMNS, VIEW))
     table.writerows([*row.row(), _decimal(view)] for row, view in zip(exported, views, strict=True))
-    return raised
+    return raised_count
 
 
 def descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
-    """Return the descriptors of all terms that were ever in the store."""
+    """Return the descriptors of all terms in the store, by id."""
     described = (describe(row) for rows in terms(connection).values() for row in rows)
     return {descriptor.id: Descriptor.parse(descriptor.message("", 0)) for descriptor in described}
 
@@ -88,7 +88,7 @@ def _views(exported: Iterable[ExportedRecord], descriptors: dict[str, Descriptor
     for index, row in enumerate(exported):
         record = Record.parse(row.payload)
         meters[row.stream, record.meter, record.unit][index] = record
-    values, raised = {}, 0
+    values, raised_count = {}, 0
     for (stream, meter, _), rows in meters.items():
         try:
             series = Series.of(rows.values(), descriptors)
@@ -97,8 +97,8 @@ def _views(exported: Iterable[ExportedRecord], descriptors: dict[str, Descriptor
         view = nonnegative(series)
         by_slot = dict(zip(series.records, view.values.tolist(), strict=True))
         values.update({index: by_slot[record] for index, record in rows.items()})
-        raised += len(view.raised_ms)
-    return [values[index] for index in sorted(values)], raised
+        raised_count += len(view.raised_ms)
+    return [values[index] for index in sorted(values)], raised_count
 
 
 def _decimal(value: float) -> str:

@@ -50,10 +50,10 @@ DESIGNED: dict[tuple[str, str], float] = {
     ("latency at 500/s, p99, + 10 ms allowed", GMQTT): 1,
     ("memory, 100 meters", "60 MB"): 1,
     ("memory, 10,000 meters", "150 MB"): 1,
-    ("CPU a release, 10^6 past releases", "10^3 past releases x 1.1"): 1,
+    ("CPU time per release, 10^6 past releases", "10^3 past releases x 1.1"): 1,
     ("simulated homes at 1 s", "300 home-days per CPU-second"): 1,
     ("simulated homes at 60 s", "RAMP at 60 s"): 4,
-    ("archive, wide: days of 96, one process", "pyarrow + numpy.laplace, no account"): 0.7,
+    ("archive, wide: days of 96 slots, one process", "pyarrow + numpy.laplace, no account"): 0.7,
 }
 """What was set out to be reached: name, against, at least."""
 

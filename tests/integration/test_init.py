@@ -192,7 +192,7 @@ def test_from_an_address_to_a_running_agent(way: Way, request: pytest.FixtureReq
     values = [float(value.replace(",", "")) for value in re.findall(r"home +\d\d:\S+ +(\S+)", way.shown)]
     assert values
     assert all(311 <= value <= 2313 for value in values), values
-    assert "Nothing leaves, and nothing is written." in " ".join(way.shown.split())
+    assert "Nothing is sent, and nothing is written." in " ".join(way.shown.split())
     assert "WARNING" not in way.log, way.log
     assert f"stream main: sends to {stream.source.url}, topic private/{{meter}}/power" in way.log
     assert "first number leaves at" in way.log

@@ -123,7 +123,7 @@ def test_discover_finds_the_meter(runs: Scenarios) -> None:
     """What is heard is proposed, after Ctrl-C too, as a configuration that is accepted; no value is told."""
     done, log, url = runs["found"]
     assert done.returncode == 0, done.stderr
-    assert "only retained messages came" in done.stdout
+    assert "only retained messages were received" in done.stdout
     assert SECRET not in done.stdout + done.stderr
     proposed = done.stdout.partition("to start with:\n")[2].partition("\n\nHeard, ")[0]
     source = config.parse(proposed).stream[0].source

@@ -273,7 +273,7 @@ PLUG = ("tele/tasmota_4D7731/SENSOR", document(Time="x", ENERGY={"Power": 5, "To
 @pytest.mark.parametrize(
     ("text", "sent", "options"),
     [
-        ("only retained messages came", [PLUG], {"retain": True}),
+        ("only retained messages were received", [PLUG], {"retain": True}),
         ("each topic had one message", [PLUG], {"times": 1}),
         ("values below zero", [("x/power_w", b"-500")], {}),
         ("values above 100 kW", [("x/power_kw", b"500")], {}),
@@ -290,7 +290,7 @@ PLUG = ("tele/tasmota_4D7731/SENSOR", document(Time="x", ENERGY={"Power": 5, "To
             {},
         ),
         ("no time in the payload", [PLUG], {}),
-        ("with this configuration it does not leave", [PLUG], {}),
+        ("with this configuration it is not sent", [PLUG], {}),
         ("a topic seems to hold a serial number", [("a4cf129b7e05/power_w", b"5")], {}),
         ("source.dead_band", [("zigbee2mqtt/plug", document(power=5))], {}),
         ("as far below 0", [("x/power_w", b"-500")], {}),

@@ -143,8 +143,8 @@ SCENES = [
         main meter: N/c0ffee4d1177/grid/40/Ac/Power victron = power W drawn minus fed in
           also: N/c0ffee4d1177/grid/40/Ac/Energy/Forward victron = register kWh drawn
           also: N/c0ffee4d1177/grid/40/Ac/Energy/Reverse victron export = register kWh fed in
-        not N/c0ffee4d1177/grid/40/Ac/L1/Power: of c0ffee4d1177, which is proposed as a grid meter on a Vi
-        not N/c0ffee4d1177/grid/40/Ac/L2/Power: of c0ffee4d1177, which is proposed as a grid meter on a Vi
+        not N/c0ffee4d1177/grid/40/Ac/L1/Power: belongs to c0ffee4d1177, which is proposed as a grid meter
+        not N/c0ffee4d1177/grid/40/Ac/L2/Power: belongs to c0ffee4d1177, which is proposed as a grid meter
     """,
     ),
     scene(

@@ -230,8 +230,8 @@ SCENES = [
         HA,
         [("on/p", "on"), ("gone/p", {"q": 1})],
         """
-        not gone/p: Power: its messages have no number where its description says (Home Assistant's discov
-        not on/p: Power: its messages have no number where its description says (Home Assistant's discover
+        not gone/p: Power: its messages have no number at the described place (Home Assistant's discovery
+        not on/p: Power: its messages have no number at the described place (Home Assistant's discovery me
     """,
         [
             sensor("on/p", "Power", "W", "on/p"),

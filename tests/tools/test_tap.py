@@ -158,7 +158,7 @@ receiver = [
 """
     shown = Terminal(text)
     shown.view.begin()
-    assert shown.lines[0] == "Stream main-appliance: what is sent is shown as app gets it."
+    assert shown.lines[0] == "Stream main-appliance: records are shown as app gets them."
     assert shown.streams[0].filters == ("m/+", "a/+")
 
 

@@ -17,7 +17,7 @@ but no values.
 4. Memory for messages is bounded.
 5. If the kind, unit or medium is uncertain, or a direction is ambiguous, nothing is proposed, and the reason
 is stated. A number whose name states no direction is proposed with a doubt.
-6. No topic is dropped silently: it is proposed, read as a description, left out with a reason, or listed as
+6. No topic is dropped silently: each is proposed, read as a description, left out with a reason, or listed as
 quiet.
 
 `findings` documents the interface for other commands.

@@ -19,16 +19,16 @@ from meteragent.tools.discover.points import Point, joined, numbers_at
 from meteragent.tools.discover.words import Direction, Meaning, Role
 
 _ROLES = list(Role)
-_WAYS = [Direction.NET, Direction.DRAWN, Direction.UNSTATED, Direction.FED_IN, Direction.PRODUCED]
-_MADE = frozenset(["produced", "production", "produce", "producing", "productie"])
-_NO_WAY = (
-    "its name states no direction: check that it counts what is drawn, and that it is below zero or still"
-    " while you feed in"
+_DIRECTIONS = [Direction.NET, Direction.DRAWN, Direction.UNSTATED, Direction.FED_IN, Direction.PRODUCED]
+_PRODUCTION_WORDS = frozenset(["produced", "production", "produce", "producing", "productie"])
+_NO_DIRECTION = (
+    "its name states no direction: check that it counts the energy drawn, and that it is negative or"
+    " unchanged while you feed in"
 )
 
 
 def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
-    """Make a candidate from each device's points, and list the points that cannot be proposed."""
+    """Return a candidate for each device, and an entry for each point that cannot be proposed."""
     devices: defaultdict[str, list[Point]] = defaultdict(list)
     for point in points:
         devices[point.device].append(point)
@@ -41,10 +41,10 @@ def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
 
 
 def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
-    """Make a candidate from one device's points, and list the points that cannot be proposed."""
+    """Return one device's candidate or None, and an entry for each point that cannot be proposed."""
     groups: defaultdict[tuple[object, ...], list[Point]] = defaultdict(list)
     unplaced = []
-    for point in _with_ways(points):
+    for point in _with_directions(points):
         direction = point.meaning.direction
         if direction is Direction.UNSTATED:
             unplaced.append(
@@ -74,30 +74,31 @@ def refusal(point: Point, reason: str) -> Unplaced:
 def _order(candidate: Candidate) -> tuple[object, ...]:
     return (
         _ROLES.index(candidate.role),
-        _WAYS.index(candidate.direction) > 2,
+        _DIRECTIONS.index(candidate.direction) > 2,
         candidate.kind is not Kind.POWER,
-        _WAYS.index(candidate.direction),
+        _DIRECTIONS.index(candidate.direction),
         len(candidate.label),
     )
 
 
-def _with_ways(points: Sequence[Point]) -> list[Point]:
+def _with_directions(points: Sequence[Point]) -> list[Point]:
     """Return the points with directions that follow only from a device's other points."""
     ways = {(point.kind, point.meaning.direction) for point in points}
     import_labels = {
         (point.kind, point.meaning.rest) for point in points if point.meaning.direction is Direction.DRAWN
     }
-    return [replace(point, meaning=_decided(point, ways, import_labels)) for point in points]
+    return [replace(point, meaning=_meaning_in_context(point, ways, import_labels)) for point in points]
 
 
-def _decided(
+def _meaning_in_context(
     point: Point,
     ways: Collection[tuple[Kind, Direction | None]],
     import_labels: Collection[tuple[Kind, frozenset[str]]],
 ) -> Meaning:
     """Return a point's meaning, with the direction that follows from the device's other points.
 
-    An inverter's number without a stated direction counts production. If the same measuring point has a
+    A number without a stated direction counts production if it is an inverter's, or if it has no label and
+    production is the only direction that the device's numbers state. If the same measuring point has a
     number for consumption, a number for production counts feed-in. A number for delivery counts consumption
     if another number counts feed-in. A register without a stated direction counts consumption if there is
     also a feed-in register.
@@ -105,8 +106,13 @@ def _decided(
     stated, directions = point.meaning, {direction for _, direction in ways}
     only_produced = Direction.PRODUCED in directions and directions <= {Direction.PRODUCED, None}
     has_export = (Kind.REGISTER, Direction.FED_IN) in ways
-    if stated.direction is Direction.PRODUCED and (point.kind, stated.rest - _MADE) in import_labels:
-        return replace(stated, direction=Direction.FED_IN, role=Role.UNKNOWN, rest=stated.rest - _MADE)
+    if (
+        stated.direction is Direction.PRODUCED
+        and (point.kind, stated.rest - _PRODUCTION_WORDS) in import_labels
+    ):
+        return replace(
+            stated, direction=Direction.FED_IN, role=Role.UNKNOWN, rest=stated.rest - _PRODUCTION_WORDS
+        )
     if stated.direction is None and (stated.role is Role.PRODUCER or (only_produced and not stated.rest)):
         return replace(stated, direction=Direction.PRODUCED, role=Role.PRODUCER)
     is_import = stated.direction is None and point.kind is Kind.REGISTER and has_export
@@ -121,7 +127,7 @@ def _name(point: Point) -> str:
 
 
 def _offer(points: Sequence[Point]) -> Candidate | str:
-    """Make a candidate from one quantity's points; return the reason if they are incomplete."""
+    """Return a candidate for one quantity's points, or the reason if they are incomplete."""
     wholes = [point for point in points if point.meaning.phase is None and point.meaning.tariff is None]
     phases = _by([point for point in points if point.meaning.tariff is None], "phase")
     tariffs = _by([point for point in points if point.meaning.phase is None], "tariff")
@@ -150,7 +156,7 @@ def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
 
 
 def _single(point: Point) -> Candidate:
-    """Make a candidate from one point."""
+    """Return a candidate for one point."""
     candidate = Candidate(
         rank=point.rank,
         title=point.title,
@@ -165,7 +171,7 @@ def _single(point: Point) -> Candidate:
         timed=point.time is not None,
         factor=point.factor,
         scale=point.scale,
-        direction=point.meaning.direction or _seen(point),
+        direction=point.meaning.direction or _observed_direction(point),
         role=point.meaning.role,
         label=" ".join(sorted(point.meaning.rest)),
         certainty=point.source,
@@ -174,19 +180,22 @@ def _single(point: Point) -> Candidate:
         candidate.label = f"{candidate.label} channel {point.meaning.channel}".strip()
         candidate.doubts.append("each channel is a separate clamp, and channels are not summed")
     if point.meaning.direction is None:
-        candidate.doubts.append(_NO_WAY)
+        candidate.doubts.append(_NO_DIRECTION)
     candidate.doubts += point.doubts
     return candidate
 
 
-def _seen(point: Point) -> Direction:
-    """Return the direction of a point whose name states none: net for a power with negative values."""
+def _observed_direction(point: Point) -> Direction:
+    """Return NET for a power with negative values, or else UNSTATED."""
     is_net = point.kind is Kind.POWER and any(match.number < 0 for match in point.numbers)
     return Direction.NET if is_net else Direction.UNSTATED
 
 
 def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
-    """Make a candidate for a sum of points: an expression on one topic, or {phase} on several."""
+    """Return a candidate for a sum of points, or the reason if they cannot be summed.
+
+    The sum is an expression if the points are on one topic, or {phase} if they are on several.
+    """
     first = points[0]
     if len({(point.unit, point.factor, point.profile) for point in points}) > 1:
         return f"its {parts} have different units and cannot be summed"
@@ -201,16 +210,20 @@ def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
             return f"its {parts} come in different messages and cannot be summed"
         return candidate
     rows = [point.log.topic.split("/") for point in points]
-    places = [i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1] if _alike(rows) else []
-    if len(places) != 1 or len({point.value for point in points}) > 1:
+    indices = (
+        [i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1]
+        if _have_equal_lengths(rows)
+        else []
+    )
+    if len(indices) != 1 or len({point.value for point in points}) > 1:
         return f"its {parts} are on topics that differ in more than one segment and cannot be summed"
-    place = places[0]
-    candidate.template = "/".join([*rows[0][:place], PHASE, *rows[0][place + 1 :]])
-    candidate.phases = tuple(row[place] for row in rows)
+    index = indices[0]
+    candidate.template = "/".join([*rows[0][:index], PHASE, *rows[0][index + 1 :]])
+    candidate.phases = tuple(row[index] for row in rows)
     candidate.topics = [point.log for point in points]
     candidate.numbers = [point.numbers for point in points]
     return candidate
 
 
-def _alike(rows: Sequence[Sequence[str]]) -> bool:
+def _have_equal_lengths(rows: Sequence[Sequence[str]]) -> bool:
     return len({len(row) for row in rows}) == 1

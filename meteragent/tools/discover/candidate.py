@@ -34,9 +34,9 @@ class Unplaced:
 class Candidate:
     """One way to read some topics.
 
-    `template` contains {meter} if there are `meters`; `value` and `time` are for the configuration. `numbers`
-    has each topic's numbers; `scale` is what 1 means in W or Wh (None: unknown), and `factor` the
-    configuration's `source.scale`. `rank` is 0 for a known family on its usual topic or a description on the
+    `template` contains {meter} if there are `meters`. `value`, `time` and `factor` are the configuration's
+    `source.value`, `source.time` and `source.scale`. `numbers` has each topic's numbers; `scale` is the size
+    of 1 in W or Wh (None: unknown). `rank` is 0 for a known family on its usual topic or a description on the
     broker, 1 for a family recognised by its payload, and 2 for a name that states kind and unit.
     `alternatives` are other quantities of the same meter.
     """

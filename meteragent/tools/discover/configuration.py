@@ -68,9 +68,9 @@ def _monthly(candidate: Candidate, access: Access, name: str) -> str:
 
 
 def _usual_period(candidate: Candidate) -> str | None:
-    """Return a usual time between reports that is at least 1.5 times the observed median time.
+    """Return the shortest usual time between reports of at least 1.5 times the observed median time.
 
-    Return None for energies, and if no usual time is long enough.
+    Return None for energies, if the median is unknown, and if no usual time is long enough.
     """
     every_ms = cadence_ms(candidate.topics)
     if candidate.kind is not Kind.POWER or every_ms is None:
@@ -94,7 +94,7 @@ def _toml(
     zoned: bool = False,
     every: str | None = None,
 ) -> str:
-    """Return a configuration with these lines of [privacy], and a time zone if `zoned` or readings are rare.
+    """Return a configuration with the lines `privacy`, and a time zone if `zoned` or if readings are rare.
 
     If `every` is not None, it is the longest time between readings.
     """

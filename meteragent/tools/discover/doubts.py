@@ -28,9 +28,9 @@ def _about_unit(candidate: Candidate) -> Iterator[str]:
     if candidate.device is not None and candidate.scale is None:
         yield f"the payload does not state the unit: {candidate.unit} is an assumption"
     if candidate.device is not None and not candidate.device.dead_band_known and candidate.kind is Kind.POWER:
-        yield "how far the power may change before the device reports it: set source.dead_band to that"
+        yield "the device's dead band is unknown: set source.dead_band to the change in power that it omits"
     if candidate.kind is Kind.INTERVAL_ENERGY and candidate.interval_ms is None:
-        yield "the interval that a reading covers: source.interval is the time between messages"
+        yield "the interval that a reading covers: source.interval is set to the time between messages"
     parts = sorted({part for log in candidate.topics for part in _parts_beside(log)})
     if parts:
         yield f"{', '.join(parts)} start again at zero and count the same energy: do not release them as well"
@@ -66,9 +66,9 @@ def _about_meters(candidate: Candidate) -> Iterator[str]:
         count = len(candidate.meters)
         yield f"which of the {count} are yours, and which is the main meter: each adds to the privacy spent"
     if candidate.device is not None and candidate.device.identifies and candidate.meters:
-        yield f"{{meter}} is {candidate.device.identifies}: with this configuration it does not leave"
+        yield f"{{meter}} is {candidate.device.identifies}: with this configuration it is not sent"
     elif any(identifies(log.topic) for log in candidate.topics):
-        yield "a topic seems to hold a serial number or an address: with this configuration it does not leave"
+        yield "a topic seems to hold a serial number or an address: with this configuration it is not sent"
 
 
 def _about_times(candidate: Candidate) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _about_times(candidate: Candidate) -> Iterator[str]:
     if not candidate.count:
         return
     if not live:
-        yield "only retained messages came; these may be old, and the agent ignores them: listen longer"
+        yield "only retained messages were received, which may be old; the agent ignores them: listen longer"
     elif live == len(candidate.topics) and every_ms is None:
         yield "each topic had one message, so the time between messages is unknown: listen longer"
     if every_ms is not None and is_slow(candidate):

@@ -6,14 +6,14 @@
         proposal.title, proposal.role, proposal.meters, proposal.ids, proposal.assumptions, proposal.traps
         for offer in proposal.offers:          # its quantities; start with the first
             offer.kind, offer.unit, offer.direction, offer.source   # `source`: keys of [source]
-            offer.toml(Access(url), "home")    # a whole configuration, accepted without changes
+            offer.toml(Access(url), "home")    # a complete configuration, accepted without changes
     for entry in result.unplaced:              # heard, but not proposed
         entry.topic, entry.reason
         entry.missing                          # keys of [source] that nothing states, such as ("unit",)
         entry.source                           # the other keys, for a question to the operator; {} if unknown
 
 Rules
-1. No text holds a reading.
+1. No string contains a reading.
 2. If the kind, unit or medium is uncertain, or a direction is ambiguous, the topic is unplaced. A quantity
    whose name states no direction is proposed, with this doubt among its assumptions.
 3. An offer's kind and unit are stated by a profile, a description on the broker, or a name; the operator
@@ -43,7 +43,7 @@ class Offer:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the numbers."""
+        """The kind of the numbers: power, interval energy or register."""
         return self.candidate.kind
 
     @property

@@ -73,7 +73,7 @@ class Listener:
 
 
 def cadence_ms(topics: Iterable[TopicLog]) -> int | None:
-    """Return the median time between messages on a topic; None if no topic had two messages."""
+    """Return the median time between live messages on a topic; None if no topic had two such messages."""
     gaps = [b - a for log in topics for a, b in pairwise(log.times_ms)]
     return median_low(gaps) if gaps else None
 

@@ -11,7 +11,7 @@ from meteragent.tools.discover.words import meaning
 def together(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Merge groups of candidates that are read in the same way on topics that differ in one segment.
 
-    The largest group is merged first; each candidate belongs to only one group.
+    The largest group is merged first; each candidate is merged only once.
     """
     groups: defaultdict[tuple[object, ...], dict[int, Candidate]] = defaultdict(dict)
     for candidate in candidates:
@@ -22,7 +22,7 @@ def together(candidates: Sequence[Candidate]) -> list[Candidate]:
         members = [candidate for name, candidate in group.items() if name not in merged_ids]
         if len(members) > 1:
             merged_ids |= group.keys()
-            merged.append(_merged(members))
+            merged.append(_merge_group(members))
     return merged + [candidate for candidate in candidates if id(candidate) not in merged_ids]
 
 
@@ -59,7 +59,7 @@ def _reading(candidate: Candidate) -> tuple[object, ...]:
     return (candidate.rank, candidate.role, candidate.count > 0, *keys)
 
 
-def _merged(group: Sequence[Candidate]) -> Candidate:
+def _merge_group(group: Sequence[Candidate]) -> Candidate:
     """Merge a group into one candidate with several meters."""
     merged = group[0]
     if len(group) == 1:
@@ -70,13 +70,13 @@ def _merged(group: Sequence[Candidate]) -> Candidate:
     merged.alternatives = [
         offer
         for place, offer in enumerate(merged.alternatives)
-        if _merge([candidate.alternatives[place] for candidate in group], index, names)
+        if _merge_offers([candidate.alternatives[place] for candidate in group], index, names)
     ]
-    _merge(group, index, names)
+    _merge_offers(group, index, names)
     return merged
 
 
-def _merge(offers: Sequence[Candidate], index: int, names: Sequence[str]) -> bool:
+def _merge_offers(offers: Sequence[Candidate], index: int, names: Sequence[str]) -> bool:
     """Merge offers into the first offer if the topics allow it; return whether they were merged.
 
     The topics must have `names` at `index` and otherwise be equal.

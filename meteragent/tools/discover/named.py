@@ -36,7 +36,7 @@ Outcome = tuple[list[Point], list[Unplaced]]
 
 
 def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Return the numbers whose names state kind and unit, and the others with the reason to omit each.
+    """Return the numbers whose names state kind and unit, and entries with reasons for other numbers.
 
     Numbers at the topics and expressions in `described` are skipped.
     """
@@ -78,7 +78,7 @@ def _bare(log: TopicLog) -> Outcome:
         profile="number",
         numbers=numbers,
     )
-    return _judged(point, stated.kind is not None)
+    return _judge(point, stated.kind is not None)
 
 
 _DIGITS = frozenset("0123456789")
@@ -98,7 +98,7 @@ def _with_unit(log: TopicLog) -> list[Unplaced]:
 
 
 def _names_a_device(segment: str) -> bool:
-    """Return whether a segment contains more than a direction, phase, tariff or unit."""
+    """Return whether a segment contains more than a direction, phase, tariff, channel, kind or unit."""
     stated = meaning(segment)
     statement = stated.direction or stated.phase or stated.tariff or stated.kind or stated.channel
     return statement is None or bool(stated.rest)
@@ -168,7 +168,7 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
         time=_time(leaf),
         numbers=numbers_at(log, leaf.expression),
     )
-    return _judged(point, stated.kind is not None)
+    return _judge(point, stated.kind is not None)
 
 
 def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf, kind: Kind | None) -> str | None:
@@ -181,35 +181,38 @@ def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf, kind: Kind 
 
 
 def _is_volume(name: str) -> bool:
-    """Return whether a name means a volume or flow of water, and not of gas."""
+    """Return whether a name refers to a volume or a flow, but not of gas, energy or power."""
     words = split(name)
     is_cubic = ("m", "3") in pairwise(words) or bool({"m³", "volume", "flow"} & set(words))
     return is_cubic and not {"gas", "energy", "power"} & set(words)
 
 
-def _judged(point: Point, has_kind: bool) -> Outcome:
-    """Return the point if its kind and unit are certain, or else its entry with the reason to omit it."""
+def _judge(point: Point, has_kind: bool) -> Outcome:
+    """Return the point if its kind and unit are certain, or else an entry with the reason to omit it.
+
+    Return neither if the name states no kind, and there is no reason to list the number.
+    """
     stated = point.meaning
     if not has_kind:
         missing: tuple[str, ...] = () if stated.objection or stated.direction is None else ("kind", "unit")
         reason = (None if stated.is_quiet else stated.objection) or (_ONLY_DIRECTION if missing else None)
-        return [], ([] if reason is None else [_left(point, reason, missing)])
+        return [], ([] if reason is None else [_unplaced(point, reason, missing)])
     if stated.objection is not None:
-        return [], [_left(point, stated.objection, ())]
+        return [], [_unplaced(point, stated.objection, ())]
     if not point.unit:
         units = " or ".join(UNITS[point.kind])
         missing = ("unit",) if point.kind is Kind.POWER or stated.is_register else ("kind", "unit")
         return [], [
-            _left(
+            _unplaced(
                 point,
                 f"its name refers to {_kind_word(point.kind)}, but not to the unit: {units}?",
                 missing,
             )
         ]
     if point.kind is Kind.REGISTER and not stated.is_register:
-        return [], [_left(point, _KIND_UNKNOWN, ("kind",))]
+        return [], [_unplaced(point, _KIND_UNKNOWN, ("kind",))]
     if point.kind is Kind.REGISTER and any(b.number < a.number for a, b in pairwise(point.numbers)):
-        return [], [_left(point, _FELL, ("kind",))]
+        return [], [_unplaced(point, _FELL, ("kind",))]
     point.doubts.append(BY_NAME)
     return [point], []
 
@@ -218,7 +221,7 @@ def _kind_word(kind: Kind) -> str:
     return "power" if kind is Kind.POWER else "energy"
 
 
-def _left(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
+def _unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
     """Return the entry for a point whose kind or unit is unknown, with the known keys."""
     source = {"topic": point.log.topic, "profile": point.profile}
     if point.value is not None:

@@ -14,7 +14,7 @@ _FAMILY = "vzlogger"
 
 
 def with_kinds(unplaced: Iterable[Unplaced], logs: Iterable[TopicLog]) -> list[Unplaced]:
-    """Add the kind to vzlogger channels whose code was received; the unit remains unknown."""
+    """Add the kind to vzlogger channels whose OBIS code was received; the unit remains unknown."""
     kinds = {
         log.topic.removesuffix("/id"): _KINDS[match[2]]
         for log in logs

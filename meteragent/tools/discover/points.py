@@ -73,7 +73,7 @@ class Point:
 
     @property
     def scale(self) -> Fraction:
-        """What 1 means, in W or Wh."""
+        """The size of 1, in W or Wh."""
         return UNIT_FACTOR[self.unit] * (self.factor or Fraction(1))
 
 
@@ -90,7 +90,7 @@ class Leaf(NamedTuple):
 
     @property
     def expression(self) -> str:
-        """The JMESPath expression that finds the number."""
+        """The JMESPath expression that selects the number."""
         path = expression(self.path)
         return f"to_number({path})" if self.is_text else path
 
@@ -143,7 +143,7 @@ def _quoted(name: str) -> str:
 
 
 def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
-    """Read the numbers that `value` finds in a topic's payloads, or bare numbers if `value` is None."""
+    """Read the numbers that `value` selects in a topic's payloads, or bare numbers if `value` is None."""
     find = None if value is None else compile_expression(value)
     numbers = []
     for payload in log.payloads:

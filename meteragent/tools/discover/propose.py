@@ -25,13 +25,15 @@ def report(
     meters = outcome.candidates
     lines = [f"Heard {_heard_count(listener)} in {seconds} s."]
     if listener.shed:
-        lines.append(f"{listener.shed:,} messages came on further topics and were only counted: use --topic.")
+        lines.append(
+            f"{listener.shed:,} messages arrived on further topics and were only counted: use --topic."
+        )
     if outcome.ours:
         lines.append(f"Left out: {_count(len(outcome.ours), 'topic')} of meteragent's private streams.")
     for place, candidate in enumerate(meters, 1):
         lines += ["", *_about(place, candidate, access)]
     if not meters:
-        lines += ["", *_nothing(outcome)]
+        lines += ["", *_no_proposal(outcome)]
     lines += _not_proposed(outcome)
     if len(meters) > 1 or any(len(candidate.meters) > 1 for candidate in meters):
         lines += [
@@ -40,10 +42,10 @@ def report(
             "sub-meters, or one meter reported twice. Each one that you release adds to the",
             "privacy spent. Start with one: the main meter.",
         ]
-    return "\n".join([*lines, "", *_next(outcome)])
+    return "\n".join([*lines, "", *_next_steps(outcome)])
 
 
-def _nothing(outcome: Search) -> list[str]:
+def _no_proposal(outcome: Search) -> list[str]:
     """Return the lines that explain why nothing is proposed."""
     if outcome.unplaced:
         return ["Nothing can be proposed with certainty."]
@@ -68,7 +70,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _next(outcome: Search) -> Iterator[str]:
+def _next_steps(outcome: Search) -> Iterator[str]:
     """Yield the next steps."""
     if outcome.candidates:
         yield "Next: save a configuration as home.toml, then: meteragent check home.toml"
@@ -86,13 +88,13 @@ def _next(outcome: Search) -> Iterator[str]:
 
 def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
     yield from _wrapped(f"{place}. ", f"{candidate.title} ({candidate.certainty}): {candidate.quantity_text}")
-    alternatives = [_instead(candidate, offer) for offer in candidate.alternatives] + candidate.also
+    alternatives = [_alternative_text(candidate, offer) for offer in candidate.alternatives] + candidate.also
     facts = {
         "topic": candidate.template,
         "role": "" if candidate.role is Role.UNKNOWN else str(candidate.role),
-        "meters": _some(candidate.meters),
+        "meters": _first_names(candidate.meters),
         "phases": ", ".join(candidate.phases),
-        "ids": _some([f"{name} ({count})" for name, count in candidate.ids.most_common()]),
+        "ids": _first_names([f"{name} ({count})" for name, count in candidate.ids.most_common()]),
         "heard": _heard_text(candidate),
     }
     for name, text in facts.items():
@@ -114,7 +116,7 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
     )
 
 
-def _instead(candidate: Candidate, offer: Candidate) -> str:
+def _alternative_text(candidate: Candidate, offer: Candidate) -> str:
     """Return another quantity of a meter, with the keys of [source] that would read this quantity instead."""
     proposed_keys = source_keys(candidate)
     keys = {key: value for key, value in source_keys(offer).items() if proposed_keys.get(key) != value}
@@ -132,7 +134,7 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
         for entry in outcome.unplaced[:_UNPLACED_SHOWN]:
             yield f"  {entry.topic}"
             yield from _wrapped("    ", entry.reason)
-            yield from _known(entry)
+            yield from _key_lines(entry)
         if len(outcome.unplaced) > _UNPLACED_SHOWN:
             yield f"  and {len(outcome.unplaced) - _UNPLACED_SHOWN:,} more: use --topic"
     if outcome.quiet:
@@ -145,7 +147,7 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
             yield f"  and {len(outcome.quiet) - _SHOWN:,} more"
 
 
-def _known(entry: Unplaced) -> Iterator[str]:
+def _key_lines(entry: Unplaced) -> Iterator[str]:
     """Yield the known and the missing keys of [source]."""
     if entry.missing:
         keys = _keys_text({key: value for key, value in entry.source.items() if key != "topic"})
@@ -153,7 +155,7 @@ def _known(entry: Unplaced) -> Iterator[str]:
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    """Wrap a text for a terminal without breaking names."""
+    """Wrap a paragraph for a terminal without breaking names; `head` begins the first line."""
     return textwrap.wrap(
         text,
         width=79,
@@ -164,7 +166,7 @@ def _wrapped(head: str, text: str) -> list[str]:
     )
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     remainder = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + remainder
 

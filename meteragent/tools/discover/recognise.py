@@ -70,18 +70,20 @@ def recognise(
     """Recognise families; return the candidates, and the families' topics that are not proposed.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
-    stated by a description on the broker; `roles` maps topics to their meter's role. The payloads of a topic
-    that a family's template places are not compared with other families.
+    stated by a description on the broker; `roles` maps topics to their meter's role. If a topic matches a
+    family's template, its payloads are not compared with other families.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
-    apparent = {log.topic for name in _APPARENT for log in logs if _reads_any(profiles[name], log)}
+    apparent_topics = {log.topic for name in _APPARENT for log in logs if _reads_any(profiles[name], log)}
     for profile in profiles.values():
         for template in concrete(profile.topics, logs):
             places = [place for log in logs if (place := place_of(template, log)) is not None]
             places = [
-                place for place in places if place.log.topic not in apparent or profile.name in _APPARENT
+                place
+                for place in places
+                if place.log.topic not in apparent_topics or profile.name in _APPARENT
             ]
             likely, refused = _of_template(profile, template, places, roles)
             candidates += likely
@@ -111,7 +113,7 @@ def _reads_any(profile: Profile, log: TopicLog) -> bool:
 def _of_template(
     profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Make a candidate for each group of meters on a template with the same quantities, phases and role."""
+    """Return a candidate for each group of meters on a template with the same quantities, phases and role."""
     rows = {name: rows_of(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
     for meter in dict.fromkeys(place.meter for place in places):
@@ -140,7 +142,7 @@ def _of_template(
 def _candidate(
     profile: Profile, template: str, rows: Mapping[str, list[Row]], rank: int
 ) -> tuple[Candidate | None, list[Unplaced]]:
-    """Make a candidate from the first quantity, power before energy, with the others as alternatives."""
+    """Return a candidate for the first quantity, power before energy, with the others as alternatives."""
     rows = {name: part for name, part in rows.items() if not _hides_direction(profile, name, rows)}
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
     offers: list[Candidate] = []
@@ -184,7 +186,7 @@ def _is_one_tariff(offer: Candidate) -> bool:
 
 
 def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: int) -> Candidate | None:
-    """Make a candidate from one quantity; return None if its unit is unknown."""
+    """Return a candidate for one quantity; None if its unit is unknown."""
     quantity = profile.quantities[name]
     unit = _unit(quantity, template, rows)
     if unit is None:
@@ -214,7 +216,7 @@ def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: in
 
 
 def _direction(quantity: Quantity, name: str, template: str) -> Direction:
-    """Return the direction stated by a profile, by its quantity's name, or by the end of its topic."""
+    """Return the direction that a profile, its quantity's name, or the end of its topic states."""
     if quantity.direction is not None:
         return _DIRECTION[quantity.direction]
     words = frozenset(split(name)) | frozenset(split(template.rpartition("/")[2]))
@@ -286,7 +288,10 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
 
 
 def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Turn candidates for the same meters on other templates into alternatives of the power candidate."""
+    """Turn candidates for the same meters on other templates into alternatives of the first power.
+
+    If no candidate is a power, they become alternatives of the first candidate.
+    """
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.profile, candidate.meters].append(candidate)

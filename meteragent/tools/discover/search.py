@@ -57,7 +57,7 @@ def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Se
     logged = [log for log in logs.values() if log.topic not in described.topics]
     logged += _examples(logged, described)
     recognised, incomplete = _recognised(logged, described, profiles)
-    recognised = _uncontradicted(recognised, described)
+    recognised = _without_contradictions(recognised, described)
     covered = {log.topic: candidate for candidate in recognised for log in _logs([candidate])}
     points = [point for point in described.points if not _is_covered(point, covered.get(point.log.topic))]
     owners = {point.log.topic: point.device for point in described.points}
@@ -66,11 +66,11 @@ def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Se
     read |= {topic for topic, value in described.places if value is None}
     guessed, leftovers = named((log for log in logged if log.topic not in read), described.places)
     guessed = [replace(point, device=owners.get(point.log.topic, point.device)) for point in guessed]
-    guessed, leftovers = _apart(guessed, leftovers, recognised)
+    guessed, leftovers = _split_by_device(guessed, leftovers, recognised)
     assembled, refused = assemble([*points, *guessed])
     candidates = sorted(_by_rank(recognised) + together(assembled), key=_order)
     placed = {log.topic for log in _logs(candidates)}
-    unplaced = _each([*described.unplaced, *incomplete, *refused, *leftovers], placed)
+    unplaced = _unique([*described.unplaced, *incomplete, *refused, *leftovers], placed)
     listed_topics = placed | described.topics | {entry.topic for entry in unplaced}
     return Search(
         candidates, unplaced, private, [log.topic for log in logged if log.topic not in listed_topics]
@@ -106,7 +106,7 @@ def _recognised(
     roles |= {
         point.log.topic: point.meaning.role for point in described.points if point.meaning.role is Role.DEVICE
     }
-    roles |= dict.fromkeys(_switched(logged), Role.DEVICE)
+    roles |= dict.fromkeys(_switch_topics(logged), Role.DEVICE)
     candidates, unplaced = recognise(logged, elsewhere, roles, profiles)
     units = {point.log.topic for point in described.points}
     for candidate in candidates:
@@ -115,7 +115,7 @@ def _recognised(
     return candidates, [entry for entry in unplaced if entry.topic not in units]
 
 
-def _switched(logs: Iterable[TopicLog]) -> Iterator[str]:
+def _switch_topics(logs: Iterable[TopicLog]) -> Iterator[str]:
     """Yield the topics of plugs and relays, whose STATE (Tasmota) or message contains a switch state."""
     for log in logs:
         document = document_in(log.payloads[-1]) if log.payloads else None
@@ -127,8 +127,8 @@ def _switched(logs: Iterable[TopicLog]) -> Iterator[str]:
             yield f"{log.topic.removesuffix('/STATE')}/SENSOR"
 
 
-def _uncontradicted(candidates: Iterable[Candidate], described: Descriptions) -> list[Candidate]:
-    """Drop family candidates that contradict a description on the broker, or whose numbers it refuses."""
+def _without_contradictions(candidates: Iterable[Candidate], described: Descriptions) -> list[Candidate]:
+    """Drop candidates of families that contradict a description, or whose numbers a description refuses."""
     stated: dict[str, list[Point]] = {}
     for point in described.points:
         stated.setdefault(point.log.topic, []).append(point)
@@ -168,7 +168,7 @@ def _is_covered(point: Point, candidate: Candidate | None) -> bool:
     )
 
 
-def _apart(
+def _split_by_device(
     points: Sequence[Point], leftovers: Sequence[Unplaced], candidates: Sequence[Candidate]
 ) -> tuple[list[Point], list[Unplaced]]:
     """Move points on a recognised device's other topics to the unplaced topics, and name the device there."""
@@ -179,10 +179,14 @@ def _apart(
         if meter is None:
             remaining.append(point)
         else:
-            entries.append(Unplaced(point.log.topic, f"of {meter}, which is proposed as {titles[meter]}"))
+            entries.append(
+                Unplaced(point.log.topic, f"belongs to {meter}, which is proposed as {titles[meter]}")
+            )
     for entry in leftovers:
         meter = next((segment for segment in entry.topic.split("/") if segment in titles), None)
-        reason = entry.reason if meter is None else f"of {meter}, which is proposed as {titles[meter]}"
+        reason = (
+            entry.reason if meter is None else f"belongs to {meter}, which is proposed as {titles[meter]}"
+        )
         entries.append(entry if meter is None else Unplaced(entry.topic, reason))
     return remaining, entries
 
@@ -242,7 +246,7 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
     )
 
 
-def _each(entries: Iterable[Unplaced], placed: set[str]) -> list[Unplaced]:
+def _unique(entries: Iterable[Unplaced], placed: set[str]) -> list[Unplaced]:
     """Return each entry once; topics without a candidate come first."""
     unique: dict[tuple[str, str], Unplaced] = {}
     for entry in entries:

@@ -98,7 +98,7 @@ _DRAWN = _set(
     " demanded soutirage soutirée consumo consommation"
 )
 _DELIVERED = frozenset({"delivered", "delivery"})
-_OPEN_WAYS = _set("delivered delivery received supplied supply lieferung")
+_AMBIGUOUS_DIRECTIONS = _set("delivered delivery received supplied supply lieferung")
 """Words that some devices use for one direction and other devices for the opposite direction."""
 _PRODUCER = _set(
     "solar pv inverter produced production produce generated generation generator yield"
@@ -217,7 +217,9 @@ def _is_code(word: str) -> bool:
     return word.isdecimal() or word == "ff"
 
 
-_KNOWN = (_POWER | _ENERGY | _FED_IN | _DRAWN | _OPEN_WAYS | _FILLERS | frozenset(_UNITS) | {"k"}) - {"load"}
+_KNOWN = (
+    _POWER | _ENERGY | _FED_IN | _DRAWN | _AMBIGUOUS_DIRECTIONS | _FILLERS | frozenset(_UNITS) | {"k"}
+) - {"load"}
 
 
 def _numbered(parts: list[str]) -> tuple[str | None, str | None, str | None, set[int]]:
@@ -259,7 +261,10 @@ def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
 
 
 def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
-    """Return the kind and unit; a unit outranks other words, and both are None if two units differ."""
+    """Return the kind and unit; a unit outranks other words.
+
+    Both are None if two units differ, if the words name power and energy, or if they name neither.
+    """
     units = {_UNITS[word] for word in words if word in _UNITS}
     if len(units) == 1:
         kind, unit = units.pop()
@@ -293,7 +298,7 @@ def _direction(parts: list[str], words: frozenset[str]) -> Direction | None:
         return Direction.NET
     if words & _PRODUCER:
         return Direction.PRODUCED
-    return Direction.UNSTATED if words & _OPEN_WAYS else None
+    return Direction.UNSTATED if words & _AMBIGUOUS_DIRECTIONS else None
 
 
 def _role(words: frozenset[str]) -> Role:

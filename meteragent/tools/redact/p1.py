@@ -1,4 +1,4 @@
-"""The last step for P1 telegrams (DSMR), after their lines are redacted: the header and checksum."""
+"""The last step for P1 telegrams (DSMR), after the redaction of their lines: the header and the checksum."""
 
 import re
 
@@ -9,7 +9,7 @@ _TELEGRAM = re.compile(
 )
 """From a header to the first ``!``, unless another header comes first, so that the search is linear.
 
-A header that does not begin a line must have a digit after three letters.
+A header that is not at the beginning of a line must have a digit after its three letters.
 """
 _BAUD = 4
 """The index of the 5 in ``/XXX5``."""
@@ -17,10 +17,11 @@ _LINE_END = re.compile(r"\r?\n")
 
 
 def restore(recorded: str, redacted: str) -> str:
-    """Restore the baud digit in each telegram's header; keep right checksums right, and wrong ones wrong.
+    """Restore the baud digit in each telegram's header, and replace its checksum if it has one.
 
-    Both texts have the same length. The checksum covers the lines either as they are, or as they were before
-    a program turned CR LF into LF.
+    A correct checksum stays correct, and a wrong checksum stays wrong. `recorded` and `redacted` have the
+    same length. The checksum covers the lines either as recorded, or as they were before a program turned
+    CR LF into LF.
     """
     text = redacted
     for telegram in _TELEGRAM.finditer(recorded):

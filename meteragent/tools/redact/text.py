@@ -1,4 +1,4 @@
-"""The tokens of a text, and their replacements."""
+"""The tokens of a payload, and their replacements."""
 
 import re
 import string
@@ -30,9 +30,9 @@ _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 _SPLIT = re.compile(r"([:/*@#&?\\])")
 _CODE = re.compile(r"0x[0-9A-Fa-f]{1,2}", re.ASCII)
 _TYPE = 3
-"""The largest number of digits in a device type."""
+"""The largest number of digits in a device type that is kept."""
 _SHORT = 2
-"""Keys up to this length stay: two characters identify nobody."""
+"""Keys up to this length are kept, because two characters identify nobody."""
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
@@ -57,28 +57,28 @@ class Redactor:
         return _SURROGATE.sub("\udcff", text).encode(errors="surrogateescape")
 
     def text(self, text: str) -> str:
-        """Redact a text, without changing its length."""
+        """Redact a string without changing its length."""
         self._key = ()
         pieces = []
         for token in _TOKEN.finditer(text):
             if token["quoted"] is not None:
                 pieces.append(self._quoted(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
             elif token["run"] is not None:
-                pieces.append(self._free(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
+                pieces.append(self._bare_word(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
             else:
                 pieces.append(self._letters(token[0]))
         return p1.restore(text, "".join(pieces))
 
     def _quoted(self, text: str, *, is_key: bool) -> str:
         end = len(text) - (len(text) > 1 and text.endswith('"'))
-        inside = text[1:end]
+        content = text[1:end]
         if not is_key:
-            return '"' + self._value(inside) + text[end:]
-        self._key = parts(inside)
-        return '"' + self._name(inside) + text[end:]
+            return '"' + self._value(content) + text[end:]
+        self._key = parts(content)
+        return '"' + self._name(content) + text[end:]
 
     def _name(self, text: str) -> str:
-        """Redact a key."""
+        """Redact a key, unless it is short, known or an OBIS code."""
         if len(text) <= _SHORT or self._stays(text) or _OBIS.fullmatch(text):
             return text
         pieces = _SPLIT.split(text)
@@ -86,7 +86,7 @@ class Redactor:
             return self._replacement("key", text)
         return "".join(p if len(p) <= 1 or self._stays(p) else self._replacement("key", p) for p in pieces)
 
-    def _free(self, text: str, *, is_key: bool) -> str:
+    def _bare_word(self, text: str, *, is_key: bool) -> str:
         """Redact a word outside quotes."""
         bare = text.rstrip(":.!?")
         if is_key or bare != text:
@@ -94,7 +94,7 @@ class Redactor:
         return self._value(bare) + text[len(bare) :]
 
     def _value(self, text: str) -> str:
-        """Redact a value: a known word, a time, a number, or any other text."""
+        """Redact a value; a known word, an OBIS code and a time of day are kept."""
         if not text or self._stays(text) or _OBIS.fullmatch(text) or CLOCK.fullmatch(text):
             return text
         if self._small and _CODE.fullmatch(text):
@@ -138,15 +138,15 @@ class Redactor:
         if integer == digits and self._small and len(digits) <= (_TYPE if "type" in self._key else _SHORT):
             return text
         sign = text[: len(text) - len(digits)]
-        return sign + self._remembered("number", mantissa, self._like) + mark + exponent
+        return sign + self._recall("number", mantissa, self._draw_number) + mark + exponent
 
     @property
     def _small(self) -> bool:
         words = {part for part in self._key if not part.isdecimal()}
         return bool(words) and words <= SMALL
 
-    def _like(self, mantissa: str) -> str:
-        """Draw a number of the same length: 1, then 0 to 5, then any digits; a single digit is any but 0."""
+    def _draw_number(self, mantissa: str) -> str:
+        """Draw a number of the same length: 1, then 0 to 5, then any digits; a single digit is not 0."""
         leading = len(mantissa) - len(mantissa.lstrip("0."))
         count = sum(character.isdigit() for character in mantissa[leading:])
         start = "1" + string.digits[self._random(6)] if count > 1 else string.digits[1 + self._random(9)]
@@ -156,9 +156,9 @@ class Redactor:
     def _replacement(self, kind: str, text: str) -> str:
         if not any(character.isalnum() or ord(character) > 127 for character in text):
             return text
-        return self._remembered(kind, text, self._unknown_word)
+        return self._recall(kind, text, self._draw_word)
 
-    def _remembered(self, kind: str, text: str, draw: Callable[[str], str]) -> str:
+    def _recall(self, kind: str, text: str, draw: Callable[[str], str]) -> str:
         """Return a string's replacement, which is drawn when the string first appears."""
         self.replaced[kind] += 1
         shape = "number" if kind == "number" else "text"  # a key may occur again as a value
@@ -166,7 +166,7 @@ class Redactor:
             self._replacements[shape, text] = draw(text)
         return self._replacements[shape, text]
 
-    def _unknown_word(self, text: str) -> str:
+    def _draw_word(self, text: str) -> str:
         """Draw a string of the same shape that is not a known word, so that it means nothing."""
         word = self._letters(text)
         while len(text) > _SHORT and self._stays(word):

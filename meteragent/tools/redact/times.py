@@ -1,10 +1,10 @@
-"""Times in a text: recognised by their format, shifted by whole days, and written back in that format."""
+"""Times in a payload: recognised by their format, shifted by whole days, and written back in that format."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
 
 BASE = date(2020, 1, 15)
-"""The date to which the first time in a text is shifted."""
+"""The date to which the first time is shifted."""
 NEAR_DAYS = 7
 """Times further than this from the first time also move to BASE, because a meter's installation day
 identifies the meter."""
@@ -41,11 +41,10 @@ class Shift:
         return BASE + timedelta(days=offset_days if abs(offset_days) <= NEAR_DAYS else 0)
 
     def text(self, text: str) -> tuple[str, str | None] | None:
-        """Return the shifted time, and the digits of its fraction of a second or None.
+        """Return the shifted time, and the digits of its fraction of a second (None if it has no fraction).
 
-        Return None instead of both if the text is not a time.
-
-        An impossible date, such as the 45th, is replaced by nines.
+        Return None instead of both if `text` is not a time. An impossible date, such as the 45th, is replaced
+        by nines.
         """
         for form in _FORMS:
             match = form.fullmatch(text)

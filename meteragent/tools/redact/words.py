@@ -82,14 +82,14 @@ _TIMES = """
 t bt ut ts time times timestamp date datetime unixtime unix epoch seen lastseen
 """
 TIME_WORDS = frozenset(_TIMES.split())
-"""A number is a time only under a key with one of these words."""
+"""A number is taken for a Unix time only under a key with one of these words."""
 
 _SMALL = """
 id type bver version ver phase channel tariff idx qos port fport seq ert endpoint packet
 """
 SMALL = frozenset(_SMALL.split())
-"""Under keys with these words, a number of one or two (decimal or hexadecimal) digits describes the
-message."""
+"""Under a key that consists of these words, a number of one or two (decimal or hexadecimal) digits is kept,
+because it describes the message."""
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", re.ASCII)
 _JOINTS = re.compile(r"[A-Za-z0-9_\-. %/+²³°€$£]*")

@@ -9,8 +9,9 @@ that it would hold if the present use continued for its whole length. All other 
 interval, lateness) are multiplied, too, and readings count when they arrive.
 
 There is no store, no sink and no session: the core's commits are dropped, together with the noise. The noise
-is drawn for intervals of a clock that no release uses. A second core, whose noise is zero except with a
-probability of 1e-18, shows what was measured. The values therefore belong only on a terminal (law 3).
+is drawn for intervals of a clock that no release uses. A second core, whose level is so high that
+its noise is practically always zero, shows what was measured. The values therefore belong only on a terminal
+(law 3).
 """
 
 import json
@@ -42,7 +43,8 @@ _NOISELESS_LEVEL = Fraction(10_000)
 class Row(NamedTuple):
     """A slot: its meter's public id, the wall-clock time of its end, and its values in `unit`.
 
-    `half_width` is the half-width of the interval that contains 95% of the numbers.
+    `measured` has no noise, and `number` is what would be sent. `half_width` is the half-width of the
+    interval around `measured` that contains 95% of the numbers.
     """
 
     meter: str
@@ -61,15 +63,15 @@ class Rehearsal:
     def __init__(
         self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, now_ms: int
     ) -> None:
-        """Begin at `now_ms`; `secret` must be fresh, and only the pseudonym key of `links` is used."""
+        """Start at `now_ms`; `secret` must be fresh, and only the pseudonym key of `links` is used."""
         schedule = settings.schedule(stream)
         self.slot_ms = SLOT_MS if stream.source.kind is Kind.POWER else max(SLOT_MS, every_ms(stream.source))
         self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)
         self.counts = Counts()
         self.filter = settings.topic_of(stream.source).filter
-        self._began_ms, self._first_ms = now_ms, schedule.first_ms(now_ms)
+        self._start_ms, self._first_ms = now_ms, schedule.first_ms(now_ms)
         self._fed_ms = self._first_ms
-        fast = self._faster(stream)
+        fast = self._fast_stream(stream)
         exact = fast.model_copy(update={"privacy": _replace_values(fast.privacy, level=_NOISELESS_LEVEL)})
         self._noisy = self._pipeline(fast, links, secret, bits, self.counts)
         self._exact = self._pipeline(exact, links, secret, bits, Counts())
@@ -82,21 +84,21 @@ class Rehearsal:
         fast = replace(core, decode=self._decoder(core.decode, stream.source.kind))
         return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
 
-    def _faster(self, stream: settings.Stream) -> settings.Stream:
+    def _fast_stream(self, stream: settings.Stream) -> settings.Stream:
         """Return the stream with all durations, except its slots, in the time of the fast clock."""
         source, window = stream.source, stream.window
-        interval = self._stretched(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
+        interval = self._scale_ms(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
         modulus = None if source.modulus is None else source.modulus * self.factor
         return stream.model_copy(
             update={
                 "source": _replace_values(
-                    source, hold=self._stretched(hold_ms(source)), interval=interval, modulus=modulus
+                    source, hold=self._scale_ms(hold_ms(source)), interval=interval, modulus=modulus
                 ),
                 "window": _replace_values(
                     window,
                     clock=Clock.WALL,
-                    lateness=self._stretched(self._lateness_ms(stream)),
-                    forget=self._stretched(settings.forget_ms(source, window.forget)),
+                    lateness=self._scale_ms(self._lateness_ms(stream)),
+                    forget=self._scale_ms(settings.forget_ms(source, window.forget)),
                 ),
                 "privacy": _replace_values(stream.privacy, budget=None),
                 "sink": _replace_values(stream.sink, spread=0, total=False, format="json"),
@@ -108,11 +110,11 @@ class Rehearsal:
         shortest_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
         return max(lateness_ms(stream.source, stream.window.lateness), shortest_ms)
 
-    def _stretched(self, duration_ms: int) -> int:
+    def _scale_ms(self, duration_ms: int) -> int:
         return round(duration_ms * self.factor)
 
     def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
-        """Return a decoder that treats a message's newest reading as arriving now, the others earlier."""
+        """Return a decoder that treats a message's newest reading as arriving now, and others as earlier."""
         scale = Fraction(1) if kind is Kind.POWER else self.factor
 
         def decode_fast(payload: bytes) -> list[Reading]:
@@ -121,7 +123,7 @@ class Rehearsal:
             newest_ms = max((time_ms for time_ms, _ in readings if time_ms is not None), default=0)
             fast = []
             for time_ms, value_u in readings:
-                before_ms = 0 if time_ms is None else self._stretched(newest_ms - time_ms)
+                before_ms = 0 if time_ms is None else self._scale_ms(newest_ms - time_ms)
                 # A negative time is relative to the arrival; None stands for the arrival itself.
                 fast.append(Reading(-before_ms or None, round(value_u * scale)))
             return fast
@@ -145,7 +147,7 @@ class Rehearsal:
 
     def _fast_ms(self, now_ms: int) -> int:
         """Return the time of the fast clock, which never runs backwards."""
-        return max(self._fed_ms, self._first_ms + round((now_ms - self._began_ms) * self.factor))
+        return max(self._fed_ms, self._first_ms + round((now_ms - self._start_ms) * self.factor))
 
     def _feed(self, batch: list[Message], fast_ms: int, now_ms: int) -> list[Row]:
         self._fed_ms = fast_ms

@@ -16,7 +16,7 @@ PATIENCE_MS = 20_000
 """How long to wait for the first slot before showing why there is none; then the wait doubles."""
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
-HEAD = _ROW.format("meter", "time", "measured", "would leave", "sd", "95%: low", "high", "unit")
+HEAD = _ROW.format("meter", "time", "measured", "to be sent", "sd", "95%: low", "high", "unit")
 
 
 class View:
@@ -34,7 +34,7 @@ class View:
         self._rehearsal = rehearsal
         self._write = write
         self._local_time = local_time
-        self._began_ms, self._patience_ms = now_ms, PATIENCE_MS
+        self._start_ms, self._patience_ms = now_ms, PATIENCE_MS
         self._warning_count = 1
         self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}
 
@@ -59,7 +59,7 @@ class View:
             self._write(self._line(row))
             count, measured, number = self._sums.get((row.meter, row.unit), (0, 0.0, 0.0))
             self._sums[row.meter, row.unit] = count + 1, measured + row.measured, number + row.number
-        if not self._sums and now_ms - self._began_ms >= self._patience_ms:
+        if not self._sums and now_ms - self._start_ms >= self._patience_ms:
             waited_ms, self._patience_ms = self._patience_ms, 2 * self._patience_ms
             if reason := why_none(self._stream, self._rehearsal.counts, waited_ms):
                 self._say(reason)
@@ -76,7 +76,10 @@ class View:
         return _ROW.format(name, self._local_time(row.time_ms), *values, row.unit)
 
     def end(self) -> None:
-        """Write the means of all slots, in which most of the noise cancels out, and the clamped readings."""
+        """Write each meter's means over all slots, and the number of clamped readings.
+
+        Most of the noise cancels out in the means.
+        """
         for (meter, unit), (count, measured, number) in self._sums.items():
             self._say(
                 f"{meter}: {count} slots, measured {column(measured / count)} {unit} on average;"
@@ -92,7 +95,7 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     slot = duration_text(terms.step_ms) if not terms.bands else "a band"
     yield (
         f"meteragent {__version__}: rehearsal of stream {stream.name}."
-        " Nothing leaves, and nothing is written."
+        " Nothing is sent, and nothing is written."
     )
     kind = str(source.kind).replace("_", " ")
     yield f"Reads {kind} in {source.unit} on {source.topic} from {source.url}."
@@ -111,8 +114,8 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     if stream.window.weights is not None and stream.window.weights.topic is not None:
         yield "Prices from window.weights.topic are not read here: window.weights.default applies."
     yield (
-        f"The column `measured` shows your readings, clamped to window.range ({_range(stream)}): it never"
-        " leaves. Press Ctrl-C to stop."
+        f"The column `measured` shows your readings, clamped to window.range ({_range(stream)}): it is never"
+        " sent. Press Ctrl-C to stop."
     )
 
 

@@ -5,14 +5,14 @@ Theory of operation
     view -> trace
 
 The command listens beside the agent: to the meters' topics on the source's broker and to the private topics
-on the sink's broker, with the configuration's credentials, separate client ids and no lasting session. It
-does not affect the agent: no noise is drawn and nothing is charged.
+on the sink's broker, with the configuration's credentials, separate client ids and no persistent session.
+It does not affect the agent: it draws no noise and charges nothing.
 
 Rules (law 3)
 1. Raw values go only to a terminal: if standard output is not a terminal, the command refuses to run.
-2. The command shows only messages that arrive after it has started. It keeps only as many readings as open
-   slots need, and only in memory, never in an error or a log.
-3. A slot that began before the command started is partial, and is not compared.
+2. The command shows only messages that arrive after it has started. It keeps readings only in memory
+   and only as long as open slots may need them, and writes them to no error or log.
+3. A slot that began before a meter's first reading arrived is partial, and is not compared.
 """
 
 from meteragent.tools.tap.trace import Trace

@@ -1,8 +1,8 @@
 """One meter's raw readings since the tap started, and their mean or energy over any stretch of time.
 
-Readings count as in the agent (DESIGN 2): a power holds until the next one, for at most `hold`; an interval's
-energy is spread over it; a register is interpolated; values are clamped; uncovered time is a gap. There is
-one difference: a reading that the agent refuses as late counts here.
+Readings count as in the agent (DESIGN 2): a power holds until the next reading, for at most `hold`; an
+interval's energy is spread over it; a register is interpolated; values are clamped; uncovered time is a gap.
+There is one difference: a reading that the agent refuses as late counts here.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ Stretch = tuple[int, int]
 class Raw(NamedTuple):
     """The use over a stretch of time, in the stream's unit: a mean power or an energy.
 
-    `partial` is true if some of that time was before the tap started.
+    `partial` is true if some of that time was before the trace's `since_ms`.
     """
 
     value: Fraction
@@ -37,7 +37,8 @@ class Raw(NamedTuple):
 class Trace:
     """One meter's readings as (time, value in millionths of the unit), in time order.
 
-    `since_ms` is the time from which the use is known.
+    `since_ms` is the time from which the use is known: the time of the first kept reading, or the
+    start of that reading's interval.
     """
 
     def __init__(self, phases: Sequence[str], rules: Terms) -> None:
@@ -83,9 +84,10 @@ class Trace:
             self.since_ms = max(self.since_ms, self.readings[0][0])
 
     def used(self, stretches: Sequence[Stretch], until_ms: int, terms: Terms) -> Raw | None:
-        """Return the use over the tapped part of the stretches of time; None if no part was tapped.
+        """Return the use over the part of the stretches from `since_ms` to `until_ms`.
 
-        Also return None for amounts and for energies above a threshold, which are not computed here.
+        Return None if there is no such part. Also return None for amounts and for energies above a threshold,
+        which are not computed here.
         """
         tapped_stretches = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
         tapped_stretches = [(a, b) for a, b in tapped_stretches if a < b]
@@ -122,9 +124,9 @@ class Trace:
     def _register(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
         """Yield a register's rates; a fall is a roll-over if the modulus explains it, or else a reset."""
         for (start_ms, before_u), (end_ms, after_u) in pairwise(self.readings):
-            moved_u = after_u - before_u
-            rate_u = Fraction(moved_u * terms.interval_ms, end_ms - start_ms)
-            if moved_u < 0 and rate_u < terms.low_u:
+            change_u = after_u - before_u
+            rate_u = Fraction(change_u * terms.interval_ms, end_ms - start_ms)
+            if change_u < 0 and rate_u < terms.low_u:
                 if terms.modulus_u is None:
                     continue
                 rate_u += Fraction(terms.modulus_u * terms.interval_ms, end_ms - start_ms)

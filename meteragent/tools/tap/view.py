@@ -19,7 +19,7 @@ from meteragent.tools.tap.trace import Raw, Stretch, Trace
 from meteragent.wire.descriptor import describe
 
 SILENCE_MS = 20_000
-"""How long a subscribed source may be silent before a line says so."""
+"""How long a subscribed source may be silent before a line of advice is written."""
 WIDTH = 79
 _ROW = "{:<10} {:<14} {:>10} {:>9} {:>7} {:>8} {:>8} {:>6}"
 HEAD = _ROW.format("meter", "slot, UTC", "measured", "sent", "sd", "95%: low", "high", "err/sd")
@@ -66,7 +66,8 @@ class StreamView:
     def raw(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> bool:
         """Process a message; return whether it contains readings of a meter that is shown.
 
-        Raises PayloadError with the reason if such a message has no reading.
+        Raises PayloadError with the reason if the topic is not one of the source's topics, or if a shown
+        meter's message is refused or has no reading.
         """
         place = self._source.place(topic)
         if place is None:
@@ -115,7 +116,7 @@ class StreamView:
         return self._row(meter or record.meter, record, raw)
 
     def _row(self, meter: str, record: Record, raw: Raw | None) -> str:
-        half = self._half_widths.get(record.descriptor)
+        half_width = self._half_widths.get(record.descriptor)
         value = float(record.value)
         error = "-"
         if raw is not None and not raw.partial and record.sd:
@@ -126,8 +127,8 @@ class StreamView:
             "-" if raw is None else f"{column(float(raw.value))}{'*' if raw.partial else ' '}",
             column(value),
             column(record.sd),
-            "?" if half is None else column(value - half),
-            "?" if half is None else column(value + half),
+            "?" if half_width is None else column(value - half_width),
+            "?" if half_width is None else column(value + half_width),
             error,
         )
 
@@ -150,14 +151,14 @@ class StreamView:
         return [(record.time_ms, record.time_ms + record.step_ms)]
 
     def silence(self) -> str | None:
-        """Return the advice for a source that is silent for SILENCE_MS; None for a shard without meters."""
+        """Return advice on a source that has been silent for SILENCE_MS; None for a shard without meters."""
         reason = why_none(self._stream, Counts(), SILENCE_MS)
         if reason is None or self._only is None:
             return reason
         return f"{reason} Only the meter {self._only} is shown (--meter)."
 
     def status(self, now_ms: int) -> str:
-        """Return the line with the newest reading and the open slot so far."""
+        """Return the line with the newest reading and the open slot so far; "" before the first reading."""
         if self.last is None:
             return ""
         meter, value_u = self.last
@@ -196,10 +197,10 @@ class View:
         self._checked: set[StreamView] = set()
 
     def begin(self) -> None:
-        """Write the legend and the column headings."""
+        """Write whose records are shown if receivers share a stream, the legend and the column headings."""
         for stream in self._streams:
             if stream.receiver is not None:
-                self.say(f"Stream {stream.name}: what is sent is shown as {stream.receiver} gets it.")
+                self.say(f"Stream {stream.name}: records are shown as {stream.receiver} gets them.")
         self.say(LEGEND)
         self.say(HEAD)
 
@@ -208,7 +209,7 @@ class View:
         self._listening_ms.setdefault(stream, self._now_ms())
 
     def tick(self) -> None:
-        """Write advice, once for each stream, if its source is silent for SILENCE_MS."""
+        """Write advice, once for each stream, if its source has been silent for SILENCE_MS."""
         for stream, since_ms in self._listening_ms.items():
             if stream not in self._checked and self._now_ms() - since_ms >= SILENCE_MS:
                 self._checked.add(stream)
@@ -269,7 +270,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text from a broker without control characters, which a terminal would obey."""
+    """Replace control characters in a broker's string, because a terminal would obey them."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

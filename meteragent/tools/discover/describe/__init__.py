@@ -48,10 +48,10 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
     result = Descriptions(devices=list(tasmota.devices(logs)))
     result.topics = set(statestream.description_topics(logs))
     result.topics |= {topic for topic in logs if _is_description(topic, logs)}
-    by_place: dict[tuple[str, str | None], Point | Unplaced] = {}
-    sayings = list(_statements(logs))
-    media = _media(sayings)
-    for statement in sayings:
+    entries: dict[tuple[str, str | None], Point | Unplaced] = {}
+    statements = list(_statements(logs))
+    media = _media(statements)
+    for statement in statements:
         place = statement.topic, statement.value
         result.places.add(place)
         point = point_of(statement, logs)
@@ -59,12 +59,12 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
             point = Unplaced(statement.topic, f"{statement.names[0]}: {media[statement.device]}")
         if point is None:
             continue
-        earlier = by_place.setdefault(place, point)
+        earlier = entries.setdefault(place, point)
         if isinstance(earlier, Point) and (not isinstance(point, Point) or _differ(earlier, point)):
-            by_place[place] = Unplaced(statement.topic, _CONTRADICTION)
-    result.refused = {place for place, entry in by_place.items() if isinstance(entry, Unplaced)}
-    result.points = [point for point in by_place.values() if isinstance(point, Point)]
-    result.unplaced = [entry for entry in by_place.values() if isinstance(entry, Unplaced)]
+            entries[place] = Unplaced(statement.topic, _CONTRADICTION)
+    result.refused = {place for place, entry in entries.items() if isinstance(entry, Unplaced)}
+    result.points = [point for point in entries.values() if isinstance(point, Point)]
+    result.unplaced = [entry for entry in entries.values() if isinstance(entry, Unplaced)]
     return result
 
 
@@ -74,16 +74,16 @@ def _media(statements: Iterable[Statement]) -> dict[str, str]:
     A device that measures volts or amperes is electric, regardless of its name.
     """
     reasons: dict[str, str] = {}
-    electric = set()
+    electric_devices = set()
     for statement in statements:
         names = meaning(f"{statement.device_name} {statement.device_model}")
         if statement.device_class in _ELECTRIC_CLASSES or statement.unit in _ELECTRIC_UNITS:
-            electric.add(statement.device)
+            electric_devices.add(statement.device)
         if statement.device_class in _FLOW_CLASSES or statement.unit in _FLOW_UNITS:
             reasons[statement.device] = _FLOW
         elif names.is_medium:
             reasons.setdefault(statement.device, f"{names.objection}, in the device's name")
-    return {device: reason for device, reason in reasons.items() if device not in electric}
+    return {device: reason for device, reason in reasons.items() if device not in electric_devices}
 
 
 def _differ(first: Point, second: Point) -> bool:

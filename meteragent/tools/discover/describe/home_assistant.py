@@ -41,10 +41,10 @@ def is_description(topic: str) -> bool:
 def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
     """Yield a statement for each sensor of a discovery message; none for other components.
 
-    The agent's own devices are left out: their numbers are private already, and none is a reading.
+    The agent's own devices are skipped, because their numbers are records and not readings.
     """
     segments = topic.split("/")
-    root = _expanded(document)
+    root = _expand(document)
     origin = root.get("origin")
     if isinstance(origin, dict) and text_in(origin, "name") == "meteragent":
         return
@@ -53,15 +53,15 @@ def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
         shared = {key: root[key] for key in ("state_topic", "encoding") if key in root}
         for key, component in components.items():
             if isinstance(component, dict):
-                fields = shared | _expanded(component, base=text_in(root, "~"))
+                fields = shared | _expand(component, base=text_in(root, "~"))
                 if fields.get("platform") == "sensor":
                     yield from _sensor(fields, root, key, segments[-2])
     elif "sensor" in segments[:-2] or (segments[-3:-2] == ["sensor"]):
         yield from _sensor(root, root, segments[-2], "/".join(segments[-3:-1]))
 
 
-def _expanded(document: Mapping[str, Any], base: str | None = None) -> dict[str, Any]:
-    """Expand abbreviated keys, and the base topic `~` at the beginning or end of a topic."""
+def _expand(document: Mapping[str, Any], base: str | None = None) -> dict[str, Any]:
+    """Expand abbreviated keys, and replace `~` at the beginning or end of a topic by the base topic."""
     fields = {_NAMES.get(key, key): value for key, value in document.items()}
     base = text_in(fields, "~") or base
     for name in _TOPICS:

@@ -72,16 +72,16 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
     unit = UNIT_NAMES.get(statement.unit or "")
     if reason is not None or unit is None:
         return _unplaced(statement, reason or "its description states no known unit")
-    kind_unknown = _kind_problem(statement, stated, unit)
-    if kind_unknown is not None:
-        return _unplaced(statement, kind_unknown)
+    kind_problem = _kind_problem(statement, stated, unit)
+    if kind_problem is not None:
+        return _unplaced(statement, kind_problem)
     log = logs.get(statement.topic)
     value: str | None = statement.value
     numbers: list[PayloadNumber] = []
     if log is not None and log.payloads:
-        value, numbers = _readable(statement, log)
+        value, numbers = _numbers(statement, log)
         if not numbers:
-            return _unplaced(statement, "its messages have no number where its description says")
+            return _unplaced(statement, "its messages have no number at the described place")
     return Point(
         log=log or TopicLog(statement.topic),
         value=value,
@@ -99,8 +99,11 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
     )
 
 
-def _readable(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
-    """Return the expression that finds numbers, and the numbers; strings that spell numbers are converted."""
+def _numbers(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
+    """Return the expression that selects numbers, and the numbers.
+
+    If there are none, the expression converts strings that spell numbers.
+    """
     numbers = numbers_at(log, statement.value)
     if numbers or statement.value is None:
         return statement.value, numbers
@@ -143,7 +146,7 @@ def _objection(statement: Statement, stated: Meaning) -> str | None:
 
 
 def _kind_problem(statement: Statement, stated: Meaning, unit: Unit) -> str | None:
-    """Return the reason why the kind is uncertain; None if the description states the kind."""
+    """Return the reason why the kind is uncertain; None if it is certain."""
     expected = _CLASSES.get(statement.device_class or "", unit.kind)
     if expected is not unit.kind:
         return f"device class {statement.device_class} and unit {statement.unit} contradict each other"

@@ -63,7 +63,7 @@ def description_topics(logs: Mapping[str, TopicLog]) -> Iterator[str]:
 
 
 def _text(logs: Mapping[str, TopicLog], topic: str) -> str | None:
-    """Return the text in the newest payload of a topic, which may be written as JSON."""
+    """Return the string in the newest payload of a topic, plain or as JSON; None if there is none."""
     if topic not in logs or not logs[topic].payloads:
         return None
     payload = logs[topic].payloads[-1]

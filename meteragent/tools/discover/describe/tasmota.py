@@ -43,7 +43,7 @@ def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
         if not isinstance(document, dict):
             continue
         if match is not None and match["part"] == "config":
-            yield from _described(document, _newest(logs, f"{match['device']}/sensors"))
+            yield from _configured_device(document, _newest(logs, f"{match['device']}/sensors"))
         elif (status := _STATUS.fullmatch(topic)) is not None and isinstance(document.get("StatusSNS"), dict):
             name = status["device"]
             yield Device(
@@ -51,8 +51,11 @@ def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
             )
 
 
-def _described(config: Mapping[str, Any], sensors: Any) -> Iterator[Device]:
-    """Yield the device of a configuration: its topic is the full topic with the third prefix."""
+def _configured_device(config: Mapping[str, Any], sensors: Any) -> Iterator[Device]:
+    """Yield the device of a configuration; its topic is the full topic with the third prefix.
+
+    Yield nothing if the configuration is incomplete.
+    """
     name, full, prefixes = text_in(config, "t"), text_in(config, "ft"), config.get("tp")
     if name is None or full is None or not isinstance(prefixes, list) or len(prefixes) != 3:
         return

@@ -4,7 +4,7 @@ import re
 
 from meteragent.tools.discover.points import Path, expression
 
-_OUTER = re.compile(r"\s*\{\{-?\s*(?P<inside>[^{}]*?)\s*-?\}\}\s*", re.DOTALL)
+_OUTER = re.compile(r"\s*\{\{-?\s*(?P<path>[^{}]*?)\s*-?\}\}\s*", re.DOTALL)
 _CONSTANT = r"""(?:\w+\s*=\s*)?(?:-?[\d.]+|'[^'|]*'|"[^"|]*"|[Nn]one|true|false)"""
 _ARGUMENTS = rf"\(\s*(?:{_CONSTANT}(?:\s*,\s*{_CONSTANT})*)?\s*\)"
 _FILTER = re.compile(rf"\s*(?:float|int|round|default|d|is_defined)\s*(?:{_ARGUMENTS})?\s*")
@@ -18,16 +18,15 @@ _SHOWN = 60
 def path_of(template: str | None) -> tuple[str | None, str | None]:
     """Return the JMESPath expression of a template, and the problem if it has none.
 
-    An expression of None without a problem stands for the whole payload.
-
-    Filters that do not scale the number (float, int, round, default) are dropped.
+    An expression of None without a problem stands for the whole payload. Filters that do not scale the
+    number (float, int, round, default) are dropped.
     """
     if template is None or not template.strip():
         return None, None
     match = _OUTER.fullmatch(template)
     if match is None:
         return None, _problem(template)
-    head, *filters = match["inside"].split("|")
+    head, *filters = match["path"].split("|")
     if not all(_FILTER.fullmatch(name) for name in filters):
         return None, _problem(template)
     name, path = head.strip(), None

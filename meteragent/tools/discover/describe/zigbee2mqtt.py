@@ -1,4 +1,4 @@
-"""Zigbee2MQTT's devices and what they expose: `<base>/bridge/devices`.
+"""Zigbee2MQTT's devices and the numbers that they expose: `<base>/bridge/devices`.
 
 Source: the documentation of Zigbee2MQTT (MQTT topics and messages; exposes).
 """

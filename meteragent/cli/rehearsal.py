@@ -21,8 +21,8 @@ TICK_S = 0.2
 """The interval at which ended slots are shown, in seconds."""
 
 _SHARES = (
-    "meteragent: there is nothing to rehearse for sink.crowd: a share is a random number, and no number of a"
-    " home leaves."
+    "meteragent: there is nothing to rehearse for sink.crowd, because a home sends only shares, which are"
+    " random numbers."
 )
 _NO_TERMINAL = (
     "meteragent: a rehearsal shows raw readings, which must not end up in a file or a log:"
@@ -87,19 +87,19 @@ async def _show(config: settings.Config) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    listening = {asyncio.ensure_future(stage.listen()) for stage in stages}
+    listen_tasks = {asyncio.ensure_future(stage.listen()) for stage in stages}
     ended_tasks: set[asyncio.Task[None]] = set()
     try:
         while not ended_tasks and not stop.is_set():
             ended_tasks, _ = await asyncio.wait(
-                listening, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
+                listen_tasks, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
             )
             for stage in stages:
                 stage.tick()
     finally:
-        for task in listening:
+        for task in listen_tasks:
             task.cancel()
-        await asyncio.wait(listening)
+        await asyncio.wait(listen_tasks)
     for stage in stages:
         stage.view.end()
     for task in ended_tasks:

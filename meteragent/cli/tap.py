@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(text: str) -> None:
-    """Write a text to the terminal, and flush it."""
+    """Write a string to the terminal, and flush it."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -118,12 +118,12 @@ def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list
                 partial(view.raw, stream_view),
                 partial(view.listening, stream_view),
             ),
-            ("sink", sink, sink_filter, partial(view.released, stream_view), _nothing),
+            ("sink", sink, sink_filter, partial(view.released, stream_view), _do_nothing),
         )
     ]
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: a sink is normally silent until a slot ends."""
 
 

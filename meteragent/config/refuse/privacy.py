@@ -75,7 +75,7 @@ def noise(stream: Stream) -> Problems:
 
 @reads("privacy.budget", *PROMISE)
 def budget(stream: Stream) -> Problems:
-    """Yield a refusal if the budget's period is not in whole days, or if the schedule exceeds the budget."""
+    """Yield a refusal if the budget's period is not in whole days, or the schedule exceeds the budget."""
     limit = stream.privacy.budget
     if limit is None:
         return

@@ -197,7 +197,7 @@ def _url_fault(url: str) -> str | None:
 
 
 def _failure_lines(result: Findings) -> list[str]:
-    """Return the reason why no meter can be chosen, and a remedy."""
+    """Return lines with the reason why no meter can be chosen, and a remedy."""
     lines = ["no meter was recognised. Some meters send rarely: --seconds 600 listens for ten minutes."]
     lines += [f"  {entry.topic}: {entry.reason}" for entry in result.unplaced[:UNPLACED_MAX]]
     return [*lines, "`meteragent discover` shows everything that arrives."] if result.unplaced else lines
@@ -306,7 +306,7 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
 
 
 def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | None]:
-    """Return a function that returns the expected form of a topic below which nothing can be sent."""
+    """Return a function that maps an invalid topic root to its expected form, and a valid one to None."""
 
     def objection(topic: str) -> str | None:
         """Return the expected form of an invalid topic; None if the topic is valid."""

@@ -74,7 +74,7 @@ def _ledger(options: argparse.Namespace) -> int:
 
 
 def _key(options: argparse.Namespace) -> int:
-    """Create or show an identity."""
+    """Create or load an identity, and print its public key; return the exit code."""
     identity = _module("identity")
     try:
         key = identity.create(options.file) if options.key_action == "new" else identity.load(options.file)

@@ -105,7 +105,7 @@ def _options(options: argparse.Namespace) -> Options:
 
 
 def local_timezone(link: Path = Path("/etc/localtime")) -> str:
-    """Return the name of this machine's time zone, or UTC if it has none."""
+    """Return the name of the local time zone: from TZ, or else from this machine's settings, or else UTC."""
     _, separator, name = str(os.path.realpath(link)).partition("/zoneinfo/")
     return os.environ.get("TZ") or (name if separator else "UTC")
 
@@ -167,7 +167,7 @@ def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]
 
 
 async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -> None:
-    """Listen to all topics, with progress lines on a terminal. Raises LinkError."""
+    """Listen to all topics, with progress lines on a terminal. Raises LinkError if the connection fails."""
     watch_task = asyncio.ensure_future(
         mqtt.watch(endpoint, "init", ["#"], listener.on_message, entropy=os.urandom)
     )

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> in
 
 
 def _new(options: argparse.Namespace, now: Now) -> int:
-    """Create a key and show it."""
+    """Create a key and show it; return 1 if the file exists."""
     try:
         keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
     except FileExistsError:

@@ -149,7 +149,7 @@ def discover(parser: argparse.ArgumentParser) -> None:
         type=parsed_by("discover", "parse_seconds"),
         default=60,
         metavar="N",
-        help="how long to listen; default: %(default)s; Ctrl-C stops early",
+        help="how many seconds to listen; default: %(default)s; Ctrl-C stops early",
     )
     listening.add_argument(
         "--topic", default="#", metavar="FILTER", help="a topic filter to listen to; default: '#' (all)"
@@ -159,7 +159,7 @@ def discover(parser: argparse.ArgumentParser) -> None:
 def _tls(broker: argparse._ArgumentGroup) -> None:
     """Declare the options that name the files of a TLS connection."""
     for flag, text in (
-        ("--ca-file", "the certificate authority to trust; default: the system's"),
+        ("--ca-file", "the certificate authority to trust; default: the system's authorities"),
         ("--cert-file", "your client certificate"),
         ("--key-file", "the client certificate's private key; default: the certificate's file"),
     ):
@@ -178,7 +178,7 @@ def init(parser: argparse.ArgumentParser) -> None:
         type=parsed_by("discover", "parse_seconds"),
         default=60,
         metavar="N",
-        help="how long to listen; default: %(default)s",
+        help="how many seconds to listen; default: %(default)s",
     )
     answers = parser.add_argument_group("answers (init asks for those that are missing)")
     for flag, metavar, text in (

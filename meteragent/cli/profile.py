@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _profile(path: Path) -> Profile:
-    """Return a built-in profile or a profile from a file. Raises ConfigError if there is neither."""
+    """Return a built-in profile or a profile from a file. Raises ConfigError if neither exists or is valid."""
     name = str(path)
     close = [] if name in PROFILES or path.exists() else difflib.get_close_matches(name, PROFILES, n=1)
     if close:
@@ -135,7 +135,7 @@ def _number(number: PayloadNumber, quantity: Quantity) -> str:
 
 
 def _dropped_lines(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
-    """Yield the lines about fields that no quantity reads, and about fields that identify somebody."""
+    """Yield the lines about fields that no quantity reads, and about fields that identify a person."""
     paths = dict[str, None]()
     for payload in payloads:
         try:

@@ -28,7 +28,10 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show each stream's source and sink until Ctrl-C; return the exit code. Raises ConfigError."""
+    """Show each stream's source and sink until Ctrl-C; return the exit code.
+
+    Raises ConfigError if the configuration or a file that it names cannot be used.
+    """
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
         return 1
@@ -93,7 +96,10 @@ def _key(stream: settings.Stream) -> bytes | None:
 
 
 def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
-    """Return coroutines that listen to a stream's source and sink. Raises ConfigError."""
+    """Return coroutines that listen to a stream's source and sink.
+
+    Raises ConfigError if an address or a file cannot be used.
+    """
     source = settings.endpoint("source", stream.source.url, stream.source)
     sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filter, sink_filter = stream_view.filters
@@ -128,7 +134,10 @@ def _do_nothing() -> None:
 
 
 async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
-    """Await a coroutine that listens to a broker. Raises LinkError, which names the broker's `key`."""
+    """Await a coroutine that listens to a broker.
+
+    Raises LinkError, whose text names the key of the broker's address, if the connection fails.
+    """
     try:
         await watching
     except LinkError as error:

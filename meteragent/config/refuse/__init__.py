@@ -170,7 +170,7 @@ def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
 
 @reads("name")
 def _name(stream: Stream) -> Problems:
-    """Yield a refusal of a name that is too long or has other characters than letters, digits, - and _."""
+    """Yield a refusal of a name that is not 1 to 64 letters, digits, - and _, or begins with - or _."""
     if not _NAME.fullmatch(stream.name):
         yield ConfigError("name", repr(stream.name), "letters, digits, - and _")
 

@@ -71,7 +71,7 @@ def _terms(group: Group) -> str:
     "sink.crowd.group", "sink.spread", "window.lateness", "window.catch_up", "source.kind", "source.interval"
 )
 def deadline(stream: Stream) -> Problems:
-    """Yield a refusal of a group whose deadline is earlier than the agent's last report of a slot."""
+    """Yield a refusal of a group whose deadline may pass before the agent sends its report of a slot."""
     group, window = stream.group, stream.window
     if group is None:
         return

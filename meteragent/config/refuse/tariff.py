@@ -71,5 +71,5 @@ def _unknown_band(key: str, band: str, all_bands: Sequence[str]) -> ConfigError:
 
 
 def _without_price(tariff: Tariff, bands: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the bands that lack a price; energy whose band is unknown needs none."""
+    """Yield the names of the bands that lack a price; the band for energy of unknown time needs none."""
     return (band for band in bands if band not in {*tariff.prices, UNKNOWN_BAND})

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _profile(path: Path) -> Profile:
-    """Return a built-in profile or a profile from a file. Raises ConfigError if neither exists or is valid."""
+    """Return a built-in profile or a profile from a file. Raises ConfigError if neither is usable."""
     name = str(path)
     close = [] if name in PROFILES or path.exists() else difflib.get_close_matches(name, PROFILES, n=1)
     if close:

@@ -23,7 +23,7 @@ MODULES = {
     "crowd": ("cryptography",),
     "spark": ("pyspark",),
 }
-"""The modules that each extra installs and that are imported by name."""
+"""The modules that each extra installs, by the names under which they are imported."""
 
 DEBIAN_EXTRAS = ("analysis", "page")
 """The extras whose modules exist as Debian packages, named after the modules."""
@@ -38,7 +38,7 @@ def missing(extra: str) -> str | None:
 
 
 def hint(extra: str, distribution: str = "meteragent") -> str:
-    """Return the command that installs an extra."""
+    """Return the command that installs an extra of a distribution."""
     if is_debian() and distribution == "meteragent" and extra in DEBIAN_EXTRAS:
         return " ".join(["apt install", *(f"python3-{name}" for name in MODULES[extra])])
     if is_published() and not is_debian():
@@ -52,7 +52,10 @@ def is_debian() -> bool:
 
 
 def is_published() -> bool:
-    """Return whether this was installed from a package index, where no address is recorded (PEP 610)."""
+    """Return whether this was installed from a package index.
+
+    Other installations record the address of their source (PEP 610).
+    """
     try:
         record = importlib.metadata.distribution("meteragent").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:  # used from a clone without an installation

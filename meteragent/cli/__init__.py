@@ -1,4 +1,4 @@
-"""The command line: parse the arguments, run the command, and exit with its code (DESIGN 5).
+"""The command line: parse the arguments, run the command, and return its exit code (DESIGN 5).
 
 0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
 1   crash; store in use or restored   78   bad configuration (EX_CONFIG)
@@ -29,12 +29,12 @@ from meteragent.domain.errors import (
     StoreError,
 )
 
-_SAFE_TO_SHOW = (MeteragentError, OSError, sqlite3.Error)
+_SAFE_ERRORS = (MeteragentError, OSError, sqlite3.Error)
 """Exceptions whose text cannot contain a reading; for all others, only the type and location are shown."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit code."""
+    """Run a command; return its exit code. Raises SystemExit for --help, --version and invalid arguments."""
     _open_standard_streams()
     parser = usage.parser(__version__)
     if not (sys.argv[1:] if arguments is None else arguments):
@@ -48,11 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CRASH
     except Exception as error:  # noqa: BLE001  every failure ends the process with a code
-        return _failed(error, options)
+        return _report_failure(error, options)
     return code
 
 
-def _failed(error: BaseException, options: argparse.Namespace) -> int:
+def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
     """Print the reason for a failure; return the exit code."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -65,7 +65,7 @@ def _failed(error: BaseException, options: argparse.Namespace) -> int:
     for frame in traceback.extract_tb(error.__traceback__):
         print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
     # The text of an unknown exception might contain a payload.
-    text = str(error) if isinstance(error, _SAFE_TO_SHOW) else ""
+    text = str(error) if isinstance(error, _SAFE_ERRORS) else ""
     print(f"meteragent: crash: {type(error).__name__} {text}".rstrip(), file=sys.stderr)
     return EXIT_CRASH
 

@@ -17,7 +17,7 @@ from meteragent.store import ledger, read_only
 
 
 def stored_streams(path: Path) -> set[str]:
-    """Return the names of the streams in a store; none if the store does not exist or cannot be read."""
+    """Return the names of the streams in a store; empty if there is no file that this user can read."""
     if not os.access(path, os.R_OK):
         return set()
     with read_only(path) as connection:

@@ -16,7 +16,7 @@ from meteragent.store import read_only, terms
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the promises of all streams; if a stream must not run, print only the refusals and return 78.
+    """Print the promises of all streams. If a stream must not run, print the refusals instead; return 78.
 
     JSON and the statement are always in English, whatever --lang says.
     """

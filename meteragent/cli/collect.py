@@ -21,7 +21,10 @@ _EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Collect until SIGTERM or SIGINT, or only check or migrate; return the exit code."""
+    """Collect until SIGTERM or SIGINT, check the configuration, or migrate the tables.
+
+    Return the exit code.
+    """
     settings = configuration.load(options.config)
     sink = "collect" if settings.dataset is None else "collect-parquet"
     extras = [sink, *_EXTRAS.get(settings.source.kind, ())]
@@ -52,7 +55,7 @@ def _migrate(service: Any, settings: configuration.Settings) -> int:
 
 
 def _place(settings: configuration.Settings) -> Iterator[str]:
-    """Yield lines about the place where records are kept."""
+    """Yield lines about the folder or the database in which records are kept."""
     if settings.dataset is not None:
         yield f"folder: {settings.dataset.folder}"
     sink = settings.dataset or settings.database
@@ -61,7 +64,7 @@ def _place(settings: configuration.Settings) -> Iterator[str]:
 
 
 def _summary(settings: configuration.Settings, path: Path) -> str:
-    """Return lines about what a configuration would collect."""
+    """Return a summary of what a configuration would collect, from where, and where it would be kept."""
     meters = settings.meters()
     hosts = [f"{server.host}:{server.port}" for server in settings.source.servers()]
     lines = [

@@ -1,4 +1,4 @@
-"""Parts that several commands share: exit codes, the argument CONFIG, the time, and hints about extras."""
+"""Parts that several commands share: exit codes, parsing of arguments, the time, and hints for users."""
 
 import argparse
 import os
@@ -20,16 +20,14 @@ EXIT_CONFIG = 78
 EXIT_INTERRUPTED = 130
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the argument CONFIG."""
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
-
-
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return an argument parser whose errors state what was found and what is expected."""
+    """Return a function that parses an argument for argparse, with errors that state what was found.
+
+    `parse` raises ValueError if the argument is invalid; the error's text is the expected form.
+    """
 
     def parse_argument(text: str) -> T:
-        """Parse an argument. Raises ArgumentTypeError."""
+        """Parse an argument. Raises ArgumentTypeError if it is invalid."""
         try:
             return parse(text)
         except ValueError as error:
@@ -46,8 +44,8 @@ def now_ms() -> int:
 def program(script: str, interpreter: str, on_path: str | None) -> str:
     """Return the words that start this program, for printed commands that the user can copy.
 
-    `script` is the path of the running script, `interpreter` the word that started Python, and `on_path` the
-    file that the command `meteragent` would run, if any.
+    `script` is the path of the running script, `interpreter` the name by which Python was called, and
+    `on_path` the file that the command `meteragent` would run, or None if there is no such command.
     """
     path = Path(script)
     if path.name == "__main__.py" and path.parent.name == "meteragent":
@@ -57,13 +55,16 @@ def program(script: str, interpreter: str, on_path: str | None) -> str:
 
 
 def connection_hint(reason: str, *, is_tls: bool) -> str:
-    """Return a hint about the address, to be appended to the reason why a broker cannot be reached."""
+    """Return a hint to append to the reason why a broker cannot be reached.
+
+    The hint is empty unless the connection itself failed.
+    """
     if "cannot connect" not in reason:
         return ""
-    has_tls_failed = "reset" in reason or "SSL" in reason or reason.endswith(": ")
-    if is_tls and has_tls_failed and "CERTIFICATE" not in reason:
+    is_tls_failure = "reset" in reason or "SSL" in reason or reason.endswith(": ")
+    if is_tls and is_tls_failure and "CERTIFICATE" not in reason:
         return "; mqtts:// needs a TLS port, usually 8883: does --url name it?"
-    return "; is the address in --url right, and is the broker on?"
+    return "; is the address in --url right, and is the broker running?"
 
 
 def lacks(extra: str, purpose: str) -> bool:

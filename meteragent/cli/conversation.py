@@ -1,7 +1,8 @@
-"""The conversation of `init`, without I/O, from a broker's address to the text of a configuration.
+"""The conversation of `init`, from a broker's address to the text of a configuration.
 
-`converse` is a generator. It yields each task for its caller (`Question`, `Listen`, `Say`), receives the
-answer, and returns a `Draft`. Questions that the command line answers are not asked.
+It does no I/O, except to check which files exist and which folders can be written to. `converse` is a
+generator. It yields each task for its caller (`Question`, `Listen`, `Say`), receives the answer, and returns
+a `Draft`. Questions that the command line answers are not asked.
 """
 
 import os
@@ -85,7 +86,7 @@ def converse(options: Options) -> Conversation:
     has_solar = (yield from _ask(options, _SOLAR)) == YES
     readings = yield from _choose_quantities(options, reading, has_solar)
     question = Question("name", "What should the meter be called in the private data?", default="home")
-    name = yield from _ask(options, question, _wrong_name)
+    name = yield from _ask(options, question, _name_objection)
     base = draft.Base(access, name, readings, has_solar, options.timezone)
     preset = yield from _choose_preset(options, base)
     topic = yield from _ask(
@@ -93,10 +94,10 @@ def converse(options: Options) -> Conversation:
         Question(
             "topic", "Under which topic on this broker should private numbers be sent?", default="private"
         ),
-        _is_topic_root(base, preset),
+        _topic_objection(base, preset),
     )
     question = Question("out", "Save the configuration as", default=default_out)
-    out = yield from _ask(options, question, _is_free)
+    out = yield from _ask(options, question, _file_objection)
     unit_file = yield from _choose_unit(options)
     return draft.draft(base, preset, topic, Path(out), password, unit_file)
 
@@ -110,25 +111,25 @@ def _ask(
     command line is invalid, or if --yes is set and a question has neither an answer nor a default.
     """
     values = [value for value, _ in question.choices]
-    stated = options.answers.get(question.key)
-    if stated is None and options.yes:
-        stated = question.default
-        if stated is None:
+    option = options.answers.get(question.key)
+    if option is None and options.yes:
+        option = question.default
+        if option is None:
             raise Refused(f"--yes needs --{question.key}: one of {', '.join(values)}")
     while True:
-        answer = stated if stated is not None else (yield question)
+        answer = option if option is not None else (yield question)
         answer = answer.strip() or question.default or ""
         if values and answer not in values and answer.isdecimal() and 0 < int(answer) <= len(values):
             answer = values[int(answer) - 1]
-        wrong = f"one of {', '.join(values)}" if values and answer not in values else None
-        wrong = wrong or (objection(answer) if answer else "an answer")
-        if wrong is None:
+        expected = f"one of {', '.join(values)}" if values and answer not in values else None
+        expected = expected or (objection(answer) if answer else "an answer")
+        if expected is None:
             return answer
-        if stated is not None:
-            raise Refused(f"--{question.key}: found {answer!r}; expected {wrong}")
+        if option is not None:
+            raise Refused(f"--{question.key}: found {answer!r}; expected {expected}")
         if values and answer not in values:
-            wrong = f"a number from 1 to {len(values)}"
-        yield Say(f"Please answer with {wrong}.")
+            expected = f"a number from 1 to {len(values)}"
+        yield Say(f"Please answer with {expected}.")
 
 
 # The broker -----------------------------------------------------------------------------------------
@@ -137,10 +138,10 @@ def _ask(
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
     """Listen to a broker, with a login if required; return the findings, the access and a typed password."""
     question = Question("url", "Which broker receives your meter's readings?", default="mqtt://127.0.0.1")
-    stated_url = options.answers.get("url", "").strip()
-    if stated_url and (fault := _url_fault(stated_url)):
-        raise Refused(f"--url: found {fault}; expected {_wrong_url(stated_url)}")
-    url = yield from _ask(options, question, _wrong_url)
+    option_url = options.answers.get("url", "").strip()
+    if option_url and (fault := _url_fault(option_url)):
+        raise Refused(f"--url: found {fault}; expected {_url_objection(option_url)}")
+    url = yield from _ask(options, question, _url_objection)
     username, password, typed_password = options.answers.get("username"), options.password, None
     files = {key: options.answers[key] for key in _FILES if key in options.answers}
     while True:
@@ -157,7 +158,7 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
             Question("password", "Password (it is kept in a file that only you can read)", secret=True),
         )
     if not result.proposals and not draft.unstated(result):
-        raise Refused("\n".join(_nothing(result)))
+        raise Refused("\n".join(_failure_lines(result)))
     keys = [] if username is None else [("username", username)]
     keys += [(key.replace("-", "_"), str(Path(file).absolute())) for key, file in files.items()]
     return result, Access(url, tuple(keys)), typed_password
@@ -178,7 +179,7 @@ def _endpoint(url: str, username: str | None, password: str | None, files: Mappi
         raise Refused(str(error)) from None
 
 
-def _wrong_url(url: str) -> str | None:
+def _url_objection(url: str) -> str | None:
     """Return the expected form of an address; None if the address is valid."""
     if _url_fault(url) is None:
         return None
@@ -195,8 +196,8 @@ def _url_fault(url: str) -> str | None:
     return None
 
 
-def _nothing(result: Findings) -> list[str]:
-    """Return the reason why no meter can be chosen, and a remedy."""
+def _failure_lines(result: Findings) -> list[str]:
+    """Return lines with the reason why no meter can be chosen, and a remedy."""
     lines = ["no meter was recognised. Some meters send rarely: --seconds 600 listens for ten minutes."]
     lines += [f"  {entry.topic}: {entry.reason}" for entry in result.unplaced[:UNPLACED_MAX]]
     return [*lines, "`meteragent discover` shows everything that arrives."] if result.unplaced else lines
@@ -215,8 +216,8 @@ _SOLAR = Question(
 
 def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Reading]:
     """Return the chosen meter's readings."""
-    certain = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
-    meters = certain + draft.unstated(result)
+    proposed = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
+    meters = proposed + draft.unstated(result)
     requested_name = options.answers.get("meter")
     if requested_name is not None:
         matches = [reading for reading in meters if requested_name in reading.names]
@@ -227,7 +228,7 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Re
             )
         return (yield from _complete(options, matches[0]))
     choices = tuple((reading.names[0], reading.text) for reading in meters)
-    default = choices[0][0] if certain and (len(meters) == 1 or certain[0].is_main) else None
+    default = choices[0][0] if proposed and (len(meters) == 1 or proposed[0].is_main) else None
     question = Question(
         "meter", "Which is your meter? A main meter includes its sub-meters.", choices, default
     )
@@ -281,7 +282,7 @@ def _choose_quantities(
     return next(selection.streams for selection in selections if selection.names[0] == chosen)
 
 
-def _wrong_name(name: str) -> str | None:
+def _name_objection(name: str) -> str | None:
     """Return the expected form of a meter's name; None if the name fits a topic."""
     return None if holds_name(name) and "/" not in name else "a name without /, +, # and $"
 
@@ -291,10 +292,10 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
     offers = draft.presets(base)
     choices = tuple((name, text) for name, text in offers.items())
     default = "appliance" if "appliance" in offers else next(iter(offers), None)
-    coarse = [name for name in draft.PRESETS if name not in offers]
+    coarse_presets = [name for name in draft.PRESETS if name not in offers]
     text = "How much should be hidden? Hiding more makes the numbers less exact."
-    if coarse:
-        text += f" (These readings are too coarse for {', '.join(coarse)}.)"
+    if coarse_presets:
+        text += f" (These readings are too coarse for {', '.join(coarse_presets)}.)"
     if not choices:
         raise Refused("these readings are too coarse for all presets: see docs/choosing.md")
     question = Question("preset", text, choices, default)
@@ -304,11 +305,11 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
 # The sink and the files -----------------------------------------------------------------------------
 
 
-def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]:
-    """Return a function that objects to a topic below which nothing can be sent."""
+def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | None]:
+    """Return a function that maps an invalid topic root to its expected form, and a valid one to None."""
 
     def objection(topic: str) -> str | None:
-        """Return what is expected instead if the topic is invalid, else None."""
+        """Return the expected form of an invalid topic; None if the topic is valid."""
         try:
             config.parse(draft.text(base, preset, topic, "x.db", None))
         except ConfigError as error:
@@ -323,10 +324,10 @@ def _default_out(options: Options) -> str:
 
     With --yes it is home.toml; otherwise it is the first free name among home.toml, home-2.toml and so on.
     """
-    for key, objection in (("out", _is_free), ("unit-file", _is_no_or_free)):
-        stated = options.answers.get(key)
-        if stated is not None and (expected := objection(stated)):
-            raise Refused(f"--{key}: found {stated!r}; expected {expected}")
+    for key, objection in (("out", _file_objection), ("unit-file", _unit_objection)):
+        option = options.answers.get(key)
+        if option is not None and (expected := objection(option)):
+            raise Refused(f"--{key}: found {option!r}; expected {expected}")
     if "out" in options.answers:
         return options.answers["out"]
     if fault := _folder_fault(Path(DEFAULT_OUT)):
@@ -351,10 +352,10 @@ def _folder_fault(path: Path) -> str | None:
     return None if os.access(folder, os.W_OK | os.X_OK) else f"a folder that you may write to, not {folder}"
 
 
-def _is_free(name: str) -> str | None:
-    """Return the expected answer if the file, its password file or its store exists; else None.
+def _file_objection(name: str) -> str | None:
+    """Return the expected answer if the file cannot be created; None if it can.
 
-    Return it also if the file cannot be created.
+    A file whose password file or store exists is not created either.
     """
     if file := _existing(Path(name)):
         return f"another name: {file} exists, and `init` never overwrites files"
@@ -368,11 +369,11 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
     question = Question(
         "unit-file", "Write a systemd unit, to start with the machine? A file name, or no", default=NO
     )
-    answer = yield from _ask(options, question, _is_no_or_free)
+    answer = yield from _ask(options, question, _unit_objection)
     return None if answer == NO else Path(answer)
 
 
-def _is_no_or_free(name: str) -> str | None:
+def _unit_objection(name: str) -> str | None:
     """Return None for the answer "no" or a file that can be created, else the expected answer."""
     if name == NO:
         return None

@@ -12,7 +12,7 @@ from meteragent.domain.errors import FormatError, RecordError
 from meteragent.formats import aiida, entry, green_button, meter_readings, readings, table
 
 _END_MS = 253_402_300_799_000
-"""The end of the year 9999."""
+"""The last second of the year 9999, in Unix ms."""
 _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
     "csv": lambda entries, _now_ms: table.write(entries),
     "csv-semicolon": lambda entries, _now_ms: table.write(entries, ";"),
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _entries(path: Path, stream: str) -> Iterator[entry.Entry]:
-    """Yield the values of a file or a folder."""
+    """Yield the values in a file or a folder; `stream` names the stream to read from a dataset."""
     if path.is_dir():
         yield from entry.released(_series(path, stream).values())
         return
@@ -59,7 +59,7 @@ def _entries(path: Path, stream: str) -> Iterator[entry.Entry]:
 
 
 def _series(folder: Path, stream: str) -> dict[str, Series]:
-    """Return the series of an output of `sanitise`, or of a dataset of `collect`."""
+    """Return the series of an output of `sanitise`, or of one stream of a dataset of `collect`."""
     if common.lacks("collect-parquet", "convert"):
         raise FormatError("reading Parquet files needs pyarrow")
     if (folder / "descriptor.parquet").exists():
@@ -68,7 +68,7 @@ def _series(folder: Path, stream: str) -> dict[str, Series]:
 
 
 def _write_readings(entries: list[entry.Entry], path: Path) -> None:
-    """Write a Parquet file for `sanitise`, and print what its values mean."""
+    """Write a Parquet file for `sanitise`, and print the [source] table that describes its values."""
     if common.lacks("collect-parquet", "convert"):
         raise FormatError("writing Parquet files needs pyarrow")
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it

@@ -17,8 +17,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--to",
         required=True,
         choices=("csv", "csv-semicolon", "green-button", "meter-readings", "aiida", "readings"),
-        help="readings is a Parquet file for `sanitise`",
+        help="the format to write; readings means a Parquet file for `sanitise`",
     )
     parser.add_argument_group("dataset").add_argument(
-        "--stream", metavar="NAME", default="main", help="the stream of a dataset; default: %(default)s"
+        "--stream",
+        metavar="NAME",
+        default="main",
+        help="the stream to read from a dataset of `collect`; default: %(default)s",
     )

@@ -1,4 +1,4 @@
-"""The `crowd` command: run an operator of a group of homes, show its state, or create its identity."""
+"""The `crowd` command: run an operator of a group, show its state or ledger, or create its identity."""
 
 import argparse
 import asyncio
@@ -68,13 +68,13 @@ def _ledger(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
         else:
-            homes = f"{line.homes:,}" if line.homes else "-"  # the helper knows of none where it refuses
+            homes = f"{line.homes:,}" if line.homes else "-"  # unknown if the helper refused
             print(f"{slot}  {line.result:<12} {homes:>9} homes, finished {at}")
     return 0
 
 
 def _key(options: argparse.Namespace) -> int:
-    """Create or show an identity."""
+    """Create or load an identity, and print its public key; return the exit code."""
     identity = _module("identity")
     try:
         key = identity.create(options.file) if options.key_action == "new" else identity.load(options.file)
@@ -92,7 +92,7 @@ def _settings(options: argparse.Namespace) -> Any:
 
 
 def _module(name: str) -> Any:
-    """Return a module of the operators, which need the extra."""
+    """Return a module of `meteragent.operators`, which needs the extra `crowd`."""
     return importlib.import_module(f"meteragent.operators.{name}")
 
 

@@ -16,7 +16,7 @@ from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.tools.discover import Access, Listener, progress, report
 
 _SECONDS_MAX = 86_400
-_TELL_EVERY_S = 10
+_PROGRESS_EVERY_S = 10
 
 
 def _seconds(text: str) -> int:
@@ -38,11 +38,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"Listening to {endpoint.host}:{endpoint.port} for {options.seconds} s …", file=sys.stderr)
         seconds = asyncio.run(_listen(endpoint, options, listener))
     except LinkError as error:
-        return _failed(f"{error}{_hint(str(error), is_tls=endpoint.tls)}")
+        return _report_failure(f"{error}{_hint(str(error), is_tls=endpoint.tls)}")
     except (ConfigError, ValueError) as error:
-        return _failed(str(error))
+        return _report_failure(str(error))
     if not listener.messages:
-        return _failed(
+        return _report_failure(
             f"no message arrived in {seconds} s: does the broker let this user read {options.topic!r}, and"
             " is anything publishing? Some devices send every few minutes: --seconds 600"
         )
@@ -51,13 +51,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _hint(reason: str, *, is_tls: bool) -> str:
-    """Return a hint about which option to check if listening to a broker fails for this reason."""
+    """Return a hint about the option to check if listening fails for this reason; empty if there is none."""
     if "subscription" in reason:
         return "; may this user read --topic?"
     return common.connection_hint(reason, is_tls=is_tls)
 
 
-def _failed(reason: str) -> int:
+def _report_failure(reason: str) -> int:
     """Print why nothing can be proposed; return the exit code."""
     print(f"meteragent: {reason}", file=sys.stderr)
     return 1
@@ -82,30 +82,30 @@ def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
 
 
 def _access(options: argparse.Namespace) -> Access:
-    """Return the broker's address and login for use in the proposed configurations."""
+    """Return the broker's address, login and TLS files for the proposed configurations."""
     names = ("username", "password_file", "ca_file", "cert_file", "key_file")
     logins = tuple((name, str(value)) for name in names if (value := getattr(options, name)) is not None)
     return Access(options.url, logins)
 
 
 async def tell(listener: Listener) -> None:
-    """Write a progress line every `_TELL_EVERY_S` seconds if standard error is a terminal."""
+    """Write a progress line every `_PROGRESS_EVERY_S` seconds if standard error is a terminal."""
     seconds = 0
     while sys.stderr.isatty():
-        await asyncio.sleep(_TELL_EVERY_S)
-        seconds += _TELL_EVERY_S
+        await asyncio.sleep(_PROGRESS_EVERY_S)
+        seconds += _PROGRESS_EVERY_S
         print(progress(listener, seconds), file=sys.stderr)
 
 
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:
-    """Listen until the time is up or Ctrl-C is pressed; return how many seconds it listened.
+    """Listen until the time is up or Ctrl-C is pressed; return the time spent listening, in seconds.
 
     Raises LinkError if the connection fails.
     """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     started_s = loop.time()
     loop.add_signal_handler(signal.SIGINT, stop.set)
-    watching = asyncio.ensure_future(
+    watch_task = asyncio.ensure_future(
         mqtt.watch(
             endpoint,
             "discover",
@@ -116,16 +116,16 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
         )
     )
     stop_task = asyncio.ensure_future(stop.wait())
-    telling = asyncio.ensure_future(tell(listener))
-    await asyncio.wait({watching, stop_task}, timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)
-    telling.cancel()
+    progress_task = asyncio.ensure_future(tell(listener))
+    await asyncio.wait({watch_task, stop_task}, timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)
+    progress_task.cancel()
     listened_s = round(loop.time() - started_s)
-    if not watching.done():
-        watching.cancel()
+    if not watch_task.done():
+        watch_task.cancel()
         stop_task.cancel()
-        await asyncio.wait({watching, stop_task})
+        await asyncio.wait({watch_task, stop_task})
         return listened_s
     stop_task.cancel()
     await asyncio.wait({stop_task})
-    watching.result()  # raises the error that ended the task; nothing else ends it
+    watch_task.result()  # raises the error that ended the task; nothing else ends it
     return listened_s

@@ -19,7 +19,7 @@ from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
-"""The magnitude of both limits of the range in a home with solar panels; the upper limit is the default."""
+"""The magnitude of both limits of window.range, in W, in a home with solar panels."""
 _CALENDAR = {"day", "bill"}
 PRESETS = {
     "television": "which TV programme is on",
@@ -88,7 +88,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A meter that was found, with its quantities; `names` holds the names by which it can be chosen.
+    """A meter on the broker, with its quantities; `names` holds the names by which it can be chosen.
 
     If `missing` is not empty, the operator must be asked for these keys of `source`, and there are no offers
     yet.
@@ -150,7 +150,7 @@ def readings_of(proposal: Proposal) -> list[Reading]:
     meters = proposal.meters if len(proposal.meters) > 1 else (None,)
     readings = []
     for meter in meters:
-        offers = tuple(_of_meter(offer, meter) for offer in proposal.offers)
+        offers = tuple(_offer_of_meter(offer, meter) for offer in proposal.offers)
         topic = str(offers[0].source["topic"])
         names = (topic if meter is None else meter, topic, *proposal.meters[: 1 if meter is None else 0])
         text = f"{proposal.title}, {proposal.role}: {offers[0].name}, on {topic}"
@@ -159,7 +159,7 @@ def readings_of(proposal: Proposal) -> list[Reading]:
 
 
 def unstated(result: Findings) -> list[Reading]:
-    """Return the topics that may be meters once the operator states their kind or unit."""
+    """Return a `Reading` for each topic that may be a meter's, whose kind or unit the operator must state."""
     return [
         Reading((entry.topic,), f"{entry.topic}: {entry.reason}", missing=entry.missing, source=entry.source)
         for entry in result.unplaced
@@ -167,7 +167,7 @@ def unstated(result: Findings) -> list[Reading]:
     ]
 
 
-def _of_meter(offer: Offer, meter: str | None) -> Offer:
+def _offer_of_meter(offer: Offer, meter: str | None) -> Offer:
     """Return an offer reduced to one of its meters; the whole offer if `meter` is None."""
     if meter is None:
         return offer
@@ -188,11 +188,11 @@ def selections(reading: Reading, has_solar: bool) -> list[Selection]:
     offers = _complete_offers(reading.offers)
     import_offers = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
     export_offers = [offer for offer in offers if _direction(offer) is Direction.FED_IN]
-    net = [offer for offer in offers if _may_fall_below_zero(offer)]
+    net = [offer for offer in offers if _may_be_negative(offer)]
     unknown = [offer for offer in offers if offer not in (*import_offers, *export_offers, *net)]
     if not has_solar:
         consumption_offers = [offer for offer in offers if offer not in export_offers]
-        return _named([_selection((offer,), offer.name) for offer in consumption_offers])
+        return _with_names([_selection((offer,), offer.name) for offer in consumption_offers])
     pairs = [
         _selection((offer, export), f"{offer.name}, and {export.name}: two streams, whose levels add up")
         for offer in import_offers
@@ -208,7 +208,7 @@ def selections(reading: Reading, has_solar: bool) -> list[Selection]:
     single_directions += [
         _selection((offer,), f"{offer.name}: check what it counts while you feed in") for offer in unknown
     ]
-    return _named(net_powers + pairs + single_directions)
+    return _with_names(net_powers + pairs + single_directions)
 
 
 def _direction(offer: Quantity) -> Direction:
@@ -217,7 +217,7 @@ def _direction(offer: Quantity) -> Direction:
     return Direction.DRAWN if is_import else offer.direction
 
 
-def _may_fall_below_zero(offer: Quantity) -> bool:
+def _may_be_negative(offer: Quantity) -> bool:
     """Return whether a number is, or may be, negative while energy is fed in."""
     direction = _direction(offer)
     return direction is Direction.NET or (direction is Direction.UNSTATED and offer.kind is Kind.POWER)
@@ -232,20 +232,20 @@ def _complete_offers(offers: Sequence[Quantity]) -> Sequence[Quantity]:
 
 def _selection(offers: Sequence[Quantity], text: str) -> Selection:
     kind = "power" if offers[0].kind is Kind.POWER else "energy"
-    ends = (kind,) if len(offers) == 1 else ("drawn", "fed-in")
-    streams = tuple(Stream(offer, end) for offer, end in zip(offers, ends, strict=True))
+    segments = (kind,) if len(offers) == 1 else ("drawn", "fed-in")
+    streams = tuple(Stream(offer, segment) for offer, segment in zip(offers, segments, strict=True))
     names = [str(offer.source.get("value", "")) for offer in offers]
     return Selection(("+".join(filter(None, names)), str(offers[0].kind)), text, streams)
 
 
-def _named(selections: Sequence[Selection]) -> list[Selection]:
+def _with_names(selections: Sequence[Selection]) -> list[Selection]:
     """Return the selections, each with a distinct first name: the quantity's name, its kind, or a number."""
     named_selections: list[Selection] = []
     used_names = set[str]()
     for place, selection in enumerate(selections, 1):
-        free = [name for name in (*selection.names, f"choice-{place}") if name and name not in used_names]
-        used_names.add(free[0])
-        named_selections.append(replace(selection, names=(free[0], *selection.names)))
+        names = [name for name in (*selection.names, f"choice-{place}") if name and name not in used_names]
+        used_names.add(names[0])
+        named_selections.append(replace(selection, names=(names[0], *selection.names)))
     return named_selections
 
 
@@ -263,12 +263,12 @@ def password_path(out: Path) -> Path:
 
 
 def presets(base: Base) -> dict[str, str]:
-    """Return the presets that these readings allow, each with a line on what it hides and on its errors."""
+    """Return the presets that these readings allow, each with a line about what it hides and its errors."""
     return {name: line for name in PRESETS if (line := _preset_line(base, name))}
 
 
 def _preset_line(base: Base, preset: str) -> str | None:
-    """Return a line on what a preset hides and on its errors; None if the readings are too coarse for it."""
+    """Return a line about what a preset hides and its errors; None if the readings are too coarse for it."""
     settings = config.accepted(text(base, preset, "private", "x.db", None))
     if settings is None:
         return None
@@ -324,7 +324,7 @@ def _tables(
         } | source
     if preset in _CALENDAR:
         window["timezone"] = base.timezone
-    if "range" in proposed.get("window", {}) or (base.has_solar and _may_fall_below_zero(stream.offer)):
+    if "range" in proposed.get("window", {}) or (base.has_solar and _may_be_negative(stream.offer)):
         window["range"] = [-FEED_IN_W, FEED_IN_W]
     sink = {"topic": f"{topic}/{PLACEHOLDER}/{stream.name}"}
     tables = {"source": source, "window": window, "privacy": {"preset": preset}, "sink": sink}

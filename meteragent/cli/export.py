@@ -1,4 +1,4 @@
-"""The `export` command: print all records sent so far as CSV."""
+"""The `export` command: print the delivered records that the store still keeps, as CSV."""
 
 import argparse
 import os
@@ -14,11 +14,13 @@ def run(options: argparse.Namespace) -> int:
     write = export.write_nonnegative if options.nonnegative else export.write
     with read_only(config.load(options.config).store.path) as connection:
         try:
-            raised = write(connection, sys.stdout)
+            raised_count = write(connection, sys.stdout)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader has closed the pipe, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-    if raised:
-        print(f"{raised} days or windows have a negative total, which is shown as zero", file=sys.stderr)
+    if raised_count:
+        print(
+            f"{raised_count} days or windows have a negative total, which is shown as zero", file=sys.stderr
+        )
     return 0

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         folder = (options.out or Path()).parent / config.PROFILES_FOLDER
         profiles = config.all_profiles(folder)
-        draft = _converse(converse(_given(options)), options.seconds, profiles)
+        draft = _converse(converse(_options(options)), options.seconds, profiles)
         _write(draft)
     except (KeyboardInterrupt, EOFError):
         print("\nmeteragent: stopped before the last answer; nothing was written.", file=sys.stderr)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _is_at_end(stdin: TextIO) -> bool:
-    """Return whether standard input is known to hold no answer, as with `</dev/null`."""
+    """Return whether standard input is known to have ended, as with `</dev/null`."""
     try:
         is_readable = bool(select.select([stdin], [], [], 0)[0])
     except (OSError, ValueError):  # it has no file descriptor
@@ -84,8 +84,11 @@ def _is_at_end(stdin: TextIO) -> bool:
     return is_readable and not stdin.buffer.peek(1)  # type: ignore[attr-defined]  # a BufferedReader
 
 
-def _given(options: argparse.Namespace) -> Options:
-    """Return the answers on the command line. Raises ConfigError, or Refused if a file already exists."""
+def _options(options: argparse.Namespace) -> Options:
+    """Return the answers on the command line.
+
+    Raises ConfigError if the password file cannot be used, and Refused if a file to write already exists.
+    """
     answers = {
         name.replace("_", "-"): str(value)
         for name in (*_ANSWERS, *_FILES)
@@ -102,7 +105,7 @@ def _given(options: argparse.Namespace) -> Options:
 
 
 def local_timezone(link: Path = Path("/etc/localtime")) -> str:
-    """Return the name of this machine's time zone, or UTC if it has none."""
+    """Return the name of the local time zone: from TZ, or else from this machine's settings, or else UTC."""
     _, separator, name = str(os.path.realpath(link)).partition("/zoneinfo/")
     return os.environ.get("TZ") or (name if separator else "UTC")
 
@@ -110,7 +113,7 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
     """Perform the steps that the conversation yields; return its result."""
     answer: object = None
-    has_explained = False
+    is_explained = False
     while True:
         try:
             step = conversation.send(answer)
@@ -122,12 +125,12 @@ def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, P
             case Say():
                 print(step.text)
             case Question():
-                if step.default is not None and not has_explained:
+                if step.default is not None and not is_explained:
                     print("Press Enter to accept the answer in [brackets].")
-                    has_explained = True
+                    is_explained = True
                 answer = _ask(step)
             case Listen():
-                answer = _heard(step.endpoint, seconds, profiles)
+                answer = _hear(step.endpoint, seconds, profiles)
 
 
 def _ask(question: Question) -> str:
@@ -142,7 +145,7 @@ def _ask(question: Question) -> str:
     return getpass.getpass(prompt) if question.secret else input(prompt)
 
 
-def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
+def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
     """Return the findings on a broker, or the error if the broker refuses the login.
 
     Raises LinkError if the connection fails for another reason, and Refused if no message arrives.
@@ -164,18 +167,18 @@ def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile
 
 
 async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -> None:
-    """Listen to all topics, with progress lines on a terminal. Raises LinkError."""
-    watching = asyncio.ensure_future(
+    """Listen to all topics, with progress lines on a terminal. Raises LinkError if the connection fails."""
+    watch_task = asyncio.ensure_future(
         mqtt.watch(endpoint, "init", ["#"], listener.on_message, entropy=os.urandom)
     )
-    telling = asyncio.ensure_future(discover.tell(listener))
-    await asyncio.wait({watching}, timeout=seconds)
-    telling.cancel()
-    if not watching.done():
-        watching.cancel()
-        await asyncio.wait({watching})
+    progress_task = asyncio.ensure_future(discover.tell(listener))
+    await asyncio.wait({watch_task}, timeout=seconds)
+    progress_task.cancel()
+    if not watch_task.done():
+        watch_task.cancel()
+        await asyncio.wait({watch_task})
         return
-    watching.result()
+    watch_task.result()
 
 
 def _write(draft: Draft) -> None:

@@ -15,7 +15,7 @@ The old file was overwritten, but copies may remain in backups, snapshots and fl
 
 _EXISTS = """\
 meteragent: {path}: file exists. Choose another name; `meteragent key show {path}` shows that key.
-Do not delete a key that has released anything: the same intervals could leave again, with other noise."""
+Do not delete a key that has released anything: its windows could be released again, with different noise."""
 
 _EPOCH = date(1970, 1, 1)
 Now = Callable[[], datetime]
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> in
 
 
 def _new(options: argparse.Namespace, now: Now) -> int:
-    """Create a key and show it."""
+    """Create a key and show it; return 1 if the file exists."""
     try:
         keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
     except FileExistsError:
@@ -41,11 +41,11 @@ def _new(options: argparse.Namespace, now: Now) -> int:
 
 
 def _show(options: argparse.Namespace, now: Now) -> int:
-    """Show a key."""
+    """Print a key's tenant, its epochs and today's public id."""
     key = keys.Key.load(options.file)
     key_today = key.without(_start_ms(now().date()))
-    begins = f"beginning with {key.begins}" if key.first else "for windows of any age"
-    print(f"{options.file}: tenant {key.tenant}, one epoch per {key.epoch_unit}, {begins}")
+    start_text = f"beginning with {key.begins}" if key.first else "for windows of any age"
+    print(f"{options.file}: tenant {key.tenant}, one epoch per {key.epoch_unit}, {start_text}")
     print(f"id for {key_today.begins}: {key_today.epoch(key_today.first).id}")
     return 0
 
@@ -68,7 +68,7 @@ def _forget(options: argparse.Namespace, now: Now) -> int:
 
 
 def _start_ms(day: date) -> int:
-    """Return the start of a UTC day."""
+    """Return the start of a UTC day, in Unix ms."""
     return grid.parse_time(f"{day}T00:00:00Z")
 
 

@@ -15,7 +15,7 @@ from meteragent.store import accept_moved, ledger, read_only, restore_at, view
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the privacy spent, or repair the store."""
+    """Print the privacy spent, or repair the store; return the exit code."""
     settings = config.load(options.config)
     path = settings.store.path
     if options.restored_at is not None:
@@ -30,9 +30,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), ledger.opened_to_ms(connection)
-        charged = list(ledger.report(connection, meter=options.meter))
-        levels = _levels_per_kwh(charged, _largest_levels(settings, view.terms(connection)))
-    rows = [_row(charges) for charges in charged]
+        period_charges = list(ledger.report(connection, meter=options.meter))
+        levels = _levels_per_kwh(period_charges, _largest_levels(settings, view.terms(connection)))
+    rows = [_row(charges) for charges in period_charges]
     unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
     if options.json:
         levels_text = {meter: exact(level) for meter, level in levels.items()}
@@ -42,7 +42,9 @@ def run(options: argparse.Namespace) -> int:
     if unknown is not None:
         print(f"The privacy spent before {unknown} is unknown, because the store was lost or restored.")
     terms_of = {stream.name: config.terms(stream) for stream in settings.stream}
-    table = [(*row.values(), _level(charges, terms_of)) for row, charges in zip(rows, charged, strict=True)]
+    table = [
+        (*row.values(), _level(charges, terms_of)) for row, charges in zip(rows, period_charges, strict=True)
+    ]
     headings = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)", "LEVEL")
     for row in (headings, *table):
         print("{:<20} {:<10} {:<12} {:>7}  {:<14} {}".format(*row))
@@ -72,14 +74,14 @@ def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Ter
 
 
 def _levels_per_kwh(
-    charged: Iterable[ledger.PeriodCharge], largest: Mapping[str, Fraction]
+    period_charges: Iterable[ledger.PeriodCharge], largest: Mapping[str, Fraction]
 ) -> dict[str, Fraction]:
     """Return, for each meter, the level per kWh of change, summed over all streams that charged the meter.
 
     At most one window of each stream covers any instant, so the levels of the windows that cover an instant
     never sum to more than the returned level.
     """
-    streams = dict.fromkeys((charges.meter, charges.stream) for charges in charged)
+    streams = dict.fromkeys((charges.meter, charges.stream) for charges in period_charges)
     levels: dict[str, Fraction] = {}
     for meter, stream in streams:
         levels[meter] = levels.get(meter, Fraction(0)) + largest.get(stream, Fraction(0))
@@ -87,7 +89,7 @@ def _levels_per_kwh(
 
 
 def _row(charges: ledger.PeriodCharge) -> dict[str, str | int]:
-    """Return a ledger line for JSON."""
+    """Return a period's charges as a row of the JSON report."""
     names = ("meter", "day", "stream", "windows", "epsilon_per_w")
     day, epsilon = grid.iso_time(charges.start_ms)[:10], str(charges.epsilon_per_w)
     return dict(zip(names, (charges.meter, day, charges.stream, charges.windows, epsilon), strict=True))

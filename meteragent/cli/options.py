@@ -49,7 +49,7 @@ def audit(parser: argparse.ArgumentParser) -> None:
         "--samples",
         metavar="N",
         type=parsed_by("audit", "parse_samples"),
-        help="windows for each statistic; default: as many as fit into a few seconds",
+        help="the number of windows for each statistic; default: as many as a few seconds allow",
     )
     add_json(parser.add_argument_group("output"))
 
@@ -81,7 +81,7 @@ def export(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--nonnegative",
         action="store_true",
-        help="add a column without negative values that keeps each day's energy (biased for single slots)",
+        help="add a non-negative column that preserves each day's energy but is biased for single slots",
     )
 
 
@@ -103,13 +103,13 @@ def plan(parser: argparse.ArgumentParser) -> None:
             question,
             "--hide",
             "WHAT",
-            "kettle, 'tv evening', '8 h away', ..., 110Wh, 0.3kWh, or '2000W 30min'",
+            "what to hide: kettle, 'tv evening', '8 h away', ..., 110Wh, 0.3kWh, or '2000W 30min'",
         ),
         (
             question,
             "--share",
             "WHAT",
-            "half-hour, day, typical-day, month; also 15min, hour, curve, month-cost; nested: 'day,month'",
+            "what to share: half-hour, day, typical-day, month, 15min, hour, curve, month-cost, 'day,month'",
         ),
         (
             question,
@@ -125,7 +125,7 @@ def plan(parser: argparse.ArgumentParser) -> None:
             output,
             "--plot",
             "FILE",
-            "plot error against energy hidden to a file that ends in .png, .pdf or .svg",
+            "write a plot of error against hidden energy to a file whose name ends in .png, .pdf or .svg",
         ),
     )
     for group, flag, metavar, text in rows:
@@ -149,7 +149,7 @@ def discover(parser: argparse.ArgumentParser) -> None:
         type=parsed_by("discover", "parse_seconds"),
         default=60,
         metavar="N",
-        help="how long to listen; default: %(default)s; Ctrl-C stops early",
+        help="how many seconds to listen; default: %(default)s; Ctrl-C stops early",
     )
     listening.add_argument(
         "--topic", default="#", metavar="FILTER", help="a topic filter to listen to; default: '#' (all)"
@@ -157,9 +157,9 @@ def discover(parser: argparse.ArgumentParser) -> None:
 
 
 def _tls(broker: argparse._ArgumentGroup) -> None:
-    """Declare the files for a connection over TLS."""
+    """Declare the options that name the files of a TLS connection."""
     for flag, text in (
-        ("--ca-file", "the certificate authority to trust; default: the system's"),
+        ("--ca-file", "the certificate authority to trust; default: the system's authorities"),
         ("--cert-file", "your client certificate"),
         ("--key-file", "the client certificate's private key; default: the certificate's file"),
     ):
@@ -178,7 +178,7 @@ def init(parser: argparse.ArgumentParser) -> None:
         type=parsed_by("discover", "parse_seconds"),
         default=60,
         metavar="N",
-        help="how long to listen; default: %(default)s",
+        help="how many seconds to listen; default: %(default)s",
     )
     answers = parser.add_argument_group("answers (init asks for those that are missing)")
     for flag, metavar, text in (
@@ -187,7 +187,7 @@ def init(parser: argparse.ArgumentParser) -> None:
         ("--kind", "KIND", "what the numbers mean, if the device does not say: register or interval_energy"),
         ("--unit", "UNIT", "the unit of the numbers, if the device does not say: W, kW, Wh or kWh"),
         ("--interval", "TIME", "the time that an interval energy covers; default: 15min"),
-        ("--name", "NAME", "the meter's name in what is sent; default: home"),
+        ("--name", "NAME", "the meter's name in private records; default: home"),
         ("--preset", "P", "how much is hidden: television, appliance, street, day or bill"),
         ("--topic", "TOPIC", "the topic under which private numbers are sent; default: private"),
     ):
@@ -283,7 +283,12 @@ def sanitise(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="CONFIG", type=Path, required=True, help="a configuration with an [archive] table"
     )
     group = parser.add_argument_group("run")
-    group.add_argument("--engine", choices=("local", "spark"), default="local", help="default: %(default)s")
+    group.add_argument(
+        "--engine",
+        choices=("local", "spark"),
+        default="local",
+        help="where the run is computed: on this machine or on Spark; default: %(default)s",
+    )
     group.add_argument("--dry-run", action="store_true", help="show what a run would do, and write nothing")
     group.add_argument(
         "--clamp",

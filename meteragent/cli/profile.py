@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             print(f"meteragent: {file}: {(error.strerror or 'an error').lower()}", file=sys.stderr)
             return 1
-        lines, count = _tested(profile, recorded)
+        lines, count = _test(profile, recorded)
         read_count += count
         print("\n".join([f"\n{file}", *lines]))
     if not read_count:
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _profile(path: Path) -> Profile:
-    """Return a built-in profile or a profile from a file. Raises ConfigError if there is neither."""
+    """Return a built-in profile or a profile from a file. Raises ConfigError if neither is usable."""
     name = str(path)
     close = [] if name in PROFILES or path.exists() else difflib.get_close_matches(name, PROFILES, n=1)
     if close:
@@ -77,19 +77,19 @@ def _read(name: str) -> bytes:
     return recorded
 
 
-def _tested(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
+def _test(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
     """Return the lines about a recording, and the number of readings."""
     received = messages(recorded)
     outcomes = {name: _outcome(quantity, received) for name, quantity in profile.quantities.items()}
     lines = [f"  {len(received)} message{'s' if len(received) != 1 else ''}"]
     for name, outcome in outcomes.items():
-        lines += _described(name, profile.quantities[name], outcome)
-    lines += _dropped(profile, [payload for _, payload in received])
+        lines += _quantity_lines(name, profile.quantities[name], outcome)
+    lines += _dropped_lines(profile, [payload for _, payload in received])
     return lines, sum(len(outcome.numbers) for outcome in outcomes.values())
 
 
 def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -> _Outcome:
-    """Return a quantity's outcome in all messages; a bare number counts only on the quantity's topic."""
+    """Return a quantity's outcome in all messages, without messages on topics other than the quantity's."""
     outcome = _Outcome()
     for topic, payload in received:
         if topic is not None and quantity.topic is not None and not topic.endswith(f"/{quantity.topic}"):
@@ -101,7 +101,7 @@ def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -
     return outcome
 
 
-def _described(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str]:
+def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str]:
     """Yield the lines about a quantity: its readings in W or Wh, and why other messages yield no reading."""
     direction = f", {quantity.direction}" if quantity.direction else ""
     head = f"  {name} ({quantity.kind}{direction}): "
@@ -119,23 +119,23 @@ def _described(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str
 
 
 def _number(number: PayloadNumber, quantity: Quantity) -> str:
-    """Return a reading as text: number and unit, time and meter."""
+    """Return a reading's number, unit, time and meter, in words."""
     unit = "W" if quantity.kind is Kind.POWER else "Wh"
     if quantity.scale is None:
         text = f"{number.number} in the configured unit"
     else:
         text = f"{exact(Fraction(number.number) * quantity.scale)} {unit}"
     time_ms = number.time_ms
-    at = (
+    time_text = (
         "on arrival"
         if time_ms is None
         else f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
     )
-    return f"{text}, {at}" + (f", meter {number.id}" if number.id is not None else "")
+    return f"{text}, {time_text}" + (f", meter {number.id}" if number.id is not None else "")
 
 
-def _dropped(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
-    """Yield the lines about fields that no quantity reads, and about fields that identify somebody."""
+def _dropped_lines(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
+    """Yield the lines about fields that no quantity reads, and about fields that identify a person."""
     paths = dict[str, None]()
     for payload in payloads:
         try:

@@ -66,7 +66,7 @@ def parse_profile(name: str) -> Profile:
 
 
 def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redacted: bytes) -> list[str]:
-    """Return lines about the replacements and about how the profile reads the result."""
+    """Return lines about the replacements, how the profile reads the result, and what to check."""
     counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced.items())]
     lines = [f"replaced: {', '.join(counts) or 'nothing'}"]
     if redactor.replaced["key"]:
@@ -114,7 +114,7 @@ def _summary(read: Callable[[bytes], object], recording: list[bytes]) -> str:
 
 
 def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
-    """Return, as text, the number of readings in a payload, or the counter of its refusal."""
+    """Return the number of readings in a payload, in words, or the name of the counter of its refusal."""
     try:
         readings = read(payload)
     except PayloadError as error:

@@ -21,8 +21,8 @@ TICK_S = 0.2
 """The interval at which ended slots are shown, in seconds."""
 
 _SHARES = (
-    "meteragent: there is nothing to rehearse for sink.crowd: a share is a random number, and no number of a"
-    " home leaves."
+    "meteragent: there is nothing to rehearse for sink.crowd, because a home sends only shares, which are"
+    " random numbers."
 )
 _NO_TERMINAL = (
     "meteragent: a rehearsal shows raw readings, which must not end up in a file or a log:"
@@ -31,7 +31,10 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would be sent, without opening the store; return the exit code. Raises ConfigError."""
+    """Show what would be sent, without opening the store; return the exit code.
+
+    Raises ConfigError if the configuration or a file that it names cannot be used.
+    """
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
         return common.EXIT_CRASH
@@ -55,7 +58,7 @@ class _Stage:
     """One stream of the rehearsal, with its display."""
 
     def __init__(self, stream: settings.Stream) -> None:
-        """Read the files that the stream names. Raises ConfigError."""
+        """Read the files that the stream names. Raises ConfigError if a file cannot be used."""
         self.links, now_ms = Links.of(stream), common.now_ms()
         self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), now_ms)
         self.view = View(stream, self.rehearsal, _write, _local_time, now_ms)
@@ -72,7 +75,10 @@ class _Stage:
         self.view.show(self.rehearsal.advance(now_ms), now_ms)
 
     async def listen(self) -> None:
-        """Listen to the source with a separate client id and without leaving a session. Raises LinkError."""
+        """Listen to the source, with a separate client id and no lasting session.
+
+        Raises LinkError if the connection fails.
+        """
         filters = [self.rehearsal.filter]
         await mqtt.watch(
             self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, login_hint=self._hint
@@ -80,26 +86,26 @@ class _Stage:
 
 
 async def _show(config: settings.Config) -> None:
-    """Rehearse all streams until a signal. Raises LinkError."""
+    """Rehearse all streams until SIGINT or SIGTERM. Raises LinkError if a connection fails."""
     stages = [_Stage(stream) for stream in config.stream]
     for stage in stages:
         stage.view.begin()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    listening = {asyncio.ensure_future(stage.listen()) for stage in stages}
+    listen_tasks = {asyncio.ensure_future(stage.listen()) for stage in stages}
     ended_tasks: set[asyncio.Task[None]] = set()
     try:
         while not ended_tasks and not stop.is_set():
             ended_tasks, _ = await asyncio.wait(
-                listening, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
+                listen_tasks, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
             )
             for stage in stages:
                 stage.tick()
     finally:
-        for task in listening:
+        for task in listen_tasks:
             task.cancel()
-        await asyncio.wait(listening)
+        await asyncio.wait(listen_tasks)
     for stage in stages:
         stage.view.end()
     for task in ended_tasks:

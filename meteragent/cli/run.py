@@ -17,8 +17,8 @@ from meteragent.cli import admission, common
 from meteragent.cli.secrecy import forbid_dumps
 
 COLLECT_AFTER = 10_000
-"""The number of objects allocated before Python looks for reference cycles. Readings create no cycles, and
-with many meters the search takes a long time."""
+"""The net number of objects allocated before Python looks for reference cycles. Readings create no cycles,
+and with many meters the search takes a long time."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,15 +40,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def log_to_stderr(level: int) -> None:
-    """Log from `level` up, but never other packages' debug messages, because these might hold readings."""
+    """Log messages of `level` and above, except other packages' debug messages, which may hold readings."""
     logging.basicConfig(level=max(level, logging.INFO), format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("meteragent").setLevel(level)
 
 
 async def until_signalled(work: Awaitable[object]) -> None:
     """Run the agent, or other work, until SIGTERM or SIGINT."""
-    running = asyncio.ensure_future(work)
+    task = asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
-        await running
+        await task

@@ -28,7 +28,10 @@ _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Release an archive, or show what a run would do; return the exit code. Raises ConfigError."""
+    """Release an archive, or show what a run would do; return the exit code.
+
+    Raises ConfigError if the configuration is refused, and KeyRefused if the key is refused.
+    """
     if options.dry_run and options.engine != "local":
         print("meteragent: --dry-run needs --engine local, whose accounting is the same", file=sys.stderr)
         return EXIT_CRASH
@@ -51,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _perform(policy: Policy, options: argparse.Namespace) -> str:
-    """Release or preview; return the summary. The modules are imported only here, never by the agent."""
+    """Release an archive, or preview its release; return the summary.
+
+    The modules for archives are imported only here, so the agent never imports them.
+    """
     if options.dry_run:
         preview = importlib.import_module("meteragent.archive.preview")
         return preview_summary(
@@ -71,11 +77,11 @@ def show(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
 
 
 def summary(result: Any) -> str:
-    """Return the summary of an `archive.run.RunResult` for the operator; its counts are private."""
+    """Return a summary of an `archive.run.RunResult`, for the operator only, because its counts are exact."""
     account = result.account
     lines = [
         f"{result.out}: {_windows(result)} released, run {account.run}",
-        f"  refused        {account.refused_windows:,} windows that overlap what was released before",
+        f"  refused        {account.refused_windows:,} windows that overlap windows released before",
         *_numbers(result),
         *_terms(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
@@ -86,15 +92,15 @@ def summary(result: Any) -> str:
 
 
 def preview_summary(preview: Any, *, clamp: bool = False) -> str:
-    """Return a summary of what a run would do (`archive.preview.Preview`), for the operator."""
+    """Return a summary of what a run would do, from its `archive.preview.Preview`, for the operator only."""
     account, counts = preview.account, preview.counts
     lines = [
         f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
-        f"  refused        {account.refused_windows:,} windows that overlap what was released before",
-        *_counted(counts),
-        *_covered(preview, account.released_windows + account.refused_windows),
-        *_clamped(preview),
-        *_small(preview),
+        f"  refused        {account.refused_windows:,} windows that overlap windows released before",
+        *_count_lines(counts),
+        *_coverage_lines(preview, account.released_windows + account.refused_windows),
+        *_clamp_warning(preview),
+        *_unit_warning(preview),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
         f"dry run, nothing was written: {_consequence(preview, clamp=clamp)}",
@@ -103,7 +109,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
 
 
 def _consequence(preview: Any, *, clamp: bool) -> str:
-    """Return a text about what the same command would do without --dry-run."""
+    """Return a description of what the same command would do without --dry-run."""
     if preview.complete:
         return "this run is already complete"
     if preview.is_debited:
@@ -118,13 +124,13 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
 
 
 def _windows(result: Any) -> str:
-    """Return, as text, the number of released windows and how many numbers each has."""
+    """Return the number of released windows and the count of numbers in each, in words."""
     numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n:,} numbers"
     return f"{result.account.released_windows:,} windows of {numbers}"
 
 
 def _terms(result: Any) -> list[str]:
-    """Return lines about the promise, the error and the keys."""
+    """Return lines about the promise, the noise, the meters' names and the keys."""
     usual = result.policy.usual
     promise = f"{usual.epsilon} per {usual.unit} in each of the {windows(usual)}: level {full(usual.level)}"
     return [
@@ -136,7 +142,7 @@ def _terms(result: Any) -> list[str]:
 
 
 def _own_names(result: Any) -> list[str]:
-    """Return a warning if meters leave under their own names."""
+    """Return a warning if the output contains the meters' own names."""
     if result.policy.stream.sink.pseudonym_key_file is not None:
         return []
     return [
@@ -152,22 +158,22 @@ def _numbers(result: Any) -> list[str]:
         ]
     if result.counts is None:
         return []
-    lines = [*_counted(result.counts), *_clamped(result)]
+    lines = [*_count_lines(result.counts), *_clamp_warning(result)]
     if result.existing_parts:
         return [
             *lines,
-            f"                 (without those of {result.existing_parts:,} parts that were written before)",
+            f"                 (without the numbers in {result.existing_parts:,} parts written before)",
         ]
     released, refused = result.account.released_windows, result.account.refused_windows
-    return [*lines, *_covered(result, released if result.layout == "wide" else released + refused)]
+    return [*lines, *_coverage_lines(result, released if result.layout == "wide" else released + refused)]
 
 
-def _counted(counts: Any) -> list[str]:
+def _count_lines(counts: Any) -> list[str]:
     """Return a line with the counts of all, missing and clamped numbers."""
     return [f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"]
 
 
-def _covered(result: Any, windows: int) -> list[str]:
+def _coverage_lines(result: Any, windows: int) -> list[str]:
     """Return lines about how the numbers in `windows` windows were interpreted."""
     return _rows(result, windows) if result.layout == "wide" else _readings(result, windows)
 
@@ -182,17 +188,20 @@ def _rows(result: Any, rows: int) -> list[str]:
 
 
 def _readings(result: Any, windows: int) -> list[str]:
-    """Return a warning if readings, with the configured hold or interval, leave gaps or overlap."""
+    """Return a warning if readings leave gaps or overlap, given the configured hold or interval.
+
+    Overlaps are reported only for interval energies.
+    """
     policy = result.policy
     usual, numbers = policy.usual, result.counts.numbers - result.counts.gap
     share = numbers * policy.reach_ms / (windows * usual.length_ms) if windows else 1
-    energy = usual.kind is Kind.INTERVAL_ENERGY
-    setting = f"{'source.interval' if energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
+    is_energy = usual.kind is Kind.INTERVAL_ENERGY
+    setting = f"{'source.interval' if is_energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
     if share < _COVERAGE_MIN:
         return [
             f"  Check:         readings cover at most {share:.0%} of the time with {setting}; the rest is gap"
         ]
-    if energy and share > _COVERAGE_MAX:
+    if is_energy and share > _COVERAGE_MAX:
         return [
             f"  Check:         readings cover {share:.0%} of the time with {setting}; overlaps are dropped"
         ]
@@ -200,24 +209,26 @@ def _readings(result: Any, windows: int) -> list[str]:
 
 
 def _is_mostly_clamped(counts: Any) -> bool:
-    """Return whether more than half of the numbers are clamped; `archive.count` refuses them."""
+    """Return whether more than half of the numbers are clamped; `archive.count` refuses such input."""
     return bool(2 * counts.clamped > counts.numbers - counts.gap)
 
 
-def _clamped(result: Any) -> list[str]:
+def _clamp_warning(result: Any) -> list[str]:
     """Return a warning if most numbers are outside the range, probably because of another unit."""
     counts = result.counts
     if not _is_mostly_clamped(counts):
         return []
     percent = 100 * counts.clamped // (counts.numbers - counts.gap)
-    outside = f"{percent}% of the numbers are outside window.range and are clamped to it"
-    return [f"  Check:         {outside}: are they in {result.policy.usual.unit}?"]
+    finding = f"{percent}% of the numbers are outside window.range and are clamped to it"
+    return [f"  Check:         {finding}: are they in {result.policy.usual.unit}?"]
 
 
-def _small(preview: Any) -> list[str]:
+def _unit_warning(preview: Any) -> list[str]:
     """Return a warning if the numbers are probably in another unit, such as kW instead of W."""
     usual, numbers = preview.policy.usual, preview.counts.numbers - preview.counts.gap
     if preview.small_count <= _SMALL_SHARE * numbers:
         return []
     share = f"{preview.small_count / numbers:.0%}"
-    return [f"  Check:         {share} of the numbers are tiny for window.range: are they in {usual.unit}?"]
+    return [
+        f"  Check:         {share} of the numbers are tiny beside window.range: are they in {usual.unit}?"
+    ]

@@ -1,4 +1,4 @@
-"""The `schema` command: print the JSON Schema of the configuration, or of the messages that leave."""
+"""The `schema` command: print the JSON Schema of the configuration, or of the messages that are sent."""
 
 import argparse
 import json

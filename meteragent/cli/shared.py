@@ -15,7 +15,10 @@ from meteragent.report.catalogue import LANGUAGES, of_environment
 
 
 def parsed_by(command: str, function: str) -> Callable[[str], Any]:
-    """Return an argument parser that calls a function of a command's module, imported only for the call."""
+    """Return an argument parser that calls a function of a command's module.
+
+    The module is imported when the parser is called.
+    """
 
     def parse(text: str) -> Any:
         """Parse an argument with the command's function."""
@@ -50,5 +53,5 @@ def add_language(group: Any) -> None:
         "--lang",
         choices=LANGUAGES,
         default=of_environment(os.environ),
-        help="the language of the text; default: that of LC_ALL, LC_MESSAGES or LANG, or else English",
+        help="the language of the text; default: from LC_ALL, LC_MESSAGES or LANG, or else English",
     )

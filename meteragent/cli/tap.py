@@ -28,7 +28,10 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show each stream's source and sink until Ctrl-C; return the exit code. Raises ConfigError."""
+    """Show each stream's source and sink until Ctrl-C; return the exit code.
+
+    Raises ConfigError if the configuration or a file that it names cannot be used.
+    """
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
         return 1
@@ -44,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(text: str) -> None:
-    """Write a text to the terminal, and flush it."""
+    """Write a string to the terminal, and flush it."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -93,7 +96,10 @@ def _key(stream: settings.Stream) -> bytes | None:
 
 
 def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
-    """Return coroutines that listen to a stream's source and sink. Raises ConfigError."""
+    """Return coroutines that listen to a stream's source and sink.
+
+    Raises ConfigError if an address or a file cannot be used.
+    """
     source = settings.endpoint("source", stream.source.url, stream.source)
     sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filter, sink_filter = stream_view.filters
@@ -118,17 +124,20 @@ def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list
                 partial(view.raw, stream_view),
                 partial(view.listening, stream_view),
             ),
-            ("sink", sink, sink_filter, partial(view.released, stream_view), _nothing),
+            ("sink", sink, sink_filter, partial(view.released, stream_view), _do_nothing),
         )
     ]
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: a sink is normally silent until a slot ends."""
 
 
 async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
-    """Await a coroutine that listens to a broker. Raises LinkError, which names the broker's `key`."""
+    """Await a coroutine that listens to a broker.
+
+    Raises LinkError, whose text names the key of the broker's address, if the connection fails.
+    """
     try:
         await watching
     except LinkError as error:

@@ -29,7 +29,11 @@ _BAD_STORE = "failed: there is no usable store; the message says what to do"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command's help text; `example` holds command lines without the program's name."""
+    """A command's help text and arguments.
+
+    `example` holds command lines without the program's name, `codes` the exit codes that the command may
+    return, and `meanings` the meanings of codes that differ from `CODES`. `declare` adds the arguments.
+    """
 
     sentence: str
     example: str
@@ -59,7 +63,7 @@ def parser(version: str) -> argparse.ArgumentParser:
     program = argparse.ArgumentParser(
         "meteragent",
         description="Add noise to smart-meter readings on your own device; only private numbers leave it.",
-        epilog=f"`meteragent COMMAND --help` shows its options and an example.\n\nexit codes:\n{codes}",
+        epilog=f"`meteragent COMMAND --help` shows a command's options and example.\n\nexit codes:\n{codes}",
         formatter_class=Format,
     )
     program.add_argument("--version", action="version", version=f"meteragent {version}")
@@ -89,7 +93,7 @@ def _declare_key(parser: argparse.ArgumentParser) -> None:
 
 
 def _declare_profile(parser: argparse.ArgumentParser) -> None:
-    """Declare the only action of `profile`."""
+    """Declare `test`, the only action of `profile`."""
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action", title="actions")
     _PROFILE_TEST.declare(_subparser(actions, "test", _PROFILE_TEST))
 
@@ -237,7 +241,7 @@ COMMANDS = {
         {1: _BAD_STORE},
     ),
     "export": Command(
-        "Print, as CSV, everything sent so far.",
+        "Print the delivered records that the store still keeps, as CSV.",
         "export home.toml > private.csv",
         options.export,
         (0, 1, 2, 78),
@@ -262,7 +266,7 @@ COMMANDS = {
         "discover --url mqtt://192.168.1.10 --username me --password-file password",
         options.discover,
         (0, 1, 2),
-        {1: "no message arrived, or the broker refuses or does not answer"},
+        {1: "no message arrived, or the broker refused or did not answer"},
     ),
     "init": Command(
         "Find a meter on a broker, ask what to hide, and write a working configuration.",
@@ -270,16 +274,16 @@ COMMANDS = {
         options.init,
         (0, 1, 2, 78, 130),
         {
-            1: "failed: no meter was found, a file exists, or the broker refuses; nothing was written",
+            1: "failed: no meter was found, a file exists, or the broker refused; nothing was written",
             130: "stopped before the last answer; nothing was written",
         },
     ),
     "tap": Command(
-        "Show raw readings next to what is sent, live; only in a terminal.",
+        "Show raw readings next to the records that are sent, live, and only in a terminal.",
         "tap home.toml",
         options.tap,
         (0, 1, 2, 78),
-        {0: "ended by Ctrl-C", 1: "this is not a terminal, or a broker does not answer"},
+        {0: "stopped by SIGTERM or Ctrl-C", 1: "this is not a terminal, or a broker does not answer"},
     ),
     "redact": Command(
         "Prepare a recorded payload for a bug report: keep its structure, but replace names and numbers.",
@@ -296,14 +300,14 @@ COMMANDS = {
         _PROFILE_TEST.meanings,
     ),
     "collect": Command(
-        "Receive private records over MQTT, NATS or Kafka; keep each once in PostgreSQL or Parquet.",
+        "Receive private records over MQTT, NATS or Kafka, and keep each once in PostgreSQL or Parquet.",
         "collect collect.toml --check\ncollect collect.toml",
         options.collect,
         (0, 1, 2, 78),
-        {0: "stopped by SIGTERM or Ctrl-C", 1: "crashed, or the database refuses: the message says why"},
+        {0: "stopped by SIGTERM or Ctrl-C", 1: "crashed, or the database refused; the message says why"},
     ),
     "crowd": Command(
-        "Run one of the two operators that compute a group's totals, which carry the noise of two operators.",
+        "Run one of the two operators that compute a group's totals; each adds noise to every total.",
         "crowd key new leader.key\ncrowd leader leader.toml",
         _declare_crowd,
         (0, 1, 2, 78),
@@ -317,7 +321,7 @@ COMMANDS = {
         {78: "the configuration or the key is refused", 130: "interrupted; the same command resumes the run"},
     ),
     "convert": Command(
-        "Write private records as CSV, Green Button or CIM, or read files of readings for `sanitise`.",
+        "Write private records as CSV, Green Button or CIM, or prepare files of readings for `sanitise`.",
         "convert private.parquet private.xml --to green-button\n"
         "convert usage.xml homes.parquet --to readings",
         convert_options.declare,
@@ -333,14 +337,14 @@ COMMANDS = {
         {78: "the file holds no key, or other users can read it"},
     ),
     "demo": Command(
-        "Run the whole chain on simulated homes, and compare what leaves with the truth.",
+        "Run the whole chain on simulated homes, and compare the released numbers with the true ones.",
         "demo --homes 20\ndemo --crowd",
         options.demo,
         (0, 1, 2),
         {2: "the command line is wrong, or the simulators or the extra crowd are not installed"},
     ),
     "schema": Command(
-        "Print the JSON Schema of the configuration, or of the messages that leave.",
+        "Print the JSON Schema of the configuration, or of the messages that are sent.",
         "schema > meteragent.schema.json\nschema record > record.schema.json",
         options.schema,
         (0, 1, 2),

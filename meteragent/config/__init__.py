@@ -96,14 +96,14 @@ def load(path: Path) -> Config:
     except ConfigError as refusal:
         # A profile whose file is refused must not be reported as unknown, too.
         names = {repr(name) for name in refusals}
-        unrelated_errors = [error for error in refusal.errors if not _is_profile(error, names)]
+        unrelated_errors = [error for error in refusal.errors if not _is_unknown_profile(error, names)]
         errors = [*(locate(error, path) for error in unrelated_errors), *errors]
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None
     return config
 
 
-def _is_profile(error: ConfigError, names: Collection[str]) -> bool:
+def _is_unknown_profile(error: ConfigError, names: Collection[str]) -> bool:
     """Return whether an error says that one of these profiles is unknown."""
     return error.key.endswith("source.profile") and error.found in names
 
@@ -111,7 +111,7 @@ def _is_profile(error: ConfigError, names: Collection[str]) -> bool:
 def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config:
     """Parse and check a configuration, and return it; `profiles` are the profiles that are not built in.
 
-    Raises ConfigError as `load` does, without a file.
+    Raises ConfigError as `load` does, but without the name of a file.
     """
     document = parse_toml(text)
     form = Form(document, text, profiles)
@@ -133,7 +133,7 @@ def accepted(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) 
 
 
 def locate(error: ConfigError, path: Path) -> ConfigError:
-    """Set the file and line of an error and of each error inside it; return the error."""
+    """Set the file and line of an error and of its inner errors, unless they are set; return the error."""
     key_lines: dict[tuple[str | int, ...], int] = {}
     with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then have keys but no lines
         text = path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Refusals of readings that follow the load too coarsely, with better settings."""
+"""Refusals of readings that follow the load too coarsely, with better settings, and of missing extras."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -16,14 +16,13 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
-"""A stream is refused if a change by the hidden energy can cost more than this many times the stream's
-level.
+"""A stream is refused if a change by the hidden energy can have more than this many times the stream's level.
 """
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
     """Return the refusals of streams not in `running` whose readings follow the load too coarsely."""
-    return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
+    return [_refusal(stream, key) for stream, key in _coarse_streams(config) if stream.name not in running]
 
 
 def is_too_coarse(stream: Stream) -> bool:
@@ -49,7 +48,7 @@ def page_needs(module: str) -> ConfigError:
     return ConfigError("page", f"this table, but no {module}", f"the page's extra: {extras.hint('page')}")
 
 
-def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
+def _coarse_streams(config: Config) -> Iterator[tuple[Stream, str]]:
     """Yield each stream whose factor exceeds the limit and is not accepted, with the prefix of its keys.
 
     Of nested streams, which share one table, only the stream with the largest factor is yielded.
@@ -77,13 +76,13 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
     if key == "radius":
         radius_min = hide_min_wh / rules.wh_per_value / rules.hours
         settings = [f"at least {figures(radius_min)} {rules.value_unit}"]
-    settings += [_finer(rules), f"privacy.accept = ['{_word(rules)}']"]
+    settings += [_finer_settings(rules), f"privacy.accept = ['{_word(rules)}']"]
     cost = f"{_energy(rules.hides_wh)} within a slot; {_cost(rules)}"
     return ConfigError(f"{prefix}privacy.{key}", cost, "; or ".join(settings))
 
 
 def _cost(rules: Terms) -> str:
-    """Return the reason, and what a change by the hidden energy can count as: an energy and its level."""
+    """Return, in words, the energy and the level that a change by the hidden energy can count as, and why."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
     if rules.kind is Kind.POWER:
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
@@ -116,8 +115,8 @@ def _hours(rules: Terms) -> Fraction:
     return rules.reach_of_power if rules.is_energy else rules.hours
 
 
-def _finer(rules: Terms) -> str:
-    """Return the settings of the source or the range that would be accepted, as text."""
+def _finer_settings(rules: Terms) -> str:
+    """Return, in words, the settings of the source or the range that would be accepted."""
     if rules.kind is not Kind.POWER:
         counts = loads.counts(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))

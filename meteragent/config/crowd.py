@@ -51,5 +51,5 @@ def group_of(settings: broker.Crowd) -> Group:
 
 
 def limits_w(group: Group) -> tuple[Fraction, Fraction]:
-    """Return the range of a home's power, as the mean over a slot, in W."""
+    """Return the group's limits for a home's mean power over a slot, in W."""
     return group.lowest_wh * 3600 / group.slot_s, group.highest_wh * 3600 / group.slot_s

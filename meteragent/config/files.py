@@ -39,7 +39,7 @@ def _path_text(path: Path) -> str:
 
 
 def exposed(config: Config) -> dict[str, Path]:
-    """Return, by key, the files of secrets that every user of this machine can read."""
+    """Return, by key, the files that hold secrets and that every user of this machine can read."""
     paths: dict[str, Path] = {}
     for prefix, table in _brokers(config):
         keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
@@ -60,7 +60,7 @@ def _mode(path: Path) -> int:
 
 
 def unreadable(config: Config) -> list[ConfigError]:
-    """Return a refusal for each file that `run` needs if it is empty or this user cannot read it."""
+    """Return a refusal for each file that `run` needs and that is empty or that this user cannot read."""
     refusals: dict[str, ConfigError] = {}
     for key, path in _files(config):
         try:
@@ -98,14 +98,14 @@ def _brokers(config: Config) -> Iterator[tuple[str, Broker]]:
 
 
 _IDENTITY = ("username", "password_file", "cert_file", "key_file")
-"""The keys with which a client identifies itself: a sink inherits either all of them or none."""
+"""The keys with which a client identifies itself. A sink inherits either all of them or none."""
 
 
 def sink_broker(stream: Stream) -> Broker:
-    """Return the settings of the sink's broker; if it is also the source's, missing keys are inherited.
+    """Return the settings of the sink's broker.
 
-    A sink without a user name or certificate logs in as the source does. A sink with either has its own login
-    and inherits nothing from the source's.
+    If the sink's broker is also the source's, the sink inherits missing keys from the source. A sink that
+    sets any key of `_IDENTITY` has its own login, and inherits only ca_file and protocol.
     """
     source, sink = stream.source, stream.sink
     if not _is_source_broker(stream):
@@ -116,7 +116,7 @@ def sink_broker(stream: Stream) -> Broker:
 
 
 def _is_source_broker(stream: Stream) -> bool:
-    """Return whether the sink's broker is the source's."""
+    """Return whether the sink and the source have the same broker."""
     if stream.sink.url is None:
         return True
     try:
@@ -168,7 +168,7 @@ def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigErro
 
 
 def _endpoint(url: str, broker: Broker, password: str | None) -> Endpoint:
-    """Return a broker's address. Raises ValueError if the text is not an address."""
+    """Return a broker's address. Raises ValueError if `url` is not an address or does not fit the keys."""
     return Endpoint.parse(
         url,
         username=broker.username,

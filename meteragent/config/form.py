@@ -107,9 +107,8 @@ _KEY_OF_TABLE = "[key]"
 class Form:
     """A document, parsed from `text`, that is repaired until it is valid.
 
-    The document may name `profiles` besides the built-in ones.
-
-    `read` fills `errors`, and adds the paths that it repairs to `wrong_paths`.
+    The document may name the built-in profiles and `profiles`. `read` fills `errors`, and adds the paths that
+    it repairs to `wrong_paths`.
     """
 
     def __init__(self, document: dict[str, Any], text: str, profiles: Mapping[str, Profile]) -> None:
@@ -128,7 +127,7 @@ class Form:
             if isinstance(sink, dict):
                 sink.setdefault("topic", NO_TOPIC)
             document = {"stream": [{"name": "main", **document}], **shared}
-        _without_topics(document["stream"])
+        _set_stand_in_topics(document["stream"])
         self.document = document
         if misspelling is not None:
             self._refuse(("stream",), "an unknown key", "stream", "stream")
@@ -156,11 +155,11 @@ class Form:
 
     def _repair(self, details: Sequence[ErrorDetails]) -> None:
         """Record all errors of one round, and repair them."""
-        unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
-        renamed = {self._unknown(detail["loc"]) for detail in unknown}
+        unknown_details = [detail for detail in details if detail["type"] == "extra_forbidden"]
+        new_paths = {self._unknown(detail["loc"]) for detail in unknown_details}
         for detail in details:
             path = self._field(detail["loc"])
-            is_renamed = path in renamed or detail["loc"] in renamed
+            is_renamed = path in new_paths or detail["loc"] in new_paths
             if detail["type"] == "extra_forbidden" or is_renamed or _is_short_of_valid_values(detail):
                 continue
             self._note(detail, path)
@@ -174,7 +173,7 @@ class Form:
         key_names = self._key_names(path)
         is_explained = len(self.errors) < EXPLAINED_MAX
         matches = difflib.get_close_matches(str(name), key_names, n=1) if is_explained else []
-        meant = matches[0] if matches else _elsewhere(str(name))
+        meant = matches[0] if matches else _path_in_other_table(str(name))
         expected = meant or f"one of {', '.join(key_names)}"
         if not matches and _WHILE.search(str(name)):
             meant, expected = None, _JUMPS
@@ -204,7 +203,7 @@ class Form:
         """Refuse a value that is wrong or missing."""
         self.wrong_paths.add(path)
         if detail["type"] == "missing":
-            names = tuple(_names(_in_stream(detail["loc"])))
+            names = tuple(_names(_relative_path(detail["loc"])))
             expected = _REQUIRED.get(names, (None, "a value"))[1]
             self._refuse(detail["loc"], "nothing", f"{expected} (this key has no default)")
             return
@@ -221,7 +220,7 @@ class Form:
             return
         *parent, name = path
         table = self._table(tuple(parent))
-        required = _REQUIRED.get(_in_stream(path))
+        required = _REQUIRED.get(_relative_path(path))
         if required is not None:
             table[name] = copy.deepcopy(required[0])
         else:
@@ -260,7 +259,7 @@ class Form:
         return tuple(names[2:] if self.flat and path[:1] == ("stream",) else names)
 
 
-def _without_topics(streams: Any) -> None:
+def _set_stand_in_topics(streams: Any) -> None:
     """Set a stand-in for the topic of each sink with a crowd, whose group determines the topic."""
     for stream in streams if isinstance(streams, list) else ():
         sink = stream.get("sink") if isinstance(stream, dict) else None
@@ -289,12 +288,12 @@ def _is_short_of_valid_values(detail: ErrorDetails) -> bool:
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
-def _in_stream(path: Path) -> Path:
+def _relative_path(path: Path) -> Path:
     """Return a path relative to its stream; a path of a shared table is returned unchanged."""
     return path[2:] if path[:1] == ("stream",) and len(path) > 1 else path
 
 
-def _elsewhere(name: str) -> str | None:
+def _path_in_other_table(name: str) -> str | None:
     """Return the path of the key with this name in another table; None unless exactly one table has it."""
     places = [f"{table}.{name}" for table, model in _SECTIONS.items() if name in model.model_fields]
     if name in Stream.model_fields and name != "name":

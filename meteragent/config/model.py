@@ -49,7 +49,7 @@ class Source(Broker):
     phase.
     """
     meter: str | None = None
-    """The meter's name, if the topic has no name or a name that must not leave."""
+    """The meter's name, if the topic has no name or a name that must not be released."""
     shard: Shard | None = None
     """The agent's number in a fleet, and the number of agents: '2/8', counted from 0. Meters are divided by
     {shard} in the topic, or else by a hash.
@@ -71,9 +71,9 @@ class Source(Broker):
     kind: Kind
     """What a number means. No default, because a kind is never guessed."""
     unit: Literal["W", "kW", "Wh", "kWh"]
-    """The unit of the values that leave. No default."""
+    """The unit of the released values. No default."""
     scale: Positive | None = None
-    """What 1 in the payload means, in the unit; for pulses and transformers."""
+    """The value of 1 in the payload, in the unit; for pulses and transformers."""
     hold: Span | None = None
     """The longest time for which a power reading counts if no other follows."""
     interval: Span | None = None
@@ -87,7 +87,7 @@ class Source(Broker):
     modulus: Positive | None = None
     """The value at which a register wraps to 0, in the unit."""
     dead_band: NotNegative | None = None
-    """How far the power may be from the last value sent, in the unit; for energies, the counting step."""
+    """How far the power may be from the last value sent, in the unit; for energies, the step of the count."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
     """The largest number of unacknowledged readings to hold."""
     max_meters: int = Field(10_000, ge=1, strict=True)
@@ -131,7 +131,7 @@ class PriceHours(Section):
 
 
 class Weights(Section):
-    """Public prices at which energy counts; one amount leaves for each window."""
+    """Public prices at which energy counts; one amount is released for each window."""
 
     unit: Currency = "EUR"
     """The unit of amounts; prices are in this unit per kWh."""
@@ -159,16 +159,16 @@ class Window(Section):
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
     """Instead of step, for a profile: each slot's hours of the local day."""
     band: tuple[TariffBand, ...] = ()
-    """The bands whose energies leave (privacy.space = 'bands'); changes take effect at the next window."""
+    """The bands whose energies are released (privacy.space = 'bands'); changes apply from the next window."""
     rest: BandName | None = None
     """The name of the band for all hours that are in no other band."""
     holidays: tuple[Day, ...] = ()
     """Days that count as Sunday."""
     threshold: Positive | None = None
-    """A threshold in W: only the energy above it leaves. For readings of power."""
+    """A threshold in W: only the energy above it is released. For readings of power."""
     weights: Weights | None = None
-    """Prices. If they are set, the energy times its price, summed over the window, leaves (privacy.space =
-    'weighted').
+    """Prices. If they are set, the energy times its price, summed over the window, is released
+    (privacy.space = 'weighted').
     """
     timezone: str | None = None
     """The time zone of the local calendar; its days, weeks or months are the windows."""
@@ -187,7 +187,7 @@ class Window(Section):
     change.
     """
     catch_up: Duration = 60_000
-    """After a stop: how long slots that fell due stay open for readings from the broker, counted from the
+    """How long slots that fell due during a stop stay open for readings from the broker, counted from the
     subscription.
     """
 
@@ -207,9 +207,7 @@ class Privacy(Section):
     preset: str = "appliance"
     """A named set of numbers that are both private and useful; any number set explicitly overrides it."""
     level: Positive | None = None
-    """What leaves in a window changes anyone's odds by a factor of at most e^level; smaller is more
-    private.
-    """
+    """A window's records change anyone's odds by a factor of at most e^level; smaller is more private."""
     hide: Energy | None = None
     """The energy by which any slot may change and still be hidden."""
     radius: Positive | None = None
@@ -219,7 +217,9 @@ class Privacy(Section):
     slot.
     """
     space: Space | None = None
-    """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, or a peak."""
+    """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, a peak, or
+    the energy above a threshold.
+    """
     metric: Metric | None = None
     """linf hides what changes within each slot, l1 the sum of all changes. Default: linf, or l1 for bands and
     amounts.
@@ -286,7 +286,7 @@ class Page(Section):
     hosts: tuple[str, ...] = ()
     """Host names under which browsers may request the page, besides the address."""
     url: PageUrl | None = None
-    """The address at which browsers find the page, as the link of the devices in Home Assistant."""
+    """The page's address in a browser, to which the devices in Home Assistant link."""
 
 
 class Tariff(Section):
@@ -321,7 +321,7 @@ class Stream(Section):
     """One stream: a source, a grid, a promise and a sink; `name` is its key in the ledger."""
 
     name: str = "main"
-    """The stream's key in the ledger. A new name is a new stream; its charges add to those already made."""
+    """The stream's key in the ledger. A new name is a new stream, whose charges add to earlier charges."""
     source: Source
     """Where readings come from and what they mean."""
     window: Window = Window()
@@ -350,7 +350,7 @@ class Stream(Section):
         return not self._receivers or any(not receiver.paused for receiver in self._receivers)
 
     def counted_in(self, group: Group) -> None:
-        """Count this stream, a new copy, in the total of a group."""
+        """Set the group in whose total this stream counts. The stream must be a new copy."""
         self._group = group
 
     def shared_by(self, receivers: Sequence[Receiver]) -> Self:
@@ -366,7 +366,7 @@ class Config(Section):
     stream: tuple[Stream, ...] = Field(min_length=1)
     """The streams."""
     receiver: tuple[Receiver, ...] = ()
-    """Receivers, instead of a sink's topic; all of them may put together what they get."""
+    """Receivers, instead of a sink's topic; they may combine the records that they get."""
     store: Store = Store()
     """The one file that holds the ledger and the outbox."""
     page: Page | None = None

@@ -22,7 +22,7 @@ def expanded(config: Config) -> Config:
 
 
 def parts(stream: Stream) -> tuple[Stream, ...]:
-    """Return the streams of a table, from fine to coarse: the table itself, or one for each share."""
+    """Return the streams of a table, from fine to coarse: one for each share, or one without shares."""
     shares = stream.privacy.shares
     if shares is None:
         return (stream,)
@@ -30,7 +30,7 @@ def parts(stream: Stream) -> tuple[Stream, ...]:
 
 
 def usual_ms(length: str) -> int:
-    """Return the length of an ordinary window."""
+    """Return the length of an ordinary window, in ms."""
     length_or_ms = parse_length(length)
     return USUAL_DAYS[length_or_ms] * DAY_MS if isinstance(length_or_ms, str) else length_or_ms
 
@@ -62,9 +62,9 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
 
 
 def _quantum(stream: Stream, window_ms: int) -> Fraction:
-    """Return the lattice of a stream's values: as an energy, it is the preset's lattice for every length.
+    """Return the quantum of a stream's values; its energy is the preset's for every window length.
 
-    If less is hidden than with the preset, the lattice is proportionally finer, so that rounding up enlarges
+    If less is hidden than with the preset, the quantum is proportionally finer, so that rounding up enlarges
     the radius by no greater fraction than with the preset.
     """
     numbers, hide_wh = preset(stream), _hide_wh(stream)
@@ -83,6 +83,6 @@ def _hide_wh(stream: Stream) -> Fraction:
 
 
 def _preset_ms(numbers: Preset) -> int:
-    """Return the length of a preset's slot."""
+    """Return the length of a preset's slot, in ms."""
     length_ms = numbers.length if isinstance(numbers.length, int) else USUAL_DAYS[numbers.length] * DAY_MS
     return length_ms // numbers.blocks

@@ -11,7 +11,7 @@ from meteragent.domain.lines import line_of, lines
 from meteragent.domain.refusal import raise_all, text_of_file
 
 PROFILES_FOLDER = "profiles"
-"""The folder beside the configuration."""
+"""The name of the folder of profiles, which lies beside the configuration."""
 
 
 def read(path: Path) -> Profile:
@@ -26,7 +26,7 @@ def read(path: Path) -> Profile:
 
 
 def _read(path: Path) -> Profile:
-    """Read a profile. Raises ConfigError if it is wrong or has the name of a built-in profile."""
+    """Read a profile. Raises ConfigError if it is invalid or has the name of a built-in profile."""
     text = text_of_file(path)
     profile = profile_file.parse(text, path.stem)
     if path.stem in PROFILES:

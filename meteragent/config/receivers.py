@@ -1,7 +1,7 @@
 """Receivers: one stream for each preset, shared by all receivers of that preset.
 
-The records of receivers of the same preset differ only in topic and broker. So these receivers share one
-stream: its noise is drawn and charged once, and together they learn no more than one of them alone.
+The records of receivers of the same preset differ only in topic and broker, so these receivers share one
+stream. Its noise is drawn and charged once, and together they learn no more than one of them alone.
 Streams of other presets add to the charges of the meter. A stream is named after its preset and not after its
 receivers, because the name is a key of the ledger.
 """
@@ -14,9 +14,9 @@ from meteragent.domain.presets import PRESETS
 from meteragent.domain.shape import Space
 
 NO_TOPIC = "{meter}"
-"""The sink's topic in a file with receivers, for which the core names topics by the public id alone."""
+"""A stand-in for the topic of a sink with receivers or with a crowd, which have topics of their own."""
 
-_OF_RECEIVER = {name: name for name in Receiver.model_fields if name in Sink.model_fields}
+_RECEIVER_KEYS = {name: name for name in Receiver.model_fields if name in Sink.model_fields}
 _NO_SLOTS = {"length": None, "step": None, "blocks": None, "bands": None, "weights": None, "threshold": None}
 _NO_BANDS = {"band": (), "rest": None, "holidays": ()}
 
@@ -59,7 +59,7 @@ def of_preset(base: Stream, name: str) -> Stream:
 
 def link(stream: Stream, receiver: Receiver) -> Stream:
     """Return a stream with the receiver's broker, login and topic as its sink."""
-    keys = {name: getattr(receiver, name) for name in _OF_RECEIVER}
+    keys = {name: getattr(receiver, name) for name in _RECEIVER_KEYS}
     fields_set = receiver.model_fields_set & keys.keys()
     sink = stream.sink.model_copy(update=keys)
     sink.model_fields_set.difference_update(keys.keys() - fields_set)

@@ -16,7 +16,7 @@ from meteragent.domain.identity import SourceTopic
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 
 _HOLD_MS = 15 * 60_000
-_PREFIX_LEAST = 3
+_PREFIX_MIN = 3
 """The length of the shortest profile-name prefix that leads to a suggestion."""
 
 FORMATS = ("number", "json")
@@ -84,7 +84,10 @@ def hold_ms(source: Source) -> int:
 
 
 def interval_ms(source: Source) -> int:
-    """Return the duration that an energy refers to: its interval, or an hour for a register; 0 for power."""
+    """Return the duration that an energy refers to: its interval, or an hour for a register.
+
+    Return 0 for power, and for an interval energy whose interval is unknown.
+    """
     if source.kind is Kind.POWER:
         return 0
     if source.kind is Kind.REGISTER:
@@ -136,7 +139,7 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
     """Return how long a meter may be silent, as configured or else a day, or 30 days if it sends on change.
 
     A device that reports on change is silent while the load is constant. If its records stopped soon after,
-    they would reveal when something is used.
+    the time at which they stop would reveal when something is used.
     """
     if configured_ms is not None:
         return configured_ms
@@ -158,8 +161,8 @@ def dead_band(source: Source) -> Fraction | None:
     device = profile(source)
     if device is None or not device.dead_band_known:
         return None
-    each_w = device.dead_band_w * (source.scale or 1)
-    return each_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]
+    phase_w = device.dead_band_w * (source.scale or 1)
+    return phase_w * len(source.phases or "1") / UNIT_FACTOR[source.unit]
 
 
 def _step(source: Source) -> Fraction | None:
@@ -172,19 +175,21 @@ def _step(source: Source) -> Fraction | None:
 
 
 def counters(source: Source) -> int:
-    """Return how many counters, each with its own step, are summed in one energy."""
+    """Return how many counters, each with its own step, are summed in one energy; 1 for power."""
     device = quantity(source)
     return 1 if source.kind is Kind.POWER else len(source.phases or "1") * (device.counters if device else 1)
 
 
 def nearest_profile(name: str, more_names: Iterable[str] = ()) -> tuple[str | None, str]:
-    """Return the profile that was probably meant, or None, and the names of all profiles, `more_names` first.
+    """Return the profiles that were probably meant, or None, and the names of all profiles, in words.
+
+    `more_names` come first among the names of devices.
 
     A prefix of a profile's name is a closer match than a name that differs by a character: `shelly-gen2`
     means the second-generation devices, not `shelly-gen1`.
     """
     devices = [*more_names, *PROFILES]
     names = [*FORMATS, *devices]
-    matches = [profile for profile in names if profile.startswith(name)] if len(name) >= _PREFIX_LEAST else []
+    matches = [profile for profile in names if profile.startswith(name)] if len(name) >= _PREFIX_MIN else []
     matches = matches or difflib.get_close_matches(name, names, n=1)
     return " or ".join(map(repr, matches)) or None, "'number' or 'json', or a device: " + ", ".join(devices)

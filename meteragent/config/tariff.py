@@ -41,11 +41,11 @@ def tariffs(config: Config, stream: Stream) -> tuple[Tariff, ...]:
 
 
 def band_names(stream: Stream) -> tuple[str, ...]:
-    """Return the bands whose energies a stream releases; none if it does not release energies of bands."""
+    """Return the bands whose energies a stream releases; empty if it does not release energies of bands."""
     if space(stream) is not Space.BANDS:
         return ()
     rules = band_rules(stream)
-    return tuple(dict.fromkeys(name for weekday in EVERY_DAY for name in _of_weekday(rules, weekday)))
+    return tuple(dict.fromkeys(name for weekday in EVERY_DAY for name in _bands_of_weekday(rules, weekday)))
 
 
 def month(stream: Stream) -> Month:
@@ -55,10 +55,12 @@ def month(stream: Stream) -> Month:
     if length != "1d":
         return Month(windows, dict.fromkeys(band_names(stream), windows))
     rules = band_rules(stream)
-    return Month(windows, Counter(name for day in range(windows) for name in _of_weekday(rules, day % 7)))
+    return Month(
+        windows, Counter(name for day in range(windows) for name in _bands_of_weekday(rules, day % 7))
+    )
 
 
-def _of_weekday(rules: BandRules, weekday: int) -> Iterator[str]:
+def _bands_of_weekday(rules: BandRules, weekday: int) -> Iterator[str]:
     """Yield the bands that have hours on a day of the week, and the band for energy of unknown time."""
     uncovered_min = _DAY_MIN
     for rule in rules.rules:

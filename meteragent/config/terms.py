@@ -28,7 +28,7 @@ PEAK_STEP_MS = 15 * MINUTE_MS
 
 _WHOLE_DAY = BandRule("day", (Hours(0, 24 * 60),))
 SHAPES_FROM_MS, SHAPES_END_MS = map(parse_time, ("2025-01-01T00:00:00Z", "2035-01-01T00:00:00Z"))
-"""The ten years whose calendar windows are checked."""
+"""The start and end, in Unix ms, of the ten years whose calendar windows are checked."""
 
 
 def preset(stream: Stream) -> Preset:
@@ -47,8 +47,8 @@ def space(stream: Stream) -> Space:
 
 def metric(stream: Stream) -> Metric:
     """Return the metric of the promise: as configured, or else the space's default."""
-    in_all = space(stream) in {Space.BANDS, Space.WEIGHTED}
-    return stream.privacy.metric or (Metric.L1 if in_all else Metric.LINF)
+    is_summed = space(stream) in {Space.BANDS, Space.WEIGHTED}
+    return stream.privacy.metric or (Metric.L1 if is_summed else Metric.LINF)
 
 
 def unit(stream: Stream) -> str | None:
@@ -75,14 +75,17 @@ def length_ms(stream: Stream) -> int:
 
 
 def step_ms(stream: Stream, window_ms: int) -> int:
-    """Return the length of a slot, unless the space is a profile: `step`, or an equal part of the window."""
+    """Return the length of a slot, or of a peak's parts: `step`, or an equal part of the window.
+
+    A profile, whose slots are bands, has no such length.
+    """
     if space(stream) is Space.PEAK:
         return stream.window.step or PEAK_STEP_MS
     return stream.window.step or window_ms // _blocks(stream)
 
 
 def _blocks(stream: Stream) -> int:
-    """Return the number of equal slots: the preset's, unless the window or the space is configured."""
+    """Return the number of equal slots: as configured, the preset's for its windows and profiles, or 1."""
     window = stream.window
     if space(stream) in {Space.WEIGHTED, Space.ABOVE}:
         return window.blocks or 1
@@ -91,7 +94,10 @@ def _blocks(stream: Stream) -> int:
 
 
 def hours(stream: Stream) -> tuple[Hours, ...]:
-    """Return the bands of a profile's day: as configured, or else equal blocks of the day."""
+    """Return the bands of a profile's day: as configured, or else equal blocks of the day.
+
+    Return no bands for other spaces.
+    """
     if space(stream) is not Space.PROFILE:
         return ()
     if stream.window.bands is not None:
@@ -163,7 +169,7 @@ def quantum(stream: Stream) -> Fraction:
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
     """Return the slot value of 1 W over a duration.
 
-    For amounts, bands, peaks, energies above a threshold and crowds, return that of 1 Wh instead.
+    For amounts, bands, peaks, energies above a threshold and crowds, return the slot value of 1 Wh instead.
     """
     if stream.group is not None:
         return Fraction(1)
@@ -175,7 +181,7 @@ def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
 
 
 def _bound(stream: Stream) -> Fraction:
-    """Return the largest price per kWh."""
+    """Return the largest price per kWh; 1 if the stream has no prices."""
     return Fraction(1) if stream.window.weights is None else stream.window.weights.bound
 
 
@@ -365,8 +371,8 @@ def budget(stream: Stream) -> Fraction | None:
     """
     if stream.privacy.budget is None:
         return None
-    largest = max(window.epsilon_per_w / window.level for window in shapes(stream))
-    return stream.privacy.budget.level * largest
+    largest_epsilon = max(window.epsilon_per_w / window.level for window in shapes(stream))
+    return stream.privacy.budget.level * largest_epsilon
 
 
 def _micro(value: Fraction) -> int:

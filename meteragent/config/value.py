@@ -41,7 +41,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
 
 
 def _size(text: str) -> int:
-    """Parse a size in bytes."""
+    """Parse a size; return it in bytes."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError("a size such as '64KiB'")
@@ -82,7 +82,7 @@ def _hours(value: Any) -> Hours:
     start, end = (int(match[i]) * 60 + int(match[i + 1] or 0) for i in (1, 3))
     minute_max = max(int(match[2] or 0), int(match[4] or 0))
     if start >= _DAY_MIN or end > _DAY_MIN or start == end or minute_max > 59:
-        raise ValueError("hours between 00:00 and 24:00 that end at a different time than they start")
+        raise ValueError("hours between 00:00 and 24:00 that do not end at the time at which they start")
     return Hours(start, end or _DAY_MIN)
 
 

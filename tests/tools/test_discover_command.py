@@ -73,7 +73,7 @@ async def test_progress_is_written_for_a_person(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(mqtt, "watch", watch)
-    monkeypatch.setattr(discover, "_TELL_EVERY_S", 0.001)
+    monkeypatch.setattr(discover, "_PROGRESS_EVERY_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     options = argparse.Namespace(topic="#", seconds=0.1)
     listener = Listener(lambda: 0)

@@ -32,7 +32,7 @@ from meteragent.domain.lines import Path, path_of
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.refusal import raise_all
 
-_DIVIDED = (
+_DIVISION_KEYS = (
     *("privacy.shares", "privacy.preset", "privacy.level", "privacy.hide", "window.timezone"),
     *("source.kind", "source.unit"),
 )
@@ -56,37 +56,37 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
         return  # the form has dropped the list, so the streams are unknown
     if config.receiver:
         yield from receivers.receivers(config, wrong_by_stream[0], _stream_problems, flat=flat)
-        yield from _of_shared_tables(_with_presets(config), wrong_by_stream, wrong_paths)
+        yield from _shared_table_problems(_with_presets(config), wrong_by_stream, wrong_paths)
         return
     for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True):
         for problem in _table_problems(stream, wrong_keys):
             yield problem.under(prefix)
     # Streams can conflict in names and topics that come from shares and groups, so these are applied first.
-    of_groups = [
+    group_streams = [
         stream if _is_without_group(wrong_keys) else counted(stream)
         for stream, wrong_keys in zip(config.stream, wrong_by_stream, strict=True)
     ]
     parts = [
         (part, prefix, wrong_keys)
-        for stream, prefix, wrong_keys in zip(of_groups, prefixes, wrong_by_stream, strict=True)
+        for stream, prefix, wrong_keys in zip(group_streams, prefixes, wrong_by_stream, strict=True)
         for part in (nested.parts(stream) if _may_be_divided(wrong_keys) else (stream,))
     ]
     streams, prefixes_of_parts, wrong_by_part = zip(*parts, strict=True)
-    yield from _once(together.names(streams, prefixes_of_parts, wrong_by_part))
-    yield from _once(together.topics(streams, prefixes_of_parts, wrong_by_part))
-    yield from _once(together.prices(streams, prefixes_of_parts, wrong_by_part))
+    yield from _first_per_key(together.names(streams, prefixes_of_parts, wrong_by_part))
+    yield from _first_per_key(together.topics(streams, prefixes_of_parts, wrong_by_part))
+    yield from _first_per_key(together.prices(streams, prefixes_of_parts, wrong_by_part))
     if config.archive is not None:
         yield from together.archive(config.stream, prefixes, wrong_by_stream)
-    yield from _of_shared_tables(config, wrong_by_stream, wrong_paths)
+    yield from _shared_table_problems(config, wrong_by_stream, wrong_paths)
 
 
-def _of_shared_tables(
+def _shared_table_problems(
     config: Config, wrong_by_stream: Sequence[set[Path]], wrong_paths: Collection[Path]
 ) -> Problems:
     """Yield the refusals of tariffs and the page."""
-    yield from tariff.tariffs(config, wrong_by_stream, _within(("tariff",), wrong_paths))
+    yield from tariff.tariffs(config, wrong_by_stream, _relative_paths(("tariff",), wrong_paths))
     if config.page is not None:
-        yield from together.page(config.page, _within(("page",), wrong_paths))
+        yield from together.page(config.page, _relative_paths(("page",), wrong_paths))
 
 
 def _with_presets(config: Config) -> Config:
@@ -106,10 +106,10 @@ def _by_stream(count: int, wrong_paths: Collection[Path]) -> list[set[Path]]:
     return by_stream
 
 
-def _within(table: Path, wrong_paths: Collection[Path]) -> set[Path]:
+def _relative_paths(table: Path, wrong_paths: Collection[Path]) -> set[Path]:
     """Return the relative wrong paths in a table, or the empty path if the table itself is wrong."""
-    inside = {path[len(table) :] for path in wrong_paths if path[: len(table)] == table}
-    return inside | {() for path in wrong_paths if path == table[: len(path)]}
+    relative_paths = {path[len(table) :] for path in wrong_paths if path[: len(table)] == table}
+    return relative_paths | {() for path in wrong_paths if path == table[: len(path)]}
 
 
 def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
@@ -135,7 +135,7 @@ def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
     else:
         refused_paths = wrong_paths - wrong_in_form
         by_part = [_stream_problems(part, set(wrong_in_form)) for part in nested.parts(stream)]
-        for problem in _once(chain.from_iterable(by_part)):
+        for problem in _first_per_key(chain.from_iterable(by_part)):
             if path_of(problem.key) not in refused_paths:
                 wrong_paths.add(path_of(problem.key))
                 yield problem
@@ -148,10 +148,10 @@ def _is_without_group(wrong_paths: Collection[Path]) -> bool:
 
 def _may_be_divided(wrong_paths: Collection[Path]) -> bool:
     """Return whether the shares and all keys that they divide are valid."""
-    return not any(depends(path_of(key), path) for key in _DIVIDED for path in wrong_paths)
+    return not any(depends(path_of(key), path) for key in _DIVISION_KEYS for path in wrong_paths)
 
 
-def _once(problems: Problems) -> Problems:
+def _first_per_key(problems: Problems) -> Problems:
     """Yield only the first problem of each key, because streams of one table often share a problem."""
     keys: set[str] = set()
     for problem in problems:
@@ -170,7 +170,7 @@ def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
 
 @reads("name")
 def _name(stream: Stream) -> Problems:
-    """Yield a refusal if the name is not a plain word."""
+    """Yield a refusal of a name that is not 1 to 64 letters, digits, - and _, or begins with - or _."""
     if not _NAME.fullmatch(stream.name):
         yield ConfigError("name", repr(stream.name), "letters, digits, - and _")
 

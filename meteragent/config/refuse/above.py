@@ -35,7 +35,7 @@ def threshold(stream: Stream) -> Problems:
             expected = "only window.length: a window has one energy above the threshold"
             yield ConfigError(f"window.{key}", "slots of a window", expected)
     if stream.sink.total:
-        expected = "false: the running total is the sum of all energy, not only of that above the threshold"
+        expected = "false: the running total is the sum of all energy, not only of energy above the threshold"
         yield ConfigError("sink.total", "true", expected)
     if stream.sink.format != "json":
         expected = "'json': in SenML it would look like the total energy"

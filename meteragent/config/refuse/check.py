@@ -8,7 +8,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 
 Problems = Iterator[ConfigError]
-"""Refusals, whose keys are relative to the stream."""
+"""Refusals. The keys in the refusals of a check of one stream are relative to that stream."""
 
 GRID = (
     *("window.length", "window.step", "window.blocks", "window.bands", "window.timezone"),
@@ -56,6 +56,6 @@ def reads(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
 
 
 def depends(key: Path, path: Path) -> bool:
-    """Return whether one of two paths lies within the other."""
+    """Return whether two paths are equal or one lies within the other."""
     shorter = min(len(key), len(path))
     return key[:shorter] == path[:shorter]

@@ -15,12 +15,12 @@ from meteragent.domain.lines import Path, path_of
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
 
-_FREE = {
+_ALLOWED = {
     "window": ("lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
     "privacy": ("accept", "budget"),
 }
 """The keys that the group does not determine."""
-_OF_RECORDS = ("format", "total", "home_assistant", "retain")
+_RECORD_KEYS = ("format", "total", "home_assistant", "retain")
 """The sink's keys that concern records, which a home in a crowd does not send."""
 
 
@@ -39,16 +39,16 @@ def before(stream: Stream, wrong_paths: Collection[Path]) -> Problems:
         if settings.id != group.id.hex():
             expected = f"{group.id.hex()!r}, if that is the id that both operators publish"
             yield ConfigError("sink.crowd.id", repr(settings.id), expected)
-    yield from _beside(stream, group)
+    yield from _conflicts(stream, group)
 
 
-def _beside(stream: Stream, group: Group | None) -> Problems:
+def _conflicts(stream: Stream, group: Group | None) -> Problems:
     """Yield a refusal of every key that the group determines, or that only concerns records."""
-    for table, allowed in _FREE.items():
+    for table, allowed in _ALLOWED.items():
         for name in sorted(getattr(stream, table).model_fields_set.difference(allowed)):
             terms = "" if group is None else f": {_terms(group)}"
             yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with sink.crowd{terms}")
-    for name in _OF_RECORDS:
+    for name in _RECORD_KEYS:
         if name in stream.sink.model_fields_set:
             expected = f"no {name} together with sink.crowd: a home sends no records"
             yield ConfigError(f"sink.{name}", "a value", expected)
@@ -60,7 +60,7 @@ def _beside(stream: Stream, group: Group | None) -> Problems:
 
 
 def _terms(group: Group) -> str:
-    """Return a group's terms as text, for the refusal of a key that could contradict them."""
+    """Return a group's terms in words, for the refusal of a key that could contradict them."""
     return (
         f"the group has windows of one slot of {format_duration(1000 * group.slot_s)}, level"
         f" {exact(group.level)}, and hides {exact(group.hide_wh)} Wh; quantum {exact(group.quantum_wh)} Wh"
@@ -71,7 +71,7 @@ def _terms(group: Group) -> str:
     "sink.crowd.group", "sink.spread", "window.lateness", "window.catch_up", "source.kind", "source.interval"
 )
 def deadline(stream: Stream) -> Problems:
-    """Yield a refusal of a group whose deadline is earlier than the agent's last report of a slot."""
+    """Yield a refusal of a group whose deadline may pass before the agent sends its report of a slot."""
     group, window = stream.group, stream.window
     if group is None:
         return

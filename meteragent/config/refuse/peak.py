@@ -17,7 +17,7 @@ from meteragent.privacy.exact import round_half_up
 
 @reads(*PROMISE, "source.every", "sink.total")
 def parts(stream: Stream) -> Problems:
-    """Yield refusals of too few parts, of parts that readings cannot resolve, and of a running total."""
+    """Yield refusals of unsuitable parts, of readings that are too coarse for them, and of running totals."""
     if space(stream) is not Space.PEAK:
         return
     step = step_ms(stream, length_ms(stream))

@@ -1,4 +1,4 @@
-"""Refusals for the promise: of metrics, a radius off the lattice, noise out of range, and budgets."""
+"""Refusals for the promise: of metrics, radii, quanta, noise beyond the samplers' range, and budgets."""
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, reads
@@ -48,7 +48,7 @@ def lattice(stream: Stream) -> Problems:
 
 @reads(*GRID, *AMOUNTS, "privacy.hide", "privacy.radius", "privacy.quantum")
 def radius(stream: Stream) -> Problems:
-    """Yield a refusal of a radius off the lattice."""
+    """Yield a refusal of a radius that is not a multiple of the quantum."""
     step = quantum(stream)
     for window in shapes(stream):
         if (window.radius / step).denominator != 1:
@@ -75,7 +75,7 @@ def noise(stream: Stream) -> Problems:
 
 @reads("privacy.budget", *PROMISE)
 def budget(stream: Stream) -> Problems:
-    """Yield a refusal if the budget's period is not in whole days, or if the schedule exceeds the budget."""
+    """Yield a refusal if the budget's period is not in whole days, or the schedule exceeds the budget."""
     limit = stream.privacy.budget
     if limit is None:
         return

@@ -1,4 +1,4 @@
-"""Refusals for receivers: of settings that they rule out, repeated names, wrong times, conflicting topics."""
+"""Refusals for receivers: of excluded settings, repeated names, wrong times and conflicting topics."""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -10,7 +10,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 from meteragent.domain.terms import Clock
 
-_BESIDE = {
+_ALLOWED = {
     "window": (
         *("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
         *("band", "rest", "holidays"),
@@ -25,8 +25,8 @@ _REASONS = {
     "privacy": "each receiver names its preset",
     "sink": "each receiver has a broker and a topic of its own",
 }
-_OWN = ("sink.total", "sink.status", "sink.home_assistant")
-_FOR_ONE = "it is for a single sink"
+_SINGLE_SINK_KEYS = ("sink.total", "sink.status", "sink.home_assistant")
+_SINGLE_SINK = "it is for a single sink"
 
 StreamProblems = Callable[[Stream, set[Path]], Problems]
 
@@ -36,25 +36,27 @@ def receivers(
 ) -> Problems:
     """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of its stream."""
     if not flat:
-        expected = "tables source and window instead of [[stream]], or a stream for each receiver without it"
+        expected = (
+            "tables source and window instead of [[stream]], or, without [[receiver]], a stream for each"
+        )
         yield ConfigError("receiver", "tables together with [[stream]]", expected)
         return
     if config.archive is not None:
         yield ConfigError("archive", "a table together with [[receiver]]", "a file of its own")
-    yield from _beside(config.stream[0], wrong_paths)
+    yield from _conflicts(config.stream[0], wrong_paths)
     yield from _names_and_times(config)
     yield from _links(config, wrong_paths, stream_problems)
 
 
-def _beside(stream: Stream, wrong_paths: Collection[Path]) -> Iterator[ConfigError]:
+def _conflicts(stream: Stream, wrong_paths: Collection[Path]) -> Iterator[ConfigError]:
     """Yield a refusal of every setting that shared streams cannot have."""
-    for table, allowed in _BESIDE.items():
+    for table, allowed in _ALLOWED.items():
         section = getattr(stream, table)
         for name in sorted(section.model_fields_set.difference(allowed)):
             key = f"{table}.{name}"
             if key == "sink.topic" and section.topic == NO_TOPIC:
                 continue
-            reason = _FOR_ONE if key in _OWN else _REASONS[table]
+            reason = _SINGLE_SINK if key in _SINGLE_SINK_KEYS else _REASONS[table]
             if not any(depends(path_of(key), path) for path in wrong_paths):
                 yield ConfigError(key, "a value", f"no {name} together with [[receiver]]: {reason}")
     if stream.window.clock is Clock.EVENT:
@@ -79,22 +81,22 @@ def _links(config: Config, wrong_paths: Collection[Path], stream_problems: Strea
     [base] = config.stream
     keys, links, wrong_by_link = set[str](), [], []
     for number, receiver in enumerate(config.receiver):
-        prefix, wrong = f"receiver[{number}].", set(wrong_paths)
+        prefix, wrong_keys = f"receiver[{number}].", set(wrong_paths)
         stream = link(of_preset(base, receiver.preset), receiver)
-        for problem in stream_problems(stream, wrong):
-            renamed = _of_receiver(problem, prefix)
-            if renamed.key not in keys:
-                keys.add(renamed.key)
-                yield renamed
+        for problem in stream_problems(stream, wrong_keys):
+            receiver_problem = _under_receiver_key(problem, prefix)
+            if receiver_problem.key not in keys:
+                keys.add(receiver_problem.key)
+                yield receiver_problem
         links.append(stream)
-        wrong_by_link.append(wrong)
+        wrong_by_link.append(wrong_keys)
     prefixes = [f"receiver[{number}]." for number in range(len(links))]
     for problem in together.topics(links, prefixes, wrong_by_link):
         problem.key = problem.key.replace("].sink.", "].")
         yield problem
 
 
-def _of_receiver(problem: ConfigError, prefix: str) -> ConfigError:
+def _under_receiver_key(problem: ConfigError, prefix: str) -> ConfigError:
     """Return a problem of a receiver's stream under its key in the file."""
     if problem.key == "privacy.preset":
         problem.key = f"{prefix}preset"

@@ -17,7 +17,7 @@ from meteragent.domain.grid import Epoch, format_duration
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.shape import Space
 
-_BESIDE = {
+_ALLOWED = {
     "window": ("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
     "privacy": ("shares", "preset", "level", "hide", "accept"),
 }
@@ -37,7 +37,7 @@ def beside(stream: Stream) -> Problems:
     """Yield a refusal of every setting that nested streams exclude."""
     if stream.privacy.shares is None:
         return
-    for table, allowed in _BESIDE.items():
+    for table, allowed in _ALLOWED.items():
         for key in sorted(getattr(stream, table).model_fields_set.difference(allowed)):
             reason = _REASONS.get(f"{table}.{key}", _SLOTS)
             yield ConfigError(f"{table}.{key}", "a value", f"no {key} together with privacy.shares: {reason}")

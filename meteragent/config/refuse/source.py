@@ -130,7 +130,7 @@ def interval(stream: Stream) -> Problems:
 
 @reads("source.profile", "source.id")
 def meter_id(stream: Stream) -> Problems:
-    """Yield a refusal if the id is missing, or set for a profile that does not use it."""
+    """Yield a refusal of a missing id that the profile needs, or of an id without a device's profile."""
     source, device_profile = stream.source, profile(stream.source)
     if device_profile is None and source.id is not None:
         expected = "no id, or a profile of a device whose messages name the meter"

@@ -14,21 +14,23 @@ _BANDS = tuple(map(path_of, (*GRID, "source.kind")))
 """Keys that determine the bands of a stream."""
 
 
-def tariffs(config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong: Collection[Path]) -> Problems:
+def tariffs(
+    config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong_paths: Collection[Path]
+) -> Problems:
     """Yield refusals of repeated names, of a second currency, and of unknown or unpriced bands.
 
-    `wrong` holds the paths in the list of tariffs that have already been refused, and `wrong_by_stream` the
-    paths that have been refused in each stream.
+    `wrong_paths` holds the paths in the list of tariffs that have already been refused, and `wrong_by_stream`
+    the paths that have been refused in each stream.
     """
-    if wrong:
+    if wrong_paths:
         return
     yield from _names(config.tariff)
     for number, tariff in enumerate(config.tariff):
         if tariff.currency != config.tariff[0].currency:
-            expected = f"{config.tariff[0].currency!r}, as in the first tariff: costs are compared"
+            expected = f"{config.tariff[0].currency!r}, as in the first tariff, because costs are compared"
             yield ConfigError(f"tariff[{number}].currency", repr(tariff.currency), expected)
     if config.tariff and not any(
-        depends(key, path) for key in _BANDS for wrong in wrong_by_stream for path in wrong
+        depends(key, path) for key in _BANDS for wrong_keys in wrong_by_stream for path in wrong_keys
     ):
         yield from _bands(config)
 
@@ -51,13 +53,13 @@ def _bands(config: Config) -> Problems:
         return
     all_bands = list(dict.fromkeys(band for bands in by_stream for band in bands))
     for number, tariff in enumerate(config.tariff):
-        unknown = [band for band in tariff.prices if band not in all_bands]
-        for band in unknown:
+        unknown_bands = [band for band in tariff.prices if band not in all_bands]
+        for band in unknown_bands:
             yield _unknown_band(f"tariff[{number}].prices.{band}", band, all_bands)
-        lacking = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
-        if lacking and not unknown:  # an unknown band may be the missing one, misspelt
+        unpriced_bands = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
+        if unpriced_bands and not unknown_bands:  # an unknown band may be the missing one, misspelt
             expected = "a price for each band of a stream"
-            names = ", ".join(map(repr, lacking))
+            names = ", ".join(map(repr, unpriced_bands))
             yield ConfigError(f"tariff[{number}].prices", f"no price for {names}", expected)
 
 
@@ -69,5 +71,5 @@ def _unknown_band(key: str, band: str, all_bands: Sequence[str]) -> ConfigError:
 
 
 def _without_price(tariff: Tariff, bands: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the bands that lack a price; energy whose band is unknown needs none."""
+    """Yield the names of the bands that lack a price; the band for energy of unknown time needs none."""
     return (band for band in bands if band not in {*tariff.prices, UNKNOWN_BAND})

@@ -1,4 +1,4 @@
-"""Refusals of conflicts between or within streams (loops, shared topics and names), and of the page."""
+"""Refusals of conflicts between or within streams (loops, shared topics and names), archives and the page."""
 
 import ipaddress
 from collections.abc import Collection, Sequence
@@ -13,7 +13,7 @@ from meteragent.domain.lines import Path, path_of
 from meteragent.domain.shape import Metric, Space
 from meteragent.mqtt import Endpoint
 
-_PLACES = tuple(map(path_of, ("source.topic", "source.url", "sink.topic", "sink.url")))
+_TOPIC_KEYS = tuple(map(path_of, ("source.topic", "source.url", "sink.topic", "sink.url")))
 """Keys that determine the topics that a stream reads and writes."""
 
 WrongPaths = Sequence[Collection[Path]]
@@ -34,9 +34,9 @@ def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
 
     At most one topic of each stream is refused.
     """
-    sound = [number for number in range(len(streams)) if _is_sound(wrong_paths[number])]
-    sound_streams = [streams[number] for number in sound]
-    for index, number in enumerate(sound):
+    sound_indices = [number for number in range(len(streams)) if _is_sound(wrong_paths[number])]
+    sound_streams = [streams[number] for number in sound_indices]
+    for index, number in enumerate(sound_indices):
         problem = _sink(streams[number], sound_streams, sound_streams[:index])
         if problem is None and not _is_wrong("sink.status", wrong_paths[number]):
             problem = _status(streams[number], sound_streams, sound_streams[:index])
@@ -46,7 +46,7 @@ def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
 
 def _is_sound(wrong_paths: Collection[Path]) -> bool:
     """Return whether no key that determines the stream's topics has been refused."""
-    return not any(depends(key, path) for key in _PLACES for path in wrong_paths)
+    return not any(depends(key, path) for key in _TOPIC_KEYS for path in wrong_paths)
 
 
 def _is_wrong(key: str, wrong_paths: Collection[Path]) -> bool:
@@ -54,14 +54,14 @@ def _is_wrong(key: str, wrong_paths: Collection[Path]) -> bool:
     return any(depends(path_of(key), path) for path in wrong_paths)
 
 
-def _sink(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]) -> ConfigError | None:
+def _sink(stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[Stream]) -> ConfigError | None:
     """Return the refusal of a stream's sink topic; None if the topic can be used."""
     template, broker = identity.parse_template(stream.sink.topic), _broker(sink_url(stream))
     for reader in streams:
         if broker == _broker(reader.source.url) and identity.overlap(branches(reader.source), template):
             expected = "a topic that no source on this broker reads"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
-    for writer in earlier:
+    for writer in earlier_streams:
         writer_template = identity.parse_template(writer.sink.topic)
         is_shared = identity.overlap(writer_template, template) or identity.overlap(template, writer_template)
         if is_shared and broker == _broker(sink_url(writer)):
@@ -70,20 +70,22 @@ def _sink(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]) 
     return None
 
 
-def _status(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]) -> ConfigError | None:
+def _status(
+    stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[Stream]
+) -> ConfigError | None:
     """Return the refusal of a status topic that two streams share, or that readings or records use."""
     status = stream.sink.status
     if status is None:
         return None
     segments, broker = tuple(status.split("/")), _broker(sink_url(stream))
     for peer in streams:
-        reads = _broker(peer.source.url) == broker and identity.overlap(branches(peer.source), segments)
+        is_read = _broker(peer.source.url) == broker and identity.overlap(branches(peer.source), segments)
         template = identity.parse_template(peer.sink.topic)
-        writes = _broker(sink_url(peer)) == broker and identity.overlap(segments, template)
-        if reads or writes:
+        is_written = _broker(sink_url(peer)) == broker and identity.overlap(segments, template)
+        if is_read or is_written:
             expected = "a topic that no reading and no record uses"
             return ConfigError("sink.status", repr(status), expected)
-    for peer in earlier:
+    for peer in earlier_streams:
         if peer.sink.status == status and _broker(sink_url(peer)) == broker:
             expected = f"a different topic for each stream, such as '{status}/{stream.name}'"
             return ConfigError("sink.status", repr(status), expected)
@@ -109,9 +111,9 @@ def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
 def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
     """Return whether a stream gets readings from a broker's topic, or writes to it."""
     segments, template = tuple(topic.split("/")), identity.parse_template(stream.sink.topic)
-    reads = _broker(stream.source.url) == broker and identity.overlap(branches(stream.source), segments)
-    writes = identity.overlap(segments, template) or topic == stream.sink.status
-    return reads or (writes and _broker(sink_url(stream)) == broker)
+    is_read = _broker(stream.source.url) == broker and identity.overlap(branches(stream.source), segments)
+    is_written = identity.overlap(segments, template) or topic == stream.sink.status
+    return is_read or (is_written and _broker(sink_url(stream)) == broker)
 
 
 def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
@@ -146,9 +148,9 @@ def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
 
 
 def _broker(url: str) -> tuple[str, int]:
-    """Return the host and port of a broker; all names of this machine count as one."""
-    place = Endpoint.parse(url)
-    return "loopback" if _is_loopback(place.host) else place.host, place.port
+    """Return the host and port of a broker; all names of this machine count as one host."""
+    endpoint = Endpoint.parse(url)
+    return "loopback" if _is_loopback(endpoint.host) else endpoint.host, endpoint.port
 
 
 def _is_loopback(host: str) -> bool:

@@ -63,7 +63,7 @@ def _hours(stream: Stream, table: Weights) -> Problems:
 
 
 def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
-    """Yield refusals of a topic beside a table or the event clock, or with this home's messages."""
+    """Yield refusals of a topic together with a table or the event clock, or used by this home's messages."""
     if table.price:
         yield ConfigError("window.weights.topic", repr(topic), "only one of window.weights.topic and .price")
     if stream.window.clock is not Clock.WALL:
@@ -78,7 +78,7 @@ def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
 
 def _amounts(table: Weights) -> Problems:
     """Yield a refusal of a price beyond the bound, or with more than six decimals."""
-    for key, price in _named(table):
+    for key, price in _numbers_by_key(table):
         if (price * MICRO).denominator != 1:
             yield ConfigError(f"window.weights.{key}", exact(price), "a number with at most six decimals")
         elif abs(price) > table.bound:
@@ -86,7 +86,7 @@ def _amounts(table: Weights) -> Problems:
             yield ConfigError(f"window.weights.{key}", exact(price), expected)
 
 
-def _named(table: Weights) -> Iterator[tuple[str, Fraction]]:
+def _numbers_by_key(table: Weights) -> Iterator[tuple[str, Fraction]]:
     """Yield the table's numbers with their keys."""
     yield "bound", table.bound
     yield "default", table.default

@@ -1,4 +1,4 @@
-"""Refusals for the grid: of calendars, slots that do not divide a window, and ranges."""
+"""Refusals for the grid: of calendars, bands, slots that do not divide a window, and ranges."""
 
 import difflib
 import zoneinfo
@@ -39,13 +39,13 @@ def zone(stream: Stream) -> Problems:
         yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
 
 
-def unknown_zone(key: str, name: str, also: str = "") -> ConfigError | None:
-    """Return the refusal of a time zone; None if the zone exists. `also` describes other valid values."""
+def unknown_zone(key: str, name: str, alternative: str = "") -> ConfigError | None:
+    """Return the refusal of a time zone; None if the zone exists. `alternative` names other valid values."""
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         matches = difflib.get_close_matches(name, zoneinfo.available_timezones(), n=1)
-        expected = f"a time zone such as 'Europe/Amsterdam' or 'UTC'{also}"
+        expected = f"a time zone such as 'Europe/Amsterdam' or 'UTC'{alternative}"
         return ConfigError(key, repr(name), expected, meant=repr(matches[0]) if matches else None)
     return None
 
@@ -202,7 +202,7 @@ def _step(length: int, step: int) -> ConfigError:
 
 @reads("window.range")
 def limits(stream: Stream) -> Problems:
-    """Yield a refusal of an empty range."""
+    """Yield a refusal of a range whose lowest value is not below its highest."""
     low, high = stream.window.range
     if low >= high:
         yield ConfigError("window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W")

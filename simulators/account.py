@@ -30,7 +30,7 @@ _MARGIN_MS = 2 * MINUTE_MS
 
 
 class Slot(NamedTuple):
-    """A slot in a home."""
+    """A slot of a home, and its start in Unix ms."""
 
     home: int
     start_ms: int

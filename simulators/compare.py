@@ -80,7 +80,7 @@ HOME_FILES = ("REFIT_House2", "UKDALE_House2")
 
 
 def home_rows(data: Path) -> Iterator[Row]:
-    """Yield statistics of homes' power by the minute: level, peaks, autocorrelation, the shape of a day."""
+    """Yield statistics of homes' power by the minute: level, peaks, autocorrelation and daily profile."""
     real = [_minutes(data / "homes" / f"{name}.parquet", "Aggregate") for name in HOME_FILES]
     homes = np.concatenate([day.watts for day in _days()], axis=1).astype(np.float64)
     for name, statistic in _HOME_STATISTICS.items():
@@ -225,7 +225,7 @@ def _watts(events: Events) -> Floats:
 
 
 def _medians_by_home(days: Sequence[Events], value: Callable[[Events], Any]) -> list[float]:
-    """Return the median of a value for each home that has runs."""
+    """Return, for each home that has runs, the median of `value` over its runs."""
     home, values = (np.concatenate([column(day) for day in days]) for column in (lambda day: day.home, value))
     order = np.argsort(home, kind="stable")
     bounds = np.flatnonzero(np.diff(home[order])) + 1

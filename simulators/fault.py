@@ -5,9 +5,9 @@ most one of each kind a day: its clock runs at a wrong rate (skew) or shows a wr
 set, readings are delayed and then arrive all at once (burst), or no reading is sent (silence). Faults are a
 pure function of the seed, the home and the reading's true time, so batching and order do not change them.
 
-Each fault is a row of the ground truth: home, true time of the reading, name of the fault. A reading that was
-never sent has one row, which names its cause, so the number of messages that arrive is readings - dropped -
-silenced + duplicates.
+The ground truth has a row for each fault: the home, the reading's true time, the fault's name and the
+reading's stamp. A reading that was never sent has one row, which names its cause, so the number of messages
+that arrive is readings - drops - silences + duplicates.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _jump_error_ms(jump: _Episode) -> Integers:
 def _arrival_ms(
     seed: int, home: int, sent_ms: Integers, flags_by_fault: dict[str, Flags], burst: _Episode
 ) -> tuple[Integers, Integers]:
-    """Return the times at which each reading's first and second copies arrive."""
+    """Return the arrival times of the first and the second copy of each reading, in Unix ms."""
     network, copy, lateness, _ = _draw_per_reading(seed, "fault delay", home, sent_ms)
     shortest_ms, longest_ms = _LATE_MS
     departure_ms = np.where(flags_by_fault["burst"], burst.end_ms, sent_ms)

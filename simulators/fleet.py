@@ -28,7 +28,7 @@ TELEVISION, AWAY = "television", "nobody home"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """The ground truth: a row for each event, sorted by home, then name in the order of `names`, then start.
+    """The ground truth: a row per event, sorted by home, then by name in the order of `names`, then by start.
 
     `home` is the home's number, and `appliance` an index into `names`. `start_s` and `end_s` count from the
     midnight of day 0. `watts` is the mean power, and `channel` the channel of a television, otherwise -1.

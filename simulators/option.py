@@ -25,7 +25,8 @@ def seed(text: str) -> int:
 def at_least(minimum: int, description: str = "") -> Callable[[str], int]:
     """Return a parser of whole numbers from `minimum` to 2^64 - 1.
 
-    The parser raises ArgumentTypeError for any other text, which its message says is not `description`.
+    The parser raises ArgumentTypeError for any other text; its message says that the text is not
+    `description`.
     """
     description = description or f"a whole number from {minimum} to 2**64 - 1"
 
@@ -61,12 +62,15 @@ def levels(text: str) -> list[Fraction]:
 
 
 def step(text: str) -> int:
-    """Parse a duration, such as 15min, to seconds. Raises ArgumentTypeError if it does not divide a day."""
+    """Parse a duration, such as 15min; return it in seconds.
+
+    Raises ArgumentTypeError if the duration is not a whole number of seconds that divides a day.
+    """
     try:
-        step_s, rest_ms = divmod(parse_duration(text), 1000)
+        step_s, remainder_ms = divmod(parse_duration(text), 1000)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    if rest_ms or DAY_S % step_s:
+    if remainder_ms or DAY_S % step_s:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of seconds that divides a day")
     return step_s
 
@@ -116,7 +120,7 @@ def speed(text: str) -> float:
 
 
 def start(text: str) -> int | None:
-    """Parse the time of the first reading to Unix ms: an RFC 3339 time, or now; return None for column.
+    """Parse an RFC 3339 time, now or column; return the Unix time in ms, or None for column.
 
     Raises ValueError for anything else.
     """
@@ -126,7 +130,7 @@ def start(text: str) -> int | None:
 
 
 def radius(text: str) -> Fraction:
-    """Parse a positive number of watts. Raises ArgumentTypeError for anything else."""
+    """Parse a positive number of watts, such as 40 or 1/2. Raises ArgumentTypeError for anything else."""
     try:
         watts = Fraction(text)
     except (ValueError, ZeroDivisionError):

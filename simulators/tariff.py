@@ -35,7 +35,7 @@ SURE = 0.95
 _SLOT_MS = 1_800_000
 _DAY_MS = SLOTS_A_DAY * _SLOT_MS
 _MONDAY_MS = 4 * _DAY_MS
-"""The first Monday after the Unix epoch, which was a Thursday."""
+"""The first Monday after the Unix epoch, which was on a Thursday."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -123,7 +123,7 @@ def real(folder: Path) -> Iterator[Months]:
 
 
 def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result]:
-    """Yield a Result for each kind of release and each hidden energy, from `draws` releases of each month."""
+    """Yield a result for each kind of release and each hidden energy, from `draws` releases of each month."""
     repeated = Months(np.repeat(months.energies_wh, draws, axis=0), np.repeat(months.slots, draws, axis=0))
     count, bands = repeated.energies_wh.shape
     bits = SeededBits(seed)

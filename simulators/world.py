@@ -150,7 +150,7 @@ class World:
 
     @cached_property
     def load(self) -> tuple[Any, dict[int, Readings]]:
-        """The table of events, and each home's readings as stamped by its meter."""
+        """The table of events, and each home's readings, with the stamps of its meter."""
         days = list(Fleet(self.seed, range(self.homes)).days(0, self.days, STEP_S))
         watts = np.concatenate([day.watts for day in days], axis=1)
         readings = {
@@ -258,7 +258,7 @@ def _run_turns(
 
 
 def _parse_record(payload: bytes, quantum_u: int) -> tuple[Slot, int]:
-    """Return a record's slot and its value in quanta.
+    """Return the slot and the value, in quanta, of a record.
 
     Raises InvariantViolation if the value is off the lattice.
     """
@@ -343,6 +343,6 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         f"{summary['messages']:,} messages of {summary['readings']:,} readings;"
         f" {summary['slots']:,} slots were released once each, as charged in the ledger,"
-        f" and the {summary['slots_exact']:,} that no fault touched are exact mean + noise: {arguments.out}"
+        f" and the {summary['slots_exact']:,} that no fault touched are the exact mean plus noise: {arguments.out}"
     )
     return 0

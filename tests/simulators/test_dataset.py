@@ -101,7 +101,7 @@ def test_uk_dale_without_metadata(house: Path) -> None:
 
 def test_no_house(tmp_path: Path) -> None:
     """A folder without labels is refused."""
-    with pytest.raises(TraceError, match=r"no house of UK-DALE: .*labels\.dat"):
+    with pytest.raises(TraceError, match=r"not a house of UK-DALE: .*labels\.dat"):
         load(tmp_path)
 
 

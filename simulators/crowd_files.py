@@ -1,4 +1,4 @@
-"""The files of the crowd's demo: the group, its two operators, and the agent of all homes."""
+"""The configuration files of the crowd's demo: of the group, its two operators, and all homes' agent."""
 
 from pathlib import Path
 

@@ -51,7 +51,10 @@ class Trace:
         return int(np.median(np.diff(self.times_ms)))
 
     def limited(self, duration_ms: int) -> Trace:
-        """Return the readings less than `duration_ms` after the first. Raises TraceError if it is alone."""
+        """Return the readings less than `duration_ms` after the first one.
+
+        Raises TraceError if there are fewer than two.
+        """
         count = int(np.searchsorted(self.times_ms, self.times_ms[0] + duration_ms))
         return _check_length(self.times_ms[:count], self.watts[:count])
 

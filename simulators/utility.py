@@ -34,8 +34,8 @@ from simulators.utility_row import COVERAGE, MONTH_DAYS, Row
 UNUSABLE = 2
 FEEDERS = (1, 10, 100, 1000)
 PEAK_DAYS, PEAKS = 7, 100
-"""The largest number of days, and of feeders of one size per day, whose peaks are estimated: each estimate
-takes a while."""
+"""The largest number of days, and of feeders of one size per day, whose peaks are estimated, because each
+estimate takes a while."""
 
 
 def dithered(noise: LInfLaplace) -> DitheredLaplace:

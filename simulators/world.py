@@ -342,7 +342,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2 if isinstance(error, ValueError) else 1
     print(
         f"{summary['messages']:,} messages of {summary['readings']:,} readings;"
-        f" {summary['slots']:,} slots were released once each, as charged in the ledger,"
-        f" and the {summary['slots_exact']:,} that no fault touched are the exact mean plus noise: {arguments.out}"
+        f" {summary['slots']:,} slots were released once each, as charged in the ledger, and the"
+        f" {summary['slots_exact']:,} that no fault touched are the exact mean plus noise: {arguments.out}"
     )
     return 0

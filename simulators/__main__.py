@@ -1,4 +1,4 @@
-"""Simulation runs: `python -m simulators COMMAND …`."""
+"""Run a command of the simulators: `python -m simulators COMMAND …`."""
 
 import argparse
 import ast
@@ -17,8 +17,11 @@ COMMANDS = {
     "world": ("sim", "run homes, faults, the agent's core and a store in virtual time, and check"),
     "simtest": ("sim", "run the agent under seeded crashes and faults in virtual time, and check"),
     "replay": ("sim", "replay a trace file as MQTT meters"),
-    "attack": ("analysis", "measure how often the worst attacker is right, raw and private"),
-    "frontier": ("analysis", "compare error with leakage, mechanism by mechanism"),
+    "attack": (
+        "analysis",
+        "measure how often the worst attacker is right, with raw and with private numbers",
+    ),
+    "frontier": ("analysis", "compare the error and the leakage of mechanisms"),
     "paper": (
         "analysis",
         "print the figures and examples of the three papers, and redraw two of them",
@@ -27,7 +30,7 @@ COMMANDS = {
     "tariff": ("analysis", "reproduce the theory's figures on tariffs; find the cheapest of four"),
     "utility": ("analysis", "compare the errors of private numbers with those promised"),
 }
-"""For each command (also its module's name), the extra that installs its packages, and a summary."""
+"""For each command, whose module has the same name: the extra that it needs, and a summary."""
 _FORMER = {"ordeal": "simtest"}
 """Former names of commands, which still work."""
 
@@ -43,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("command", choices=[*COMMANDS, *_FORMER], metavar="COMMAND")
     remainder = parser.add_argument("options", nargs=argparse.REMAINDER, metavar="OPTIONS")
-    remainder.required = False  # otherwise an error about a missing COMMAND names it, too
+    remainder.required = False  # otherwise an error about a missing COMMAND also names OPTIONS
     request = parser.parse_args(arguments)
     name = _FORMER.get(request.command, request.command)
     extra, _ = COMMANDS[name]

@@ -24,13 +24,13 @@ from simulators.invariant import InvariantViolation, check
 from simulators.meter import Readings
 
 HARMLESS = frozenset({"duplicate", "reorder"})
-"""Faults without effect: a repetition is ignored, and a reading delayed by less than `lateness` counts."""
+"""Faults without effect: a repetition is ignored, and a reading that is less than `lateness` late counts."""
 _MARGIN_MS = 2 * MINUTE_MS
-"""A margin that exceeds the step between readings and the error of a clock."""
+"""A margin that exceeds the time between readings plus the error of a clock without a fault."""
 
 
 class Slot(NamedTuple):
-    """A slot in a home."""
+    """A slot of a home, and its start in Unix ms."""
 
     home: int
     start_ms: int
@@ -41,9 +41,10 @@ class Account:
     """All data that is checked at the end of a run.
 
     `released` are the released values in quanta, in order; `initial` the noise and dither of each slot in
-    the units of an accumulator; `readings` the readings by home, before faults; `first_ms` the start of each
-    home's first window; `counts` the agent's counters; `messages` the number of messages that arrived, and
-    `tokens` those that were acknowledged, in order.
+    the units of an accumulator; `spent` the ledger's charges; `readings` the readings by home, before faults;
+    `rows` the faults; `first_ms` the start of each home's first window; `end_ms` the end of all readings;
+    `counts` the agent's counters; `messages` the number of messages that arrived; and `tokens` the
+    acknowledged tokens, in order.
     """
 
     terms: Terms
@@ -59,7 +60,7 @@ class Account:
     tokens: Sequence[int]
 
     def energies(self) -> dict[Slot, int]:
-        """Compute the exact energy of every released slot, in millionths of the unit, times milliseconds."""
+        """Compute the exact energy of every released slot, in millionths of the unit times milliseconds."""
         slots = sorted({slot for slot, _ in self.released})
         energies: dict[Slot, int] = {}
         for home, readings in self.readings.items():
@@ -113,7 +114,7 @@ class Account:
         for home, starts_ms in times.items():
             end_ms = max(starts_ms, default=0) + step_ms
             if sorted(starts_ms) != list(range(self.first_ms[home], end_ms, step_ms)):
-                raise InvariantViolation("a slot left twice or never", home)
+                raise InvariantViolation("a slot is released twice or never", home)
             if end_ms < self.end_ms or (end_ms - self.first_ms[home]) % length_ms:
                 raise InvariantViolation("a home ends too early or within a window", home)
         released = self.counts["released"]
@@ -144,7 +145,7 @@ class Account:
 
 
 def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: int) -> Integers:
-    """Integrate readings between two times; each reading holds until the next one, for at most `hold_ms`.
+    """Integrate readings over intervals; each reading holds until the next one, for at most `hold_ms`.
 
     The result is exact, in millionths of the unit times milliseconds.
     """
@@ -153,13 +154,13 @@ def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: in
     value_u = np.rint(readings.values * MICRO).astype(np.int64)
     energy_before = np.concatenate([[0], np.cumsum(value_u * lasts_ms)])
 
-    def until(time_ms: Integers) -> NDArray[np.int64]:
+    def energy_until(time_ms: Integers) -> NDArray[np.int64]:
         """Return the energy before each time."""
         index = np.searchsorted(begin_ms, time_ms, "right") - 1
-        stood_ms = np.minimum(time_ms - begin_ms[index], lasts_ms[index])
-        return np.where(index < 0, 0, energy_before[index] + value_u[index] * stood_ms)
+        elapsed_ms = np.minimum(time_ms - begin_ms[index], lasts_ms[index])
+        return np.where(index < 0, 0, energy_before[index] + value_u[index] * elapsed_ms)
 
-    return np.asarray(until(to_ms) - until(from_ms), np.int64)
+    return np.asarray(energy_until(to_ms) - energy_until(from_ms), np.int64)
 
 
 def first_window_ms(arrived_ms: Integers, stamps_ms: Integers, ahead_ms: int, length_ms: int) -> int:

@@ -18,14 +18,15 @@ from simulators.household import Absences, Households
 from simulators.signature import DAY_S, Signature
 
 STRETCH_MAX = 4
-"""The largest ratio of a run's length to its signature's; the smallest is its reciprocal."""
+"""The largest ratio of a run's duration to its signature's; the smallest ratio is the reciprocal."""
 _RUN_SPREAD = 0.03
-"""Relative deviation (uniform) of a run's power from the usual power of the home's appliance."""
+"""Largest relative deviation (uniform) of a run's power from the usual power of the home's appliance."""
 _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
-"""Deviations of a home's appliance from the signature: the relative deviation (uniform) of its power, and the
-standard deviation of the logarithm of its runs' length."""
+"""Deviations of a home's appliance from the signature: the largest relative deviation (uniform) of its power,
+and the standard deviation of the logarithm of its runs' duration."""
 _JITTER = 0.2
-"""Relative deviation (uniform) of a thermostat's period and of its time on."""
+"""Deviations of a thermostat (uniform): the range of the deviation of a start, in periods, and the largest
+relative deviation of the time on."""
 _RUNS_MAX = 4096
 """Upper limit on the runs of one appliance per home and day, and on the steps of a signature. It keeps the
 indices of their random numbers distinct."""
@@ -75,12 +76,12 @@ class Load(Protocol):
 class Appliance:
     """An appliance that people start at `hours`, on average `starts_per_day` times in homes that have one.
 
-    `hours` holds tuples (from, to, weight); `owners` is the share of homes that have one; `spread` is the
-    standard deviation of the logarithm of a run's length, around the home's mean. Nobody starts an attended
-    appliance while everybody is out; such runs are dropped, not moved. An appliance that is not `overlapping`
-    does not start before its previous run of that day has ended.
+    `hours` holds tuples (from, to, weight of each hour between); `owners` is the share of homes that have
+    one; `spread` is the standard deviation of the logarithm of a run's duration, around the home's typical
+    one. Nobody starts an attended appliance while everybody is out; such runs are dropped, not moved. An
+    appliance that is not `overlapping` does not start before its previous run of that day has ended.
 
-    Raises ValueError if a run could last longer than a day.
+    Raises ValueError if a run could last longer than a day, or if the signature has too many steps.
     """
 
     name: str
@@ -94,7 +95,9 @@ class Appliance:
 
     def __post_init__(self) -> None:
         if self.signature.duration_s * STRETCH_MAX > DAY_S or len(self.signature.watts) > _RUNS_MAX:
-            raise ValueError(f"{self.name}: a run must be shorter than {DAY_S // STRETCH_MAX} s")
+            raise ValueError(
+                f"{self.name}: a signature has at most {_RUNS_MAX} steps and {DAY_S // STRETCH_MAX} s"
+            )
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
         """Draw each home's runs that start on the given day."""
@@ -139,7 +142,7 @@ class Appliance:
         return np.asarray(np.cumsum(weights) / weights.sum())
 
     def _draw_swings(self, people: Households, row: Integers, number: Integers, day: int) -> Floats:
-        """Draw a factor for each step of each run, (runs, steps)."""
+        """Draw a factor for each step of each run, shape (runs, steps)."""
         steps = len(self.signature.watts)
         index = number[:, None] * _RUNS_MAX + np.arange(-(-steps // 4))
         chance = uniforms(people.seed, f"{self.name}: steps", people.homes[row][:, None], day, index)
@@ -198,7 +201,7 @@ class Makes(NamedTuple):
 
 
 def _starts_when_free(runs: Runs) -> NDArray[np.bool_]:
-    """Return, for each start, whether all earlier runs in the home have ended, including those left out."""
+    """Return whether, at each start, all earlier runs in the home have ended, even runs that are left out."""
     order = np.lexsort((runs.start_s, runs.row))
     # Put all homes on one time axis, so far apart that no run reaches into the next home.
     begin_s = runs.row[order] * 4 * DAY_S

@@ -1,6 +1,6 @@
-"""The arguments of the commands.
+"""The command-line arguments of all commands.
 
-They are separate from the commands' modules, so that `--help` works without the extras.
+They are declared apart from the commands' modules, because `--help` must work without the extras.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from typing import Any
 
 from meteragent.domain.grid import parse_duration
 from simulators import option
+from simulators.option import positive
 from simulators.papers import ITEMS
 from simulators.signature import DAY_0
 from simulators.utility_row import MONTH_DAYS
@@ -25,30 +26,30 @@ MQTT: dict[str, Any] = {
     "meters": 1,
     "speed": 1.0,
 }
-"""The options of `replay` that apply to MQTT only, with their defaults."""
+"""The options of `replay` that apply only to MQTT, with their defaults."""
 
 
 def attack(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators attack`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "scene", choices=("programmes", "presence", "check", "register", "linkage"), help="the question"
+        "scene", choices=("programmes", "presence", "check", "register", "linkage"), help="the question above"
     )
     add = parser.add_argument
     add(
         "--mechanism",
         action="append",
         metavar="MECHANISM",
-        help=f'compared with "none"; may be repeated (default "{DEFAULT_MECHANISM}")',
+        help=f'mechanism to compare with "none"; may be repeated (default "{DEFAULT_MECHANISM}")',
     )
     add(
         "--preset",
         default="appliance",
-        help="for check: television, appliance, street or day (default %(default)s)",
+        help="preset for check: television, appliance, street or day (default %(default)s)",
     )
     scene(parser)
-    add("--json", action="store_true", help="print all figures as JSON")
-    add("--out", type=Path, metavar="FILE", help="write all figures as JSON to this file, too")
+    add("--json", action="store_true", help="print all figures as JSON, not as a table")
+    add("--out", type=Path, metavar="FILE", help="also write all figures as JSON to this file")
 
 
 def scene(parser: argparse.ArgumentParser) -> None:
@@ -60,34 +61,35 @@ def scene(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="attackers",
         metavar="ATTACKER",
-        help="may be repeated (default: all of ours)",
+        help="may be repeated (default: all built-in attackers)",
     )
     add(
         "--size",
-        type=option.positive,
+        type=positive,
         metavar="N",
         help="number of programmes or homes (default 100; for check and register 20, for linkage 200)",
     )
     add(
         "--slots",
-        type=option.positive,
+        type=positive,
         default=30,
-        help="slots in a window: of 10 s each, or in a half hour (default %(default)s)",
+        help="slots per window: of 10 s each for programmes; equal parts of a half hour for presence"
+        " (default %(default)s)",
     )
-    add("--times", type=option.positive, default=1, metavar="M", help="release the same window M times")
+    add("--times", type=positive, default=1, metavar="M", help="release the same window M times")
     add(
         "--event",
         default="kettle",
-        help="for presence: part of an event's name in `check` (default %(default)s)",
+        help="for presence: part of the name of an event in `meteragent check` (default %(default)s)",
     )
     add(
         "--trials",
-        type=option.positive,
+        type=positive,
         default=4000,
-        help="number of attacks, and of windows to learn from (default %(default)s)",
+        help="number of attacks, and of windows from which attackers learn (default %(default)s)",
     )
-    add("--seed", type=option.seed, default=0, help="seed of everything (default %(default)s)")
-    add("--data", type=Path, metavar="FOLDER", help="use real traces: FOLDER/tracebase and FOLDER/homes")
+    add("--seed", type=option.seed, default=0, help="random seed (default %(default)s)")
+    add("--data", type=Path, metavar="FOLDER", help="use real traces, in FOLDER/tracebase and FOLDER/homes")
 
 
 def frontier(parser: argparse.ArgumentParser) -> None:
@@ -98,26 +100,26 @@ def frontier(parser: argparse.ArgumentParser) -> None:
         "--scene",
         choices=("programmes", "presence"),
         default="programmes",
-        help="the question (default %(default)s)",
+        help="the question, as in `attack` (default %(default)s)",
     )
-    add("--mechanism", action="append", metavar="MECHANISM", help="may be repeated (default: all of ours)")
+    add("--mechanism", action="append", metavar="MECHANISM", help="may be repeated (default: all built-in)")
     add(
         "--level",
-        type=option.level_range,
+        type=option.refusing(option.levels),
         default="0.3:30:7",
         metavar="LO:HI:K",
-        help="K levels of linf from LO to HI (default %(default)s)",
+        help="K levels of linf from LO to HI in constant ratio (default %(default)s)",
     )
     add(
         "--radius",
         type=option.radius,
         default="40",
         metavar="W",
-        help="epsilon = level / radius (default %(default)s)",
+        help="radius in W: epsilon is level / radius (default %(default)s)",
     )
     scene(parser)
-    add("--out", type=Path, metavar="F.csv", help="write all points as CSV")
-    add("--plot", type=Path, metavar="F.pdf", help="draw all points, as PDF or PNG")
+    add("--out", type=Path, metavar="F.csv", help="write all points to this CSV file")
+    add("--plot", type=Path, metavar="F.pdf", help="draw all points in this PDF or PNG file")
 
 
 def paper(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +129,7 @@ def paper(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("items", nargs="*", type=option.item, metavar="ITEM", help="a figure or an example (default: all)")
     add("--out", type=Path, metavar="DIR", help="folder for pictures and their numbers")
-    add("--seed", type=option.at_least(0), default=0, help="seed of everything (default %(default)s)")
+    add("--seed", type=option.seed, default=0, help="random seed (default %(default)s)")
     add(
         "--size",
         type=option.at_least(2),
@@ -135,17 +137,18 @@ def paper(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of programmes (default %(default)s)",
     )
-    add("--trials", type=option.at_least(1), default=2000, help="trials of each attack (default %(default)s)")
+    add("--trials", type=positive, default=2000, help="trials per attack (default %(default)s)")
 
 
 def pictures(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators pictures`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--seed", type=option.seed, default=0, metavar="N", help="seed (default %(default)s)")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the pictures")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--seed", type=option.seed, default=0, metavar="N", help="random seed (default %(default)s)")
+    add("--out", type=Path, required=True, metavar="DIR", help="folder for the pictures")
+    add(
         "--trials",
-        type=option.positive,
+        type=positive,
         default=2000,
         metavar="N",
         help="attacks per point (default %(default)s)",
@@ -155,9 +158,9 @@ def pictures(parser: argparse.ArgumentParser) -> None:
 def tariff(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators tariff`."""
     add = parser.add_argument
-    add("--homes", type=option.positive, default=300, help="simulated homes (default %(default)s)")
-    add("--draws", type=option.positive, default=100, help="releases of each month (default %(default)s)")
-    add("--seed", type=option.seed, default=0, help="seed of everything (default %(default)s)")
+    add("--homes", type=positive, default=300, help="number of simulated homes (default %(default)s)")
+    add("--draws", type=positive, default=100, help="number of releases of a month (default %(default)s)")
+    add("--seed", type=option.seed, default=0, help="random seed (default %(default)s)")
     add("--data", type=Path, metavar="FOLDER", help="also use the real traces in FOLDER/homes")
     add("--json", action="store_true", help="print all figures as JSON")
 
@@ -165,8 +168,8 @@ def tariff(parser: argparse.ArgumentParser) -> None:
 def crowd(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators crowd`."""
     add = parser.add_argument
-    add("--slots", type=option.positive, default=2000, help="totals of each row (default %(default)s)")
-    add("--seed", type=option.seed, default=0, help="seed of homes and pads (default %(default)s)")
+    add("--slots", type=positive, default=2000, help="number of totals per row (default %(default)s)")
+    add("--seed", type=option.seed, default=0, help="random seed (default %(default)s)")
     add("--json", action="store_true", help="print all figures as JSON")
 
 
@@ -176,18 +179,18 @@ def utility(parser: argparse.ArgumentParser) -> None:
     add(
         "--preset",
         default="appliance",
-        help="television, appliance, street or day (default %(default)s)",
+        help="preset: television, appliance, street or day (default %(default)s)",
     )
-    add("--homes", type=option.positive, default=1000, help="simulated homes (default %(default)s)")
+    add("--homes", type=positive, default=1000, help="number of simulated homes (default %(default)s)")
     add(
         "--days",
-        type=option.positive,
+        type=positive,
         default=MONTH_DAYS,
-        help="days; a month needs 30 (default %(default)s)",
+        help="number of days; the row of a month needs 30 (default %(default)s)",
     )
-    add("--seed", type=option.seed, default=0, help="seed of everything (default %(default)s)")
-    add("--json", action="store_true", help="print the rows as JSON")
-    add("--plot", type=Path, metavar="F.pdf", help="draw the rows, as PDF or PNG")
+    add("--seed", type=option.seed, default=0, help="random seed (default %(default)s)")
+    add("--json", action="store_true", help="print the rows as JSON, not as a table")
+    add("--plot", type=Path, metavar="F.pdf", help="draw the rows in this PDF or PNG file")
 
 
 def demo(parser: argparse.ArgumentParser) -> None:
@@ -217,16 +220,16 @@ def demo(parser: argparse.ArgumentParser) -> None:
     add(
         "--crowd",
         action="store_true",
-        help="compare two totals of the homes: with noise from two operators, and with noise in every home",
+        help="compare the total with noise from two operators and the total with noise from every home",
     )
 
 
 def generate(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators generate`."""
     add = parser.add_argument
-    add("--seed", type=int, required=True, metavar="N", help="seed of everything, from 0 on")
-    add("--homes", type=option.count, default=100, metavar="N", help="number of homes (default %(default)s)")
-    add("--days", type=option.count, default=7, metavar="N", help="number of days (default %(default)s)")
+    add("--seed", type=int, required=True, metavar="N", help="random seed, at least 0")
+    add("--homes", type=positive, default=100, metavar="N", help="number of homes (default %(default)s)")
+    add("--days", type=positive, default=7, metavar="N", help="number of days (default %(default)s)")
     add(
         "--first-day",
         type=date.fromisoformat,
@@ -258,9 +261,9 @@ def generate(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("local", "spark"),
         default="local",
-        help="spark: on its workers, to folders of Parquet in DIR (default %(default)s)",
+        help="spark: on Spark's workers, to folders of Parquet files in DIR (default %(default)s)",
     )
-    add("--plot", type=Path, metavar="FILE", help="also draw the first day: .png, .pdf or .svg")
+    add("--plot", type=Path, metavar="FILE", help="also draw the first day in this .png, .pdf or .svg")
     add("--topic", default="meters/{meter}/power", help="topic for MQTT (default %(default)s)")
 
 
@@ -274,15 +277,15 @@ def compare(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of real traces, with homes/ and tracebase/",
     )
-    add("--into", type=Path, metavar="FILE", help=f"replace the text between {BEGIN} and {END} there")
+    add("--into", type=Path, metavar="FILE", help=f"replace the text between {BEGIN} and {END} in it")
 
 
 def world(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators world`."""
     add = parser.add_argument
-    add("--seed", type=int, required=True, metavar="N", help="seed of everything, from 0 on")
-    add("--homes", type=option.count, default=20, metavar="N", help="number of homes (default %(default)s)")
-    add("--days", type=option.count, default=1, metavar="N", help="number of days (default %(default)s)")
+    add("--seed", type=int, required=True, metavar="N", help="random seed, at least 0")
+    add("--homes", type=positive, default=20, metavar="N", help="number of homes (default %(default)s)")
+    add("--days", type=positive, default=1, metavar="N", help="number of days (default %(default)s)")
     add("--out", type=Path, required=True, metavar="DIR", help="folder to write to; replaces existing files")
 
 
@@ -290,13 +293,13 @@ def simtest(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators simtest`."""
     parser.description = (
         "Run the agent under seeded faults (crashes, outages, bad disks and clocks) in virtual time, and"
-        " check every step. The first schedule that violates an invariant ends the run with exit code 1; it"
-        " is shrunk and printed, and --replay runs what was printed."
+        " check every step. The run ends with exit code 1 at the first schedule that violates an invariant."
+        " That schedule is shrunk and printed, and --replay runs it again."
     )
     add = parser.add_argument
     add(
         "--seeds",
-        type=option.positive,
+        type=positive,
         default=100_000,
         metavar="N",
         help="number of schedules (default %(default)s)",
@@ -308,7 +311,7 @@ def simtest(parser: argparse.ArgumentParser) -> None:
     add("--replay", type=Path, metavar="FILE", help="run a printed schedule; - reads it from standard input")
     add(
         "--jobs",
-        type=option.positive,
+        type=positive,
         default=os.cpu_count() or 1,
         metavar="N",
         help="number of processes (default %(default)s)",
@@ -317,7 +320,7 @@ def simtest(parser: argparse.ArgumentParser) -> None:
         "--log",
         type=Path,
         metavar="FILE",
-        help="append finished parts to this file and continue where it ends; violations do not stop the run",
+        help="append finished parts to this file and continue after them; violations do not stop the run",
     )
 
 
@@ -325,11 +328,11 @@ def replay(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators replay`."""
     add = parser.add_argument
     add("trace", metavar="TRACE", help="a Parquet or CSV file, or a folder house_* of UK-DALE")
-    add("--url", type=option.refusing(option.url), help=f"the broker (default {MQTT['url']})")
+    add("--url", type=option.refusing(option.url), help=f"URL of the broker (default {MQTT['url']})")
     add("--topic", help=f"topic of each meter (default {MQTT['topic']})")
     add(
         "--meters",
-        type=option.refusing(option.meters),
+        type=option.meters,
         metavar="N",
         help="number of meters, m1 .. mN, that send the trace",
     )
@@ -343,11 +346,11 @@ def replay(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=option.refusing(option.trace_file),
         metavar="FILE.csv|FILE.parquet",
-        help="write to this file, not to MQTT",
+        help="write to this file instead of sending over MQTT",
     )
     add("--time", metavar="COLUMN", help="the column of times (default: the first)")
-    add("--watts", metavar="COLUMN", help="the column of power (default: the total, or the second)")
-    add("--unit", choices=("W", "kW"), help="its unit, if neither its name nor the data set states it")
+    add("--watts", metavar="COLUMN", help="the column of power (default: the home's total, or the second)")
+    add("--unit", choices=("W", "kW"), help="unit of --watts, if neither its name nor the data set states it")
     add(
         "--start",
         type=option.refusing(option.start),
@@ -358,14 +361,14 @@ def replay(parser: argparse.ArgumentParser) -> None:
         "--limit",
         type=option.refusing(parse_duration),
         metavar="DURATION",
-        help="replay only this long, such as 31d",
+        help="replay only this much of the trace, such as 31d",
     )
     add(
         "--loop",
         type=option.refusing(option.loops),
         default=1,
         metavar="N",
-        help="repeat N times; 0: until interrupted",
+        help="replay the trace N times (default 1); 0: until interrupted",
     )
 
 

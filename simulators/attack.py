@@ -3,12 +3,12 @@
 `programmes`: which of N television programmes was on? `presence`: did an event happen in a half hour of a
 home whose load is unknown? `check`: do the attackers refute the figures of `meteragent check`?
 `register`: does a register in whole steps show that a little more energy was used once? `linkage`: which of N
-homes is behind a new pseudonym? The last two have separate attackers.
+homes is behind a new pseudonym? The last two have attackers of their own.
 
 MECHANISM is "linf epsilon=1/40", "independent epsilon=1/40", "per-reading epsilon=1/40", "telegraf scale=10",
 "average slots=5", "none", or any "package.module:Name key=value"; ATTACKER is bayes, correlation, averaging,
 edges, features, neighbours, or any class with `fit` and `predict_proba`. Exit codes: 3 if a promise is
-broken, 2 if a name cannot be used.
+broken or a figure is refuted, 2 if a name cannot be used.
 """
 
 import argparse
@@ -29,7 +29,7 @@ BROKEN, UNUSABLE = 3, 2
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Attack as the arguments say, and print a table or JSON; return the exit code."""
+    """Run the attacks that the arguments describe, and print a table or JSON; return the exit code."""
     try:
         return _SCENES.get(arguments.scene, _attack)(arguments)
     except Unusable as unusable:
@@ -53,8 +53,8 @@ def _attack(arguments: argparse.Namespace) -> int:
     scene = scene_of(arguments)
     rivals = [rival(text, scene) for text in ["none", *(arguments.mechanism or [DEFAULT_MECHANISM])]]
     # `bayes` needs the output distribution, which a mechanism of another library may not state.
-    state_laws = all(hasattr(rival.mechanism, "log_mass") for rival in rivals)
-    names = arguments.attackers or [name for name in ATTACKERS if state_laws or name != "bayes"]
+    have_masses = all(hasattr(rival.mechanism, "log_mass") for rival in rivals)
+    names = arguments.attackers or [name for name in ATTACKERS if have_masses or name != "bayes"]
     outcomes = [measure(scene, rival, names, arguments.trials, arguments.seed) for rival in rivals]
     figures = {"question": scene.question, "seed": arguments.seed, "guess": scene.guess}
     _report(

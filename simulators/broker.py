@@ -1,7 +1,7 @@
 """The demo's broker: amqtt (MQTT 3.1.1) in a separate process, without persistence.
 
-`python -m simulators.broker` listens on a free loopback port and prints it, then each topic filter that a
-client subscribes to, one per line on standard output:
+`python -m simulators.broker` listens on a free loopback port. It prints the port, then each topic filter that
+a client subscribes to, one per line on standard output:
 
     listening 41235
     subscribed meters/+/power
@@ -30,7 +30,7 @@ class Announcer(BasePlugin[BrokerContext]):  # type: ignore[misc]  # amqtt has n
 
 
 async def serve() -> None:
-    """Run the broker until standard input is closed."""
+    """Run the broker until its standard input is closed."""
     broker = Broker(
         {
             "listeners": {_LISTENER: {"type": "external"}},

@@ -2,9 +2,10 @@
 
 Philox4x32-10 (Salmon 2011, Parallel random numbers: as easy as 1, 2, 3) turns a counter and a key into four
 words of 32 bits. Here the key is the seed, and the counter is the purpose: a stream (the name of the
-purpose), a home, a day and an index. There is no state: home 7 on day 40 is the same whether simulated
-alone, among a thousand homes, in a year or in another process. It is all array arithmetic and takes 10 ns per
-number. These numbers are for simulations only: a seeded generator hides nothing.
+purpose), a home, a day and an index. There is no state: home 7 on day 40 is the same whether it is
+simulated alone, among a thousand homes, in a year or in another process. The generator uses only array
+arithmetic, and takes about 10 ns per number. It is for simulations only, because a seeded generator hides
+nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Words = NDArray[np.uint64]
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: int) -> Words:
-    """Return four words of 32 bits for each counter of four words (Philox4x32-10): (4, n) for (n,).
+    """Return four words of 32 bits, shape (4, n), for n counters of four words each (Philox4x32-10).
 
     The low 32 bits of `key` are its first word.
     """
@@ -78,7 +79,7 @@ def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index:
 
 
 def normal(u: Floats, v: Floats) -> Floats:
-    """Return standard normal numbers, computed from pairs of uniform numbers (Box and Muller 1958)."""
+    """Return standard normal numbers from pairs of uniform numbers (Box and Muller 1958)."""
     return np.asarray(np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v), np.float64)
 
 

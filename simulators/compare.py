@@ -1,9 +1,10 @@
 """Compare simulated homes with real traces, statistic by statistic.
 
-A statistic fits if every real value is between the 5th and the 95th percentile of the simulated ones. The
-real values come from two homes and 47 days of appliances, in the folder that --data names. An appliance runs
-while it draws more than a threshold; pauses shorter than a minute (an hour for washing and similar
-programmes) do not end a run. The table is Markdown; --into FILE inserts it between the marks in that file.
+A statistic fits if every real value is between the 5th and the 95th percentile of the simulated values.
+The real values come from the folder that --data names: two homes, and 47 days of single appliances. An
+appliance runs while it draws more than a threshold. Short pauses do not end a run; the limit ranges from 30 s
+for a hair dryer to an hour for a dishwasher. The table is Markdown; --into FILE inserts it between the marks
+in that file.
 """
 
 import argparse
@@ -31,7 +32,7 @@ _HOLD_S = 60
 
 
 class Row(NamedTuple):
-    """A statistic's values for real traces and for simulated ones."""
+    """The values of a statistic, from real traces and from simulations."""
 
     name: str
     real: Sequence[float]
@@ -79,7 +80,7 @@ HOME_FILES = ("REFIT_House2", "UKDALE_House2")
 
 
 def home_rows(data: Path) -> Iterator[Row]:
-    """Yield statistics of homes' power by the minute: level, peaks, autocorrelation, the shape of a day."""
+    """Yield statistics of homes' power by the minute: level, peaks, autocorrelation and daily profile."""
     real = [_minutes(data / "homes" / f"{name}.parquet", "Aggregate") for name in HOME_FILES]
     homes = np.concatenate([day.watts for day in _days()], axis=1).astype(np.float64)
     for name, statistic in _HOME_STATISTICS.items():
@@ -122,7 +123,7 @@ def _peaks(watts: Floats) -> float:
 
 
 def _day_to_day(watts: Floats) -> float:
-    """Return the standard deviation of the daily means, divided by their mean, of days over 90% complete."""
+    """Return the standard deviation of daily means over their mean, from days that are over 90% complete."""
     days = watts.reshape(-1, DAY_S // STEP_S)
     means = np.nanmean(days[np.isfinite(days).mean(axis=1) > 0.9], axis=1)
     return float(means.std() / means.mean())
@@ -149,7 +150,11 @@ _HOME_STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 
 class Kind(NamedTuple):
-    """A simulated appliance, the column and traces of real ones, and the rules that find their runs."""
+    """A simulated appliance, the column and files of its real traces, and the rules that find its runs.
+
+    A run draws more than `above_w`, has no pause of `pause_s` or longer, and lasts at least `shortest_s`.
+    `column` is empty if the homes have no submeter for the appliance.
+    """
 
     name: str
     column: str
@@ -183,7 +188,7 @@ class Runs(NamedTuple):
 
 
 def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
-    """Return the runs in a series: the stretches above the kind's threshold, ignoring short pauses."""
+    """Return the runs in a series of powers in W, one per `step_s`, by the kind's rules."""
     is_on = np.concatenate([[False], watts > kind.above_w, [False]])
     edges = np.flatnonzero(is_on[1:] != is_on[:-1])
     begin, end = edges[::2], edges[1::2]
@@ -198,13 +203,13 @@ def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
 
 
 def appliance_rows(data: Path) -> Iterator[Row]:
-    """Yield, for each kind, the medians of a run's duration and mean power, and the runs per day."""
+    """Yield rows for each kind: the median duration and power of its runs, and runs per day if submetered."""
     for kind in KINDS:
         simulated = [day.events.of(kind.name) for day in _days()]
         real = [runs for runs in _real_runs(data, kind) if len(runs.seconds)]
         lengths_s, watts = (
-            _by_home(simulated, lambda day: day.end_s - day.start_s),
-            _by_home(simulated, _watts),
+            _medians_by_home(simulated, lambda day: day.end_s - day.start_s),
+            _medians_by_home(simulated, _watts),
         )
         yield Row(f"{kind.name}: run, s", [float(np.median(runs.seconds)) for runs in real], lengths_s)
         yield Row(f"{kind.name}: power, W", [float(np.median(runs.watts)) for runs in real], watts)
@@ -219,8 +224,8 @@ def _watts(events: Events) -> Floats:
     return events.watts
 
 
-def _by_home(days: Sequence[Events], value: Callable[[Events], Any]) -> list[float]:
-    """Return the median of a value for each home that has runs."""
+def _medians_by_home(days: Sequence[Events], value: Callable[[Events], Any]) -> list[float]:
+    """Return, for each home that has runs, the median of `value` over its runs."""
     home, values = (np.concatenate([column(day) for day in days]) for column in (lambda day: day.home, value))
     order = np.argsort(home, kind="stable")
     bounds = np.flatnonzero(np.diff(home[order])) + 1
@@ -234,7 +239,7 @@ def _real_runs(data: Path, kind: Kind) -> Iterator[Runs]:
 
 
 def _seconds(path: Path) -> Floats:
-    """Load a trace by the second, in W; a reading holds for at most a minute, and then the value is 0."""
+    """Load a trace by the second, in W; the value is 0 where the latest reading is over a minute old."""
     trace = load(path)
     times_s = np.arange(trace.times_ms[0] // 1000, trace.times_ms[-1] // 1000)
     latest = np.searchsorted(trace.times_ms, 1000 * times_s, side="right") - 1
@@ -270,7 +275,10 @@ def television_rows(data: Path) -> Iterator[Row]:
 
 
 def _windows(path: Path) -> Floats:
-    """Return the windows in which a set is on and shows moving pictures, and has no other jumps in power."""
+    """Return the windows in which a set is on and shows moving pictures: means in W, (windows, 30).
+
+    Windows with a large jump in power are left out.
+    """
     watts = _seconds(path)
     means = watts[: len(watts) // SLOT_S * SLOT_S].reshape(-1, SLOT_S).mean(axis=1)
     windows = means[: len(means) // WINDOW * WINDOW].reshape(-1, WINDOW)
@@ -322,7 +330,7 @@ class _Place(NamedTuple):
 
     @classmethod
     def in_file(cls, path: Path) -> "_Place":
-        """Return the text around the marks of a file. Raises ValueError if the file has no marks."""
+        """Return the text before and after the marks in a file. Raises ValueError if they are missing."""
         head, begin, text = path.read_text().partition(BEGIN)
         _, end, tail = text.partition(END)
         if not (begin and end):

@@ -2,9 +2,9 @@
 
 For each number of homes and hidden energy, SLOTS totals are computed from pads, dithers and shares modulo
 2^64 and the operators' keyed draws, without sealing. Their error is compared with the standard deviation that
-the totals state, and with the one that results if every home adds noise. Then, for each number of homes, one
-slot passes through the whole protocol, with sealing and signatures, and the CPU time of each party is
-printed. The exit code is 1 if a measured deviation is more than 5 standard errors from the promised one.
+the totals state, and with the deviation that results if every home adds noise. Then, for each number of
+homes, one slot runs through the whole protocol, with sealing and signatures, and the CPU time of each party
+is printed. The exit code is 1 if a measured deviation is more than 5 standard errors from the promised one.
 """
 
 import argparse
@@ -42,7 +42,7 @@ LATTICE = 1_800_000
 MEAN_W = 303
 _SLOT_S, _SLOT_HOURS = 1800, 0.5
 _START_S = 1_767_225_600  # 2026-01-01
-_KURTOSIS = 4.5  # of the sum of two Laplace numbers
+_KURTOSIS = 4.5  # of the sum of two Laplace variables
 _ALARM_ERRORS = 5
 
 Ints = NDArray[np.int64]
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """Standard deviations of the error of the mean of `homes` homes in a half hour, in W.
+    """Standard deviations, in W, of the error in the mean power of `homes` homes over a half hour.
 
     `every_home_w` results if every home adds noise, and `promised_w` is stated by the totals.
     `standard_error_w` is the standard error of `measured_w`; `covered` is the share of totals whose 95%
@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one slot per home: CPU time in us, and bytes of a report and of the leader's request."""
+    """The cost of one slot per home: each party's CPU time, and the sizes of the report and the request."""
 
     homes: int
     home_us: float
@@ -112,7 +112,7 @@ answer_s = 3600
 
 
 def rows(slots: int, seed: int) -> Iterator[Row]:
-    """Yield the errors for each hidden energy and number of homes."""
+    """Yield the errors of `slots` totals for each hidden energy and number of homes."""
     random = np.random.default_rng(seed)
     for hides_wh in HIDDEN_WH:
         group = make_group(hides_wh)
@@ -121,7 +121,7 @@ def rows(slots: int, seed: int) -> Iterator[Row]:
 
 
 def measure(group: Group, hides_wh: int, homes: int, slots: int, random: np.random.Generator) -> Row:
-    """Measure the error of the mean of `homes` homes in `slots` slots."""
+    """Measure the error in the mean power of `homes` homes over `slots` slots."""
     per_home_w = float(group.quantum_wh) / (homes * _SLOT_HOURS)
     format_ = TotalFormat(group)
     keys = {role: DayKeys(secret(role), role, group.id) for role in groups.ROLES}
@@ -148,14 +148,14 @@ def measure(group: Group, hides_wh: int, homes: int, slots: int, random: np.rand
 
 
 def split(energies: Ints, random: np.random.Generator) -> tuple[Words, Words]:
-    """Add dithers to energies in accumulator units, and divide the sums into pads and shares."""
+    """Add dithers to energies in accumulator units, round down to quanta, and split into pads and shares."""
     dithers = random.integers(0, LATTICE, energies.size, dtype=np.int64)
     pads = random.integers(0, share.MODULUS, energies.size, dtype=np.uint64)
     return pads, ((energies + dithers) // LATTICE).astype(np.uint64) - pads
 
 
 class Protocol:
-    """One slot of the whole protocol, with sealing and signatures; `cpu_us` is the CPU time of each party."""
+    """One slot of the whole protocol, with sealing and signatures; `cpu_us` holds each party's CPU time."""
 
     def __init__(self, homes: int, seed: int) -> None:
         self.group, self.bits = make_group(HIDDEN_WH[0]), SeededBits(seed)
@@ -172,7 +172,7 @@ class Protocol:
         return home.keys_of(self.group, machine.role, effects.messages[0].payload, 0)
 
     def run(self) -> Estimate:
-        """Run the protocol; return the mean in W with an interval that misses it in one of a million runs."""
+        """Run the protocol; return the mean in W, whose interval misses the truth once in a million runs."""
         keys = home.slot_keys(self.key_list(self.leader), self.key_list(self.helper), _START_S)
         if keys is None:
             raise AssertionError("the lists have no keys of the first day")
@@ -236,15 +236,15 @@ def run(options: argparse.Namespace) -> int:
 
 def table(measured: Sequence[Row], timed: Sequence[Cost]) -> Iterator[str]:
     """Yield the lines of both tables."""
-    yield "Standard deviation of the mean of a half hour, in W"
-    yield "  hides    homes   noise in every home   promised   measured          in the interval of 95%"
+    yield "Standard deviation of the error of a half hour's mean, in W"
+    yield "  hides    homes   noise in every home   promised   measured         within the 95% interval"
     for row in measured:
         yield (
             f"{row.hides_wh:>5} Wh {row.homes:>6} {row.every_home_w:>17.4g} W {row.promised_w:>9.4g}"
             f"{row.measured_w:>11.4g} +- {row.standard_error_w:<7.2g} {100 * row.covered:>12.1f}%"
         )
     yield ""
-    yield "CPU and bytes for each home and slot, with sealing and signatures"
+    yield "CPU time and bytes per home and slot, with sealing and signatures"
     yield "  homes      home    leader    helper   report   request"
     for cost in timed:
         yield (

@@ -1,4 +1,4 @@
-"""The files of the crowd's demo: the group, its two operators, and the agent of all homes."""
+"""The configuration files of the crowd's demo: of the group, its two operators, and all homes' agent."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SLOT_MS = HOUR_MS // 2
 PER_SLOT = SLOT_MS // READING_MS
 SMALLEST_CROWD = 10
 STREAMS = ("alone", "crowd")
-"""The agent's streams: in one, every home adds noise; in the other, the two operators do."""
+"""The agent's streams: in `alone`, every home adds noise; in `crowd`, the two operators do."""
 
 _GROUP = """\
 version = 1

@@ -33,7 +33,7 @@ class Totals:
 
     @property
     def half_width_wh(self) -> float:
-        """The half-width of the totals' intervals, which are equally wide, as all count the same homes."""
+        """The half-width of every total's interval; all are equal because all totals count the same homes."""
         return (self.published[0].high - self.published[0].low) / 2
 
     def is_inside(self, slot: int) -> bool:
@@ -45,7 +45,7 @@ class Totals:
         return sum(map(self.is_inside, range(len(self.published))))
 
     def spread_wh(self) -> Measured:
-        """Measure the standard deviation of the errors, to be compared with the stated one."""
+        """Measure the standard deviation of the errors, and return it with the stated one."""
         return measured_spread(self.errors_wh, self.published[0].sd)
 
 

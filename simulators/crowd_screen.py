@@ -1,4 +1,4 @@
-"""The text of the crowd's demo: two kinds of totals side by side, their errors, and whom a home trusts."""
+"""The text that the crowd's demo prints: two kinds of totals, their errors, and whom a home trusts."""
 
 from collections.abc import Iterator
 from textwrap import wrap
@@ -15,20 +15,20 @@ EVERY_MS = 2 * HOUR_MS
 ALONE, CROWD = "every home adds noise", "two operators add noise"
 _TRUST = (
     (
-        f"{ALONE}: the home trusts nobody. Its private series leaves, and whoever gets it can add up any"
+        f"{ALONE}: the home trusts nobody. Its private series is sent, and its receivers can add up any"
         " homes later."
     ),
     (
-        f"{CROWD}: the home trusts that the leader and the helper do not put together what they have. Each"
-        " alone learns who reported, and the total with the noise of the other. Both together know what the"
-        " home used in every half hour, without noise. No series of a home leaves, only totals of the group."
+        f"{CROWD}: the home trusts that the leader and the helper do not pool their data. Each alone"
+        " learns who reported, and the total with the noise of the other. Both together know what the home"
+        " used in every half hour, without noise. No home's series is published, only totals of the group."
     ),
-    "A home does one or the other. These did both, only to compare them: then the levels add up.",
+    "A home does one or the other. These homes did both, only for the comparison, so their levels add up.",
 )
 
 
 def text(outcome: CrowdOutcome, seconds: float) -> str:
-    """Return the text of the demo; `seconds` is the duration of the run."""
+    """Return the text of the demo; `seconds` is the run's duration."""
     sections = (_head(outcome, seconds), _table(outcome), _test(outcome), _trust(outcome))
     return "\n".join(line for section in sections for line in [*section, ""])
 

@@ -5,7 +5,7 @@ r"""The stage of the crowd's demo: homes that report to two operators and also r
                                      leader <-> helper
 
 All of them meet at one broker. The agent and the operators are separate processes, with a clock that the
-stage sets forward from reading to reading. Before a slot ends and before the next begins, the clock stands
+stage advances from reading to reading. Before a slot ends and before the next begins, the clock stands
 still until all messages sent so far have been handled, so the result does not depend on the machine's speed.
 If the clock overtakes a request or an answer, that message is sent again. The last total is published about
 an hour after the end of the day.
@@ -47,7 +47,7 @@ class Received(NamedTuple):
 async def play(street: Street, folder: Path, progress: Callable[[], object]) -> Received:
     """Send all readings of a street through the agent and the operators; return a receiver's messages.
 
-    `progress` is called for each total. All files, and the standard error of all processes, stay in `folder`.
+    `progress` is called for each total. All files, and the standard error of all processes, are in `folder`.
     Raises DemoError if a program or a connection fails.
     """
     async with programs(folder) as stage, stage.run("broker", "simulators.broker") as broker:
@@ -58,7 +58,7 @@ async def play(street: Street, folder: Path, progress: Callable[[], object]) -> 
             connect(url, keepalive_s=0) as meters,
         ):
             day = _Day(street, folder, stage, progress)
-            receiving = stage.tasks.create_task(day.receive(receiver))
+            receiver_task = stage.tasks.create_task(day.receive(receiver))
             try:
                 async with day.run("leader"), day.run("helper"):
                     await day.publish_keys()
@@ -67,7 +67,7 @@ async def play(street: Street, folder: Path, progress: Callable[[], object]) -> 
                         await day.send(meters)
                     await day.finish()
             finally:
-                receiving.cancel()
+                receiver_task.cancel()
             return day.received()
 
 
@@ -86,7 +86,7 @@ class _Day:
         return self._stage.run(role, "simulators.staged", role, *files)
 
     async def receive(self, receiver: Client) -> None:
-        """Store each message that a receiver gets, until cancelled."""
+        """Store each message that the receiver gets, without repetitions, until the task is cancelled."""
         for topic in ("private/#", *_KEYS, _TOTAL, f"{_TOTAL}/privacy"):
             await receiver.subscribe(topic, qos=1)
         async for message in receiver.messages:
@@ -122,13 +122,13 @@ class _Day:
         await _until(self._has_keys)
 
     async def send(self, meters: Client) -> None:
-        """Send each reading at its time; the first, before the day, makes the homes known to the agent."""
+        """Send each reading at its time. The first, before the day, makes the homes known to the agent."""
         topics = [f"meters/{meter}/power" for meter in self._street.meters]
         for index in range(-1, self._street.slots(SLOT_MS) * PER_SLOT + 1):
             self._set(index)
             await publish(meters, _each(zip(topics, self._street.payloads(index), strict=True)), _ignore)
             if index % PER_SLOT in (0, PER_SLOT - 1):
-                await _until(partial(self._is_taken, index))
+                await _until(partial(self._is_handled, index))
 
     async def finish(self) -> None:
         """Advance the clock until the last total has been received."""
@@ -143,8 +143,8 @@ class _Day:
         """Return whether an operator is connected to the broker."""
         return bool(self._ask(role).get("is_connected"))
 
-    def _is_taken(self, index: int) -> bool:
-        """Return whether all readings up to an index, and all messages that result, have been handled."""
+    def _is_handled(self, index: int) -> bool:
+        """Return whether all readings up to `index`, and all resulting messages, have been handled."""
         messages = self._street.homes * max(index // PER_SLOT, 0)
         numbers = sum(len(self._inbox[f"private/{meter}/power"]) for meter in self._street.meters)
         return (
@@ -154,7 +154,7 @@ class _Day:
         )
 
     def _count(self, role: str, name: str) -> int:
-        """Return one of a program's counters."""
+        """Return the named counter of a program."""
         return int(self._ask(role).get("counts", {}).get(name, 0))
 
     def _ask(self, role: str) -> dict[str, Any]:
@@ -169,13 +169,13 @@ class _Day:
             return len(crowd_keys.read(connection, group.id.hex())) == len(groups.ROLES)
 
     def _set(self, index: int) -> None:
-        """Set the clock to the time of a reading."""
+        """Set the clock to the time of the reading with the given index."""
         self._clock.set(START_MS + index * READING_MS)
 
 
-async def _until(true: Callable[[], object]) -> None:
-    """Wait until a condition is true, checking it every `POLL_S`."""
-    while not await asyncio.to_thread(true):  # noqa: ASYNC110  other processes set no event
+async def _until(condition: Callable[[], object]) -> None:
+    """Wait until `condition` returns a true value; check it every `POLL_S` seconds."""
+    while not await asyncio.to_thread(condition):  # noqa: ASYNC110  other processes set no event
         await asyncio.sleep(POLL_S)
 
 

@@ -1,10 +1,10 @@
-"""Load traces from public data sets and from any table, with their units checked.
+"""Load traces from public data sets and from any table, and check their units.
 
 | source | columns in watts |
 |---|---|
 | REFIT, `CLEAN_House*.csv` (Murray et al. 2017) | `Aggregate`, `Appliance1` to `Appliance9` |
 | UK-DALE, a folder `house_*` (Kelly and Knottenbelt 2015) | `mains` (in `mains.dat`) or a plug's label |
-| any other CSV or Parquet file | the one that is named, if it is in W or kW |
+| any other CSV or Parquet file | the named column, or the second, if it is in W or kW |
 
 A column that is something else (a time, a register, an energy, an apparent power, a flag) raises
 `TraceError`, and so does a column whose unit cannot be determined. The error text lists the file's columns.
@@ -45,7 +45,7 @@ _UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words}
 _REFIT = {"Time", "Unix", "Aggregate", "Appliance1"}
 _REFIT_WATTS = re.compile(r"Aggregate|Appliance[1-9]")
 _LARGEST_KW = 30
-"""A home's power in kW is below this; in W, some of a day's values are above it."""
+"""A home's power in kW is below this value; in W, some of a day's values exceed it."""
 _REGISTER_ROWS = 100
 """Among this many readings of power, at least one is smaller than the reading before it."""
 _APPARENT = ("EcoManagerWholeHouseTx", "CurrentCostTx")
@@ -58,8 +58,9 @@ def load(
     """Read the column `watts` of a file or of a house of UK-DALE.
 
     `unit` (W or kW) is necessary if neither the source nor the column's name states it and the values could
-    be either. `watts` is by default the home's total in a data set, else the second column; `time` is the
-    first column. Raises TraceError if there is no such column, or if it is not power in that unit.
+    be in either unit. `watts` is by default the home's total in a data set, otherwise the second column;
+    `time` is the first column. Raises TraceError if there is no such column, or if it is not power in that
+    unit.
     """
     path = Path(path)
     if unit is not None and unit not in FACTORS:
@@ -91,7 +92,7 @@ def unit_in(name: str) -> str | None:
 
 
 def _power_unit(name: str, unit: str | None, trace: Trace, names: list[str]) -> str:
-    """Return W or kW; raise TraceError if the column is something else, or if its unit is unknown."""
+    """Return W or kW. Raises TraceError if the column is something else, or if its unit is unknown."""
     choices = f"there are: {', '.join(names)}"
     named = unit_in(name)
     if named is not None and named not in FACTORS:
@@ -145,7 +146,7 @@ def _ukdale(path: Path, name: str | None, unit: str | None) -> Trace:
         raise TraceError(f"channel {name} holds VA (apparent power), not watts; {choices}")
     if measured is None and unit is None:
         raise TraceError(
-            f"channel {name}: without metadata/building*.yaml beside {folder.name} its unit is not known: "
+            f"channel {name}: without metadata/building*.yaml beside {folder.name} its unit is unknown: "
             f"state it (--unit of replay); {choices}"
         )
     _check_watts(f"channel {name}", unit)
@@ -158,14 +159,14 @@ def _channels(folder: Path) -> dict[str, str]:
     try:
         lines = (folder / "labels.dat").read_text("utf-8").splitlines()
     except OSError as error:
-        raise TraceError(f"{folder} is no house of UK-DALE: {error.strerror}: labels.dat") from None
+        raise TraceError(f"{folder} is not a house of UK-DALE: {error.strerror}: labels.dat") from None
     for number, label in (line.split(maxsplit=1) for line in lines if line.strip()):
         files[f"{label}_{number}" if label in files else label] = f"channel_{number}.dat"
     return files
 
 
 def _measured_unit(folder: Path, file: str, label: str) -> str | None:
-    """Return W or VA, as the data set's metadata say; None if they are missing."""
+    """Return W or VA, according to the data set's metadata, or None if they do not describe the channel."""
     if file == "mains.dat":
         return "W"  # its columns are Unix time, W, VA and V
     metadata = folder.parent / "metadata" / f"building{folder.name.removeprefix('house_')}.yaml"

@@ -1,8 +1,8 @@
-"""The whole chain: simulated homes, a broker, the agent, and a receiver with its results.
+"""Run the whole chain: simulated homes, a broker, the agent, and a receiver with its results.
 
-With --crowd: the total of the homes, once with noise from every home and once with noise from two operators.
+With --crowd, compare two totals of the homes: with noise from every home, and with noise from two operators.
 
-The homes are seeded but the noise is not, so every run shows the same homes with different private numbers.
+The homes are seeded but the noise is not, so every run has the same homes and different private numbers.
 """
 
 import argparse
@@ -30,7 +30,7 @@ INTERRUPTED = 130
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo, print the text and draw the picture; if it fails, print the reason and return 1."""
+    """Run the demo, print its text and draw its picture; if this fails, print the reason and return 1."""
     try:
         show = _crowd_demo() if arguments.crowd else _run
         arguments.out.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _crowd_demo() -> Callable[[Street, Path], None]:
-    """Return the demo of a crowd. Raises DemoError if the package cryptography is missing."""
+    """Return the crowd's demo. Raises DemoError if the package cryptography is missing or unusable."""
     try:
         from simulators import crowd_demo  # noqa: PLC0415  it needs the extra `crowd`
     except ModuleNotFoundError as error:
@@ -55,7 +55,7 @@ def _crowd_demo() -> Callable[[Street, Path], None]:
 
 
 def _run(street: Street, target: Path) -> None:
-    """Run the street, and write the text and the picture to the folder `target`."""
+    """Run the demo of a street, and write the text and the picture to the folder `target`."""
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="meteragent-demo-") as name:
         folder = Path(name)

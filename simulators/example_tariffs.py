@@ -1,7 +1,7 @@
 """Four example tariffs and a day of prices, for simulations and pictures. All numbers are invented.
 
-They are round and belong to no supplier. The bands are parts of the local week, the coarsest with which all
-four tariffs can be priced:
+The numbers are round and belong to no supplier. The bands are parts of the local week, and the coarsest
+division of it that all four tariffs can price:
 
     night    23:00 to 07:00, every day
     day      07:00 to 23:00 from Monday to Friday, except the peak
@@ -45,7 +45,7 @@ HOURLY_EUR = (
 _SLOTS_A_DAY = 48
 _WORKDAY = ((14, "night"), (34, "day"), (42, "peak"), (46, "day"), (48, "night"))
 _WEEKEND = ((14, "night"), (34, "weekend"), (42, "evening"), (46, "weekend"), (48, "night"))
-"""The bands of a day in order, each with the index of the first half hour after it."""
+"""The bands of a day in order, each preceded by the index of the first half hour after it."""
 
 CONFIGURATION = """
 [[window.band]]
@@ -69,11 +69,11 @@ hours = ["17:00/21:00"]
 
 
 def band_of_slots(weekday: int) -> NDArray[np.int64]:
-    """Return the index in `BANDS` of each half hour of a day of the week, 0 for Monday."""
-    places, begin = np.zeros(_SLOTS_A_DAY, np.int64), 0
+    """Return the index in `BANDS` of each half hour of a weekday, shape (48,); weekday 0 is Monday."""
+    indices, begin = np.zeros(_SLOTS_A_DAY, np.int64), 0
     for end, band in _WEEKEND if weekday >= 5 else _WORKDAY:
-        places[begin:end], begin = BANDS.index(band), end
-    return places
+        indices[begin:end], begin = BANDS.index(band), end
+    return indices
 
 
 def prices() -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ PACKAGES = {
 
 
 def lacking(error: ModuleNotFoundError, extra: str) -> str:
-    """Return a sentence that names the missing module and an extra that installs it, preferably `extra`."""
+    """Return a message that names the missing module and an extra that installs it, preferably `extra`."""
     package = (error.name or "").partition(".")[0]
     extras = [extra, *(name for name, packages in PACKAGES.items() if package in packages)]
     supplier = next((name for name in extras if package in PACKAGES[name]), extra)

@@ -5,9 +5,9 @@ most one of each kind a day: its clock runs at a wrong rate (skew) or shows a wr
 set, readings are delayed and then arrive all at once (burst), or no reading is sent (silence). Faults are a
 pure function of the seed, the home and the reading's true time, so batching and order do not change them.
 
-Each fault is a row of the ground truth: home, true time of the reading, name of the fault. A reading that was
-never sent has one row, which names its cause, so the number of messages that arrive is readings - dropped -
-silenced + duplicates.
+The ground truth has a row for each fault: the home, the reading's true time, the fault's name and the
+reading's stamp. A reading that was never sent has one row, which names its cause, so the number of messages
+that arrive is readings - drops - silences + duplicates.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Row(NamedTuple):
 
 
 class _Episode(NamedTuple):
-    """For each time: whether it is in an episode, the episode's beginning and end, and a number in (0, 1)."""
+    """For each time: whether an episode is active, its beginning and end, and its number in (0, 1)."""
 
-    inside: Flags
+    is_active: Flags
     begin_ms: Integers
     end_ms: Integers
     size: Floats
@@ -103,8 +103,7 @@ class Faults:
     ) -> tuple[Arrivals, list[Row]]:
         """Apply faults to a home's readings, sent at true times (Unix ms); return arrivals and faults.
 
-        Raises:
-            ValueError: the numbers of times and readings differ, or the seed is out of range.
+        Raises ValueError if the numbers of times and readings differ, or if the seed is out of range.
         """
         if len(sent_ms) != len(readings):
             raise ValueError(f"{len(readings)} readings need as many times, not {len(sent_ms)}")
@@ -112,21 +111,21 @@ class Faults:
         silence, burst, skew, jump = (
             self._draw_episode(seed, name, home, sent_ms) for name in ("silence", "burst", "skew", "jump")
         )
-        drop = ~silence.inside & (chance[0] < self.drop)
-        leaves = ~silence.inside & ~drop
+        drop = ~silence.is_active & (chance[0] < self.drop)
+        is_sent = ~silence.is_active & ~drop
         flags_by_fault = {
-            "silence": silence.inside,
+            "silence": silence.is_active,
             "drop": drop,
-            "duplicate": leaves & (chance[1] < self.duplicate),
-            "reorder": leaves & (chance[2] < self.reorder),
-            "late": leaves & (chance[3] < self.late),
-            "burst": leaves & burst.inside,
-            "skew": leaves & skew.inside,
-            "jump": leaves & jump.inside,
+            "duplicate": is_sent & (chance[1] < self.duplicate),
+            "reorder": is_sent & (chance[2] < self.reorder),
+            "late": is_sent & (chance[3] < self.late),
+            "burst": is_sent & burst.is_active,
+            "skew": is_sent & skew.is_active,
+            "jump": is_sent & jump.is_active,
         }
         stamps_ms = readings.times_ms + _skew_error_ms(skew, sent_ms) + _jump_error_ms(jump)
         first_ms, second_ms = _arrival_ms(seed, home, sent_ms, flags_by_fault, burst)
-        copies = np.flatnonzero(leaves), np.flatnonzero(flags_by_fault["duplicate"])
+        copies = np.flatnonzero(is_sent), np.flatnonzero(flags_by_fault["duplicate"])
         index = np.concatenate(copies)
         arrived_ms = np.concatenate([first_ms[copies[0]], second_ms[copies[1]]])
         order = np.lexsort((index, arrived_ms))
@@ -137,19 +136,19 @@ class Faults:
         return arrivals, _make_rows(home, sent_ms, stamps_ms, flags_by_fault)
 
     def _draw_episode(self, seed: int, name: str, home: int, sent_ms: Integers) -> _Episode:
-        """Draw the episode of each time's day, or of the day before if that episode lasts past midnight."""
-        inside = np.zeros(len(sent_ms), bool)
+        """Draw, for each time, the episode of its day, or of the day before if that lasts past midnight."""
+        is_active = np.zeros(len(sent_ms), bool)
         begin_ms, end_ms, size = np.zeros_like(sent_ms), np.zeros_like(sent_ms), np.zeros(len(sent_ms))
         for days_ago in (1, 0):
             day = sent_ms // DAY_MS - days_ago
-            happens, start, lasts, number = uniforms(seed, f"fault {name}", home, day)
+            chance, start, duration, number = uniforms(seed, f"fault {name}", home, day)
             start_ms = day * DAY_MS + (start * DAY_MS).astype(np.int64)
-            stop_ms = start_ms + 1 + (lasts * _LONGEST_MS).astype(np.int64)
-            in_episode = (happens < getattr(self, name)) & (start_ms <= sent_ms) & (sent_ms < stop_ms)
+            stop_ms = start_ms + 1 + (duration * _LONGEST_MS).astype(np.int64)
+            in_episode = (chance < getattr(self, name)) & (start_ms <= sent_ms) & (sent_ms < stop_ms)
             begin_ms = np.where(in_episode, start_ms, begin_ms)
             end_ms = np.where(in_episode, stop_ms, end_ms)
-            inside, size = inside | in_episode, np.where(in_episode, number, size)
-        return _Episode(inside, begin_ms, end_ms, size)
+            is_active, size = is_active | in_episode, np.where(in_episode, number, size)
+        return _Episode(is_active, begin_ms, end_ms, size)
 
 
 NONE: Final = Faults(0, 0, 0, 0, 0, 0, 0, 0)
@@ -170,24 +169,24 @@ def _draw_per_reading(seed: int, stream: str, home: int, sent_ms: Integers) -> F
 def _skew_error_ms(skew: _Episode, sent_ms: Integers) -> Integers:
     """Return the error, in ms, of a clock that has run at a wrong rate since the episode began."""
     rate = _SKEW * (2 * skew.size - 1)
-    return np.where(skew.inside, np.floor(rate * (sent_ms - skew.begin_ms)), 0).astype(np.int64)
+    return np.where(skew.is_active, np.floor(rate * (sent_ms - skew.begin_ms)), 0).astype(np.int64)
 
 
 def _jump_error_ms(jump: _Episode) -> Integers:
-    """Return the error, in ms, of a clock that has jumped."""
-    return np.where(jump.inside, np.floor(_JUMP_MS * (2 * jump.size - 1)), 0).astype(np.int64)
+    """Return the error, in ms, of a clock that shows a wrong time during the episode."""
+    return np.where(jump.is_active, np.floor(_JUMP_MS * (2 * jump.size - 1)), 0).astype(np.int64)
 
 
 def _arrival_ms(
     seed: int, home: int, sent_ms: Integers, flags_by_fault: dict[str, Flags], burst: _Episode
 ) -> tuple[Integers, Integers]:
-    """Return the times at which each reading's first and second copies arrive."""
+    """Return the arrival times of the first and the second copy of each reading, in Unix ms."""
     network, copy, lateness, _ = _draw_per_reading(seed, "fault delay", home, sent_ms)
     shortest_ms, longest_ms = _LATE_MS
-    leaves_ms = np.where(flags_by_fault["burst"], burst.end_ms, sent_ms)
+    departure_ms = np.where(flags_by_fault["burst"], burst.end_ms, sent_ms)
     delay_ms = network * NETWORK_MS + OVERTAKEN_MS * flags_by_fault["reorder"]
     delay_ms += (shortest_ms + lateness * (longest_ms - shortest_ms)) * flags_by_fault["late"]
-    first_ms = leaves_ms + delay_ms.astype(np.int64)
+    first_ms = departure_ms + delay_ms.astype(np.int64)
     return first_ms, first_ms + (copy * _COPY_MS).astype(np.int64)
 
 

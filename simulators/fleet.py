@@ -1,10 +1,10 @@
 """Fleets: the load of many homes, day by day, and the table of events.
 
-Every run consists of a few edges: (home, second, change in milliwatts). All edges of a day go into one sparse
-array of differences, which is summed once. An edge inside a step counts for the rest of that step, so a value
-is the exact mean power over its step, and the values of a coarse series are means of the values of a fine
-one. Energies are whole milliwatt-seconds below 2⁵³, so their sums are exact in any order: a home's day has
-the same bits in any batch, after any other day, and in any process.
+Every run consists of a few edges: (home, second, change in milliwatts). All edges of a day are added to one
+array of differences, whose cumulative sum is computed once. An edge inside a step counts for the remainder of
+that step, so a value is the mean power over its step, and the values of a coarse series are means of the
+values of a fine one. Energies are whole milliwatt-seconds below 2⁵³, so their sums are exact in any order: a
+home's day has the same bits in any batch, after any other day, and in any process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from simulators.signature import DAY_S
 from simulators.television import Viewings, brightness_sums, viewings
 
 TELEVISION, AWAY = "television", "nobody home"
-"""Names of events that are not in the catalogue; the second draws no power."""
+"""Names of events that are not in the catalogue. An absence draws no power."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """The ground truth: a row for each event, sorted by home, then name in the order of `names`, then start.
+    """The ground truth: a row per event, sorted by home, then by name in the order of `names`, then by start.
 
     `home` is the home's number, and `appliance` an index into `names`. `start_s` and `end_s` count from the
     midnight of day 0. `watts` is the mean power, and `channel` the channel of a television, otherwise -1.
@@ -59,7 +59,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Day:
-    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and its starting events."""
+    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and its events."""
 
     day: int
     watts: NDArray[np.float32]
@@ -189,7 +189,7 @@ _Edges = tuple[Integers, Integers, Integers]
 def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
     """Yield the edges of a day's runs; `shift_s` is added to their times, to count from another midnight.
 
-    Runs that end before that midnight are left out.
+    Runs that end before that midnight are left out, and so is the power that depends on brightness.
     """
     shows = starts.viewings
     base = Runs(shows.row, shows.start_s, (shows.stop_s - shows.start_s)[:, None], shows.base_mw[:, None])
@@ -208,8 +208,8 @@ def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Fl
     An edge before the day counts from the day's first second; edges after the day are left out.
     """
     row, second, change = (np.concatenate(column) for column in zip(*edges, strict=True))
-    inside = second < DAY_S
-    row, second, change = row[inside], np.maximum(second[inside], 0), change[inside]
+    is_in_day = second < DAY_S
+    row, second, change = row[is_in_day], np.maximum(second[is_in_day], 0), change[is_in_day]
     count, steps = len(standby_mw), DAY_S // step_s
     cell = second // step_s
     late_s = second - cell * step_s
@@ -217,8 +217,8 @@ def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Fl
     # contributions of the last step's edges to the step after it.
     index = row * (steps + 1) + cell
     split = late_s > 0
-    places = np.concatenate([index, index[split] + 1])
+    indices = np.concatenate([index, index[split] + 1])
     parts = np.concatenate([change * (step_s - late_s), (change * late_s)[split]])
-    sums = np.bincount(places, parts, count * (steps + 1)).reshape(count, steps + 1)
+    sums = np.bincount(indices, parts, count * (steps + 1)).reshape(count, steps + 1)
     sums[:, 0] += standby_mw * step_s
     return np.asarray(np.cumsum(sums, axis=1, out=sums)[:, :steps])

@@ -1,7 +1,7 @@
-"""Compare error with leakage: the worst attacker and the certificate for each mechanism, at equal error.
+"""Compare error with leakage: the worst attacker and the certificate of each mechanism, at equal error.
 
 MECHANISM is linf, independent, per-reading, telegraf, average, or any "package.module:Name key=value", which
-gets `epsilon`. Each of our mechanisms that adds noise is set to the same error as linf at that level.
+gets `epsilon`. Each built-in mechanism that adds noise is set to the same error as linf at the given level.
 ATTACKER is the same as in `attack`. The exit code is 2 if a name cannot be used.
 """
 

@@ -2,10 +2,10 @@
 
 The series has the columns home, time (UTC) and watts (the meter's mean power over the step that begins then);
 the events have home, appliance, start, end, watts (mean) and channel (of a television). The series is written
-to FILE, and the events to a file with .events in its name, both as Parquet or CSV depending on FILE's ending;
-or both are written to DIR as Parquet. Memory use hardly grows with the number of days or homes. A home's day
-is the same in every file from the same seed. Over MQTT the series is sent as `replay` sends a trace, from
-meters m0, m1 .., as fast as the broker accepts it.
+to FILE, and the events to a file with .events in its name, both as Parquet or CSV, according to FILE's
+ending. If DIR is given, both are written to it as Parquet. Memory use hardly grows with the number of days or
+homes. A home's day is the same in every file from the same seed. Over MQTT the series is sent as `replay`
+sends a trace, from meters m0, m1 .., as fast as the broker accepts it.
 """
 
 import argparse
@@ -22,7 +22,10 @@ from simulators.wire import broker
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write or send, and print a summary; return 1 if writing or sending fails, 2 for bad arguments."""
+    """Write or send the load and the events, and print a summary.
+
+    Return 1 if writing or sending fails, 2 if an argument cannot be used, and otherwise 0.
+    """
     first_day = (arguments.first_day - DAY_0).days
     plan = Plan(
         arguments.seed, arguments.homes, arguments.days, arguments.step, first_day, arguments.resolution
@@ -46,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_or_send(plan: Plan, target: str, topic: str) -> str:
-    """Write to files or send to a broker; return a summary."""
+    """Write the tables to files, or send the readings to a broker; return a summary."""
     if "://" in target:
         broker(target)
         return f"{asyncio.run(plan.send(target, topic)):,} readings sent to {target}"
@@ -56,7 +59,7 @@ def _write_or_send(plan: Plan, target: str, topic: str) -> str:
 
 
 def _run_on_spark(plan: Plan, target: str) -> str:
-    """Write to folders, on Spark's workers; return a summary."""
+    """Write the tables to folders on Spark's workers; return a summary."""
     if "://" in target or Path(target).suffix:
         raise ValueError(f"{target} is not a folder: with --engine spark there are many files")
     try:

@@ -1,7 +1,7 @@
 """The people in the homes: habits that stay the same from day to day, and times when nobody is home.
 
 Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everyone
-goes to work on weekdays. In any week, a household may leave on a journey of 1 to 14 days. While nobody is
+goes to work on weekdays. In each week, a household may go on a journey of 1 to 14 days. While nobody is
 home, no attended appliance starts. Sizes and habits are assumptions, scaled so that the mean home uses about
 8 kWh a day (330 W); this folder's README compares simulated homes with real ones. Weather, seasons and public
 holidays are left out. Day 0 is a Monday.
@@ -49,8 +49,8 @@ class Absences:
 class Households:
     """Homes and their traits, each an array of shape (homes,); `homes` are their numbers.
 
-    `busy` is a factor with mean 1 on the number of starts, `late_s` a delay of all starts in a home,
-    `commutes` whether nobody is home on working days.
+    `busy` is a factor with mean 1 on the number of starts, `late_s` the delay of all starts in a home
+    (negative if they are early), and `commutes` says whether nobody is home during work on weekdays.
     """
 
     seed: int
@@ -80,7 +80,7 @@ class Households:
         return self.busy * lognormal(chance[0], chance[1], _DAY_SPREAD)
 
     def absences(self, day: int) -> Absences:
-        """Return the times on the given day when nobody is home."""
+        """Return when nobody is home on the given day."""
         chance = uniforms(self.seed, "absence", self.homes, day)
         begin, end = _interpolate(_LEAVING_S, chance[0]), _interpolate(_RETURNING_S, chance[1])
         working = self.commutes & (day % 7 < 5)

@@ -2,7 +2,7 @@
 
 
 class InvariantViolation(Exception):
-    """A violated invariant, and the place of the violation."""
+    """An invariant is violated; `location` says where."""
 
     def __init__(self, invariant: str, location: object = "") -> None:
         super().__init__(f"{invariant}: {location}" if location != "" else invariant)

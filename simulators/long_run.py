@@ -2,7 +2,7 @@
 
 The first line gives the run's name and a digest of the code. Each line after it is a part, as one JSON
 object, and is on disk before the next part begins. A line that a crash cut short is dropped. A log from
-another version of the code is refused, because its totals would mix the results of two programs.
+another version of the code is refused, because the totals would mix the results of two programs.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 class OtherLog(Exception):
-    """An error: this run cannot continue the log. The text says why and what to do."""
+    """This run cannot continue the log; the message gives the reason and says what to do."""
 
 
 def code_digest(folders: Iterable[str]) -> str:
@@ -48,7 +48,7 @@ def revision() -> str:
 
 
 class LongRun:
-    """The finished parts of a run, kept in its log, or only in memory if `path` is None."""
+    """The completed parts of a run, kept in its log, or only in memory if `path` is None."""
 
     def __init__(self, path: Path | None, name: str, folders: Sequence[str]) -> None:
         self.parts: list[Part] = []
@@ -121,11 +121,11 @@ class LongRun:
 
 
 EXIT_STOPPED = 143
-"""The exit code of a run that was stopped before its end, which is also what a shell reports for SIGTERM."""
+"""The exit code of a run that a signal stopped; a shell reports the same code after SIGTERM."""
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal that asked the run to stop.
+    """A signal has asked the run to stop.
 
     It is a KeyboardInterrupt, which event loops re-raise and handlers of failures do not catch.
     """
@@ -144,7 +144,7 @@ def stoppable() -> Iterator[None]:
 
 
 def finish(work: Callable[[], object], report: Callable[[], bool]) -> int:
-    """Do the work until it is done or a signal stops it; print the report, and return the exit code.
+    """Do the work until it is complete or a signal stops it; then report, and return the exit code.
 
     `report` prints the results so far, and returns whether they are right.
     """
@@ -163,7 +163,7 @@ def finish(work: Callable[[], object], report: Callable[[], bool]) -> int:
 
 @contextmanager
 def _delay_signals() -> Iterator[None]:
-    """Delay the signals in STOP_SIGNALS; a mask would not suffice, because other threads can receive them."""
+    """Delay the signals in STOP_SIGNALS. A mask would not suffice, because other threads can get them."""
     signals: list[int] = []
     try:
         with _handle_signals(lambda number, _: signals.append(number)):

@@ -1,8 +1,8 @@
 """Meters: how a meter measures the power of a home, and when it reports.
 
 A meter has a resolution, a constant relative error, a clock that drifts, and a register of energy that rolls
-over. It reports on a grid, or whenever the power has left a dead band around the last report, so that the
-last report is always within that band of the present power. These meters have no faults; `fault` adds them.
+over. It reports on a grid, or whenever the power leaves a dead band around the last report, so the present
+power is always within the dead band of the last report. These meters have no faults; `fault` adds them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Meter:
     """A meter; the default is a perfect one that shows whole watts and whole watt-hours.
 
     `gain` is the value in W that is measured for 1 W. The clock is `ahead_ms` ahead at the start, and gains
-    `drift_ppm` millionths. The register counts in units of `register_wh` and starts over at `rollover_wh`.
+    `drift_ppm` millionths. The register counts in units of `register_wh`, and rolls over at `rollover_wh`.
 
     Raises ValueError if a resolution or the rollover is not positive.
     """
@@ -58,7 +58,7 @@ class Meter:
 
     @classmethod
     def random(cls, seed: int, home: int, resolution_w: float = 1.0) -> Self:
-        """Draw a home's meter: within class B (1%), its quartz clock (20 ppm) set to within 2 s."""
+        """Draw a home's meter: its error is within class B (1%), its clock (20 ppm) is set to within 2 s."""
         chance = uniforms(seed, "meter", home)
         gain, ahead_ms = 1 + _CLASS_B * (2 * chance[0] - 1), _AHEAD_MS * (2 * chance[1] - 1)
         drift_ppm = _DRIFT_PPM * normal(chance[2], chance[3])
@@ -70,7 +70,7 @@ class Meter:
         return np.round(steps * self.resolution_w, _DIGITS)
 
     def stamps_ms(self, times_ms: Integers) -> Integers:
-        """Return the times that the meter's clock shows at true times; it drifts from the first time on."""
+        """Return the times that the meter's clock shows at true times; its drift starts at the first time."""
         elapsed_ms = times_ms - times_ms[:1]
         return np.asarray(
             times_ms + self.ahead_ms + np.floor(elapsed_ms * self.drift_ppm / 1e6 + 0.5), np.int64
@@ -84,10 +84,10 @@ class Meter:
     def on_change(
         self, watts: ArrayLike, start_ms: int, step_s: int, dead_band_w: float, longest_s: int = 900
     ) -> Readings:
-        """Return the readings that differ from the last reading sent by more than the dead band.
+        """Return the readings on the grid that differ from the last reading sent by more than the dead band.
 
-        The first reading is always sent, and from then on at least one every `longest_s`. Raises ValueError
-        if the dead band is negative, or if `longest_s` is shorter than a step.
+        The first reading is always sent, and then at least one in every `longest_s` seconds. Raises
+        ValueError if the dead band is negative, or if `longest_s` is shorter than a step.
         """
         if dead_band_w < 0 or longest_s < step_s:
             raise ValueError("a dead band must be at least 0 W, and the longest silence at least a step")
@@ -96,7 +96,7 @@ class Meter:
         return Readings(on_grid.times_ms[indices], on_grid.values[indices])
 
     def register(self, watts: ArrayLike, start_ms: int, step_s: int, start_wh: float = 0.0) -> Readings:
-        """Return the register at the end of each step: all energy so far in whole counts, rounded down."""
+        """Return the register at the end of each step, in Wh: the energy so far, rounded down to a count."""
         energy_wh = start_wh + np.cumsum(np.asarray(watts, np.float64)) * (self.gain * step_s / 3600)
         counts = np.floor(energy_wh / self.register_wh + 10.0**-_DIGITS)
         register_wh = np.round(counts * self.register_wh % self.rollover_wh, _DIGITS)

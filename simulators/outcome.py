@@ -1,4 +1,4 @@
-"""The outcome of a street: a receiver's results from private numbers, compared with truth and promises."""
+"""The outcome of a street: a receiver's results from private numbers, compared with truth and promise."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Compared(NamedTuple):
-    """The truth, the private number, and the bound on their distance that holds 95% of the time.
+    """The truth, the private number, and the bound that their distance exceeds at most 5% of the time.
 
     `true` and `private` are None if only the promise is known and nothing was measured.
     """
@@ -32,7 +32,7 @@ class Compared(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A promised figure and its measurement; `error` is the standard error of the measurement."""
+    """A promised figure and its measurement; `error` is the measurement's standard error."""
 
     promised: float
     measured: float
@@ -51,7 +51,7 @@ class Outcome:
     def of(cls, street: Street, messages: Sequence[bytes]) -> Self:
         """Collect all messages of a street into an outcome.
 
-        Raises RecordError if they contradict each other, and ValueError unless there is one record
+        Raises RecordError if messages contradict each other, and ValueError unless there is one record
         for every slot of every home.
         """
         received = collect(messages)
@@ -81,7 +81,7 @@ class Outcome:
         return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
 
     def choose(self, count: int) -> list[int]:
-        """Return the indices of `count` homes: the median home if `count` is 1, otherwise the first homes."""
+        """Return the indices of `count` homes: the median home if `count` is 1, otherwise the first ones."""
         return [self.median_index] if count == 1 else list(range(count))
 
     def power_w(self, count: int) -> Compared:
@@ -105,13 +105,13 @@ class Outcome:
         return _compared(self.true_w[indices, :slots].mean(axis=0).sum() * kwh, private)
 
     def _promised(self, count: int, slots: int) -> float:
-        """Return the half-width of the mean over `count` homes of the sum over `slots` slots."""
+        """Return the promised half-width of a sum over `slots` slots, as a mean over `count` homes."""
         part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
         return _rounded(half_width_of_total([part], COVERAGE))
 
     @property
     def band_w(self) -> tuple[float, float]:
-        """The half-widths for one number and for the mean of all homes."""
+        """The promised half-widths of one number, and of the mean of all homes, in W."""
         return self._promised(1, 1), self._promised(self.street.homes, 1)
 
     def spread_w(self) -> Measured:
@@ -130,9 +130,9 @@ class Outcome:
 
     def covered(self) -> Measured:
         """Measure the share of numbers whose band contains the truth."""
-        inside = np.abs(self.private_w - self.true_w) <= self.band_w[0]
-        error = math.sqrt(COVERAGE * (1 - COVERAGE) / inside.size)
-        return Measured(COVERAGE, float(inside.mean()), error)
+        is_covered = np.abs(self.private_w - self.true_w) <= self.band_w[0]
+        error = math.sqrt(COVERAGE * (1 - COVERAGE) / is_covered.size)
+        return Measured(COVERAGE, float(is_covered.mean()), error)
 
 
 def _compared(true: float, private: Estimate) -> Compared:
@@ -140,12 +140,12 @@ def _compared(true: float, private: Estimate) -> Compared:
 
 
 def _rounded(half_width: float) -> float:
-    """Return a half-width that rounds to the figure of `check`: a tie between whole quanta rounds down."""
+    """Return a half-width just below its rounded value, so that a tie rounds down as it does in `check`."""
     return math.nextafter(round(half_width, 6), 0)
 
 
 def measured_spread(errors: Floats, promised: float) -> Measured:
-    """Measure the root mean square of errors, with its standard error by the delta method."""
+    """Measure the root mean square of errors; its standard error comes from the delta method."""
     squares = errors**2
     spread = math.sqrt(squares.mean())
     return Measured(promised, spread, float(squares.std()) / math.sqrt(squares.size) / (2 * spread))

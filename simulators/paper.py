@@ -1,13 +1,13 @@
 """Print the figures and examples of the three papers as numbers; redraw Chatzikokolakis 2013's Fig. 3 and 4.
 
 ITEM selects a table to print: each number as computed now, as printed in the paper, and as verified. Without
-ITEM all tables are printed. With --out DIR the pictures of the items are written to that folder
+ITEM and --out, all tables are printed. With --out DIR, the pictures of the items are written to that folder
 (`cabp-figure-3`, also `cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with their numbers as CSV.
 
-With --out and no ITEM, both figures are redrawn, and a report states how often attackers identify the
-programme at Fig. 4's levels. The captions name the sizes that differ from the paper's, and say what epsilon
-means: for a load signature it is the epsilon of one reading, not of the whole signature. The exit code is 1
-if a number differs from the verified one.
+With --out and no ITEM, both figures are redrawn, and instead of the tables, the command prints how often
+attackers identify the programme at six epsilons from 0.01 to 1. The captions name the sizes that differ from
+the paper's, and say what epsilon means: for a load signature it is the epsilon of one reading, not of the
+whole signature. The exit code is 1 if a number differs from the verified one.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def dates() -> Iterator[Alpha]:
 
 
 def signature(scene: Scene, seed: int) -> Iterator[Reading]:
-    """Yield the points of Fig. 4: the first programme of a scene in W, under three noises at two levels."""
+    """Yield the points of Fig. 4: the first programme of a scene in W, under three noises at two epsilons."""
     true = scene.points[0, 0]
     bits = SeededBits(seed)
     for epsilon in SIGNATURE_EPSILONS:
@@ -78,7 +78,7 @@ def signature(scene: Scene, seed: int) -> Iterator[Reading]:
 
 
 def identification(scene: Scene, trials: int, seed: int) -> Iterator[curve.Point]:
-    """Yield the worst attacker's success in identifying the programme, for each noise and epsilon.
+    """Yield how often the worst attacker identifies the programme, for each noise and epsilon.
 
     Raises Unusable if there are fewer trials than programmes.
     """
@@ -117,7 +117,7 @@ def _print_table(item: str) -> bool:
 
 
 def _write_all(folder: Path, arguments: argparse.Namespace) -> None:
-    """Write both figures, attack at all levels, and print each result."""
+    """Attack at all epsilons, print and write the results, and draw both figures."""
     seed = arguments.seed
     scene = library.programmes(arguments.size, SLOTS, seed)
     print(f"{scene.question}; {arguments.trials:,} trials, seed {seed}")

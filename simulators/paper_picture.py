@@ -1,4 +1,4 @@
-"""The two figures that `paper` redraws, and the points in them."""
+"""The two figures that `paper` redraws, and their points."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -28,7 +28,7 @@ class Alpha(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A point of Fig. 4: a reading's true and released values; epsilons are in 1/W.
+    """A point of Fig. 4: the true and the released value of a reading. Epsilons are in 1/W.
 
     `reading_epsilon` is promised for a change in one reading alone, and `window_epsilon`, under d_inf, for a
     change in the whole signature. A released value is within `alpha_w` of the true one 95% of the time.

@@ -1,11 +1,12 @@
-"""Mechanisms of OpenDP and diffprivlib with our interface, for the conformance suite and the attackers.
+"""Mechanisms of OpenDP and diffprivlib behind meteragent's interface, for conformance tests and attacks.
 
     python -m meteragent.privacy.conformance simulators.peers:opendp_laplace epsilon=1/40 n=4
     python -m simulators attack programmes --mechanism "simulators.peers:diffprivlib_laplace epsilon=1/40"
 
 Points are windows of n whole quanta under d_inf. Both libraries draw from their own source of randomness, and
-neither states its output distribution. There is therefore no `log_mass`, and the suite tests them as black
-boxes. The functions that construct a mechanism need the extra `peers`; the classes wrap any existing one.
+neither states its output distribution. The mechanisms therefore have no `log_mass`, and the suite tests them
+as black boxes. The functions that construct a mechanism need the extra `peers`; the classes wrap an existing
+one.
 """
 
 import math
@@ -43,10 +44,10 @@ class _OnWindows:
         object.__setattr__(self, "space", Windows(self.n, quantum=self.quantum))
 
     def _quanta(self, distance: Exact) -> int:
-        """Return a distance in whole quanta, rounded up."""
+        """Return a distance in quanta, rounded up."""
         return math.ceil(not_negative("distance", distance) / positive("quantum", self.quantum))
 
-    def _released(self, windows: ArrayLike, release: Callable[[list[int]], Any]) -> NDArray[Any]:
+    def _release_rows(self, windows: ArrayLike, release: Callable[[list[int]], Any]) -> NDArray[Any]:
         points = np.asarray(windows)
         rows = [release(row) for row in points.reshape(-1, self.n).tolist()]
         return np.array(rows).reshape(points.shape)
@@ -55,7 +56,8 @@ class _OnWindows:
 class OpenDP(_OnWindows):
     """A measurement of OpenDP with pure differential privacy, on vectors of n numbers.
 
-    Raises ValueError if its output measure is not MaxDivergence, or its metric is not L1, L2 or LInf.
+    Raises ValueError if the measurement's output measure is not MaxDivergence, or if its input metric is not
+    L1, L2 or LInf.
     """
 
     def __post_init__(self) -> None:
@@ -79,36 +81,36 @@ class OpenDP(_OnWindows):
 
     def release(self, points: ArrayLike, *, bits: Any = None) -> NDArray[Any]:  # noqa: ARG002
         """Release windows; `bits` is unused, because OpenDP takes none."""
-        return self._released(points, self.mechanism)
+        return self._release_rows(points, self.mechanism)
 
 
 class Diffprivlib(_OnWindows):
     """A mechanism of diffprivlib for numbers, with pure differential privacy, applied to each slot.
 
-    Raises ValueError if its delta is not 0, and TypeError if it has no sensitivity.
+    Raises ValueError if the mechanism's delta is not 0, and TypeError if it has no sensitivity.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if getattr(self.mechanism, "delta", 0) != 0:
-            raise ValueError("a mechanism with a delta has no loss by distance")
+            raise ValueError("a mechanism with a delta has no privacy loss as a function of distance")
         if not hasattr(self.mechanism, "sensitivity"):
             raise TypeError(
-                f"{type(self.mechanism).__name__} has no sensitivity: it is no mechanism of numbers"
+                f"{type(self.mechanism).__name__} has no sensitivity: it is not a mechanism for numbers"
             )
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return n epsilon times a distance under d_inf, in multiples of the sensitivity, rounded up."""
+        """Return n epsilon times the distance under d_inf, rounded up to multiples of the sensitivity."""
         steps = math.ceil(self._quanta(distance) / Fraction(self.mechanism.sensitivity))
         return self.n * steps * Fraction(self.mechanism.epsilon)
 
     def release(self, points: ArrayLike, *, bits: Any = None) -> NDArray[Any]:  # noqa: ARG002
         """Release windows; `bits` is unused, because diffprivlib takes none."""
-        return self._released(points, lambda row: [self.mechanism.randomise(value) for value in row])
+        return self._release_rows(points, lambda row: [self.mechanism.randomise(value) for value in row])
 
 
 def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
-    """Make OpenDP's Laplace mechanism on whole quanta, with scale n/epsilon: its loss is epsilon d_inf."""
+    """Construct OpenDP's Laplace mechanism on whole quanta, scale n/epsilon: its loss is epsilon d_inf."""
     dp: Any = _library("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
@@ -117,14 +119,14 @@ def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
 
 
 def diffprivlib_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> Diffprivlib:
-    """Make diffprivlib's Laplace mechanism on each slot, with epsilon/n: the loss is epsilon d_inf."""
+    """Construct diffprivlib's Laplace mechanism on each slot with epsilon/n: its loss is epsilon d_inf."""
     mechanisms: Any = _library("diffprivlib.mechanisms")
     level = positive("epsilon", epsilon) * positive("quantum", quantum) / n
     return Diffprivlib(mechanisms.Laplace(epsilon=float(level), sensitivity=1), n, quantum)
 
 
 def _library(name: str) -> Any:
-    """Import a module; if it is missing, the error has the command that installs it."""
+    """Import a module. Raises ModuleNotFoundError, with the command that installs it, if it is missing."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

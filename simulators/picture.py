@@ -12,11 +12,11 @@ TRUE, PRIVATE = "#222222", "#0072B2"
 """Dark grey and blue, which also differ in brightness for readers who cannot distinguish colours."""
 
 LABELS = ("what leaves, every half hour", "power in W")
-"""The labels of the private numbers and of the axis of power."""
+"""The label of the private numbers, and the label of their axis."""
 
 
 def draw(outcome: Outcome, path: Path) -> None:
-    """Draw the first day of the median home, and of the mean of all homes, as a PNG."""
+    """Draw the first day of the median home and of the mean of all homes, as a PNG."""
     street, hides_wh = outcome.street, outcome.terms.facts["hides_wh"]
     raw, true, private = (
         series[:, : series.shape[1] // street.days]

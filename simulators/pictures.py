@@ -1,7 +1,7 @@
-"""All pictures of the READMEs, from one seed: the street of the demo, the frontier, the paper's two figures.
+"""Draw the demo's street, the frontier and the paper's two figures for the READMEs, from one seed.
 
-The demo draws its noise from the operating system. Here the same mechanism draws it from the seed, so a seed
-always gives the same pictures.
+The demo draws its noise from the operating system. Here the same mechanism draws its noise from the seed, so
+a seed always gives the same pictures.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def street(seed: int, homes: int) -> Outcome:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Draw all pictures; return the exit code."""
+    """Draw all pictures; return the largest exit code of the commands that draw them."""
     folder, seed, trials = arguments.out, str(arguments.seed), str(arguments.trials)
     folder.mkdir(parents=True, exist_ok=True)
     draw(street(arguments.seed, HOMES), folder / "demo.png")

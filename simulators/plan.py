@@ -44,7 +44,7 @@ class Files(NamedTuple):
 
     @classmethod
     def at(cls, target: Path) -> "Files":
-        """Return FILE.parquet or FILE.csv with the file of its events, or the two files in a folder.
+        """Return FILE.parquet or FILE.csv and the file of its events, or the two files in a folder.
 
         Raises ValueError if `target` has any other ending.
         """
@@ -57,7 +57,7 @@ class Files(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Homes 0 .. `homes` - 1 on `days` days from day `first` on, in steps of `step_s`."""
+    """Homes 0 .. `homes` - 1 on `days` days from day `first` on, in steps of `step_s` seconds."""
 
     seed: int
     homes: int
@@ -117,7 +117,7 @@ class Plan:
         readings = self.homes * (self.days * DAY_S // self.step_s + 1)
 
         async def messages() -> AsyncIterator[tuple[str, bytes]]:
-            """Yield the messages in turn."""
+            """Yield the messages one by one."""
             for message in self.messages(topic):
                 yield message
 
@@ -144,7 +144,7 @@ def _readings(topics: list[str], time_s: int, watts: list[float]) -> Iterator[tu
 
 
 def event_table(events: Events) -> Any:
-    """Return events as an Arrow table; the channel is null where nothing was shown."""
+    """Return events as an Arrow table; the channel is null except for viewings of a television."""
     channel = pa.array(events.channel.astype(np.int8), mask=events.channel < 0)
     names = pa.array(events.names).take(pa.array(events.appliance))
     start, end = (_DAY_0_MS + 1000 * seconds for seconds in (events.start_s, events.end_s))

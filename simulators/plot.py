@@ -1,4 +1,4 @@
-"""A picture of simulated homes: a day's load of all of them, and of one home with all its events."""
+"""A picture of simulated homes: a day's load of all homes, and of one home with all its events."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _MINUTES_SMOOTHED = 30
 def draw(fleet: Fleet, day: int, path: Path) -> None:
     """Draw a day of a fleet as a PNG, PDF or SVG, depending on the ending of the file's name.
 
-    Raises ValueError if the name has another ending, and OSError if the file cannot be written.
+    Raises ValueError if the name has a different ending, and OSError if the file cannot be written.
     """
     if path.suffix not in (".png", ".pdf", ".svg"):
         raise ValueError(f"{path} is neither .png nor .pdf nor .svg")
@@ -63,7 +63,7 @@ def _label(axes: Axes, title: str) -> None:
 
 
 def _events(axes: Axes, events: Events, day: int) -> None:
-    """Draw a line for each name that occurs, and a bar for each event."""
+    """Draw the events of a home: a row for each name that occurs, and a bar for each event."""
     kinds = sorted(set(events.appliance.tolist()), reverse=True)
     begin = (events.start_s - day * DAY_S) / 3600
     hours = (events.end_s - events.start_s) / 3600

@@ -19,7 +19,7 @@ SILENCE_S = 60.0
 
 
 class DemoError(Exception):
-    """A failure of the demo, with its reason."""
+    """The demo failed; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Program:
         """Wait until the program exits unexpectedly; return an error with the reason."""
         code = await self.process.wait()
         output = self.log.read_text(errors="replace").strip()
-        return DemoError(f"the {self.name} ended with {code}\n{output}".strip())
+        return DemoError(f"the {self.name} exited with {code}\n{output}".strip())
 
     async def watch(self) -> NoReturn:
-        """Wait for the program, and raise DemoError when it exits."""
+        """Wait until the program exits, and raise DemoError."""
         raise await self.end()
 
     async def stop(self) -> None:
-        """Send SIGTERM, and wait until the program exits. Raises DemoError if the exit code is an error."""
+        """Send SIGTERM, and wait until the program exits. Raises DemoError if it exits with an error."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         if await self.process.wait() not in {0, -signal.SIGTERM}:
@@ -64,7 +64,7 @@ class Programs:
         self.tasks, self._folder, self._silence = tasks, folder, silence
 
     def alive(self) -> None:
-        """Restart the limit on silence, because something has happened."""
+        """Restart the limit on silence, because the demo has made progress."""
         self._silence.reschedule(asyncio.get_running_loop().time() + SILENCE_S)
 
     @contextlib.asynccontextmanager
@@ -88,7 +88,7 @@ class Programs:
 async def programs(folder: Path) -> AsyncIterator[Programs]:
     """Run the processes of a demo; their standard error goes to files in `folder`.
 
-    Raises DemoError if a program exits, a connection fails, or nothing has happened for SILENCE_S.
+    Raises DemoError if a program exits, if a connection fails, or after SILENCE_S seconds without progress.
     """
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(SILENCE_S) as silence:
@@ -98,7 +98,7 @@ async def programs(folder: Path) -> AsyncIterator[Programs]:
 
 
 def run_stoppable(work: Coroutine[Any, Any, T]) -> T:
-    """Run a demo; stop it in an orderly way even on SIGTERM, so that no process is left behind."""
+    """Run a demo; SIGTERM cancels it, so that its processes are stopped, too."""
 
     async def play() -> T:
         """Run the work until it returns or is cancelled."""
@@ -110,10 +110,10 @@ def run_stoppable(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _first_failure(group: ExceptionGroup[Exception]) -> Exception:
-    """Return an error that describes the first failure, which caused the others."""
+    """Return an error that describes the cause: a DemoError if there is one, otherwise the first failure."""
     error = next((error for error in group.exceptions if isinstance(error, DemoError)), group.exceptions[0])
     if isinstance(error, ExceptionGroup):
         return _first_failure(error)
     if isinstance(error, TimeoutError):
-        return DemoError(f"nothing has happened for {SILENCE_S:g} s")
+        return DemoError(f"no progress for {SILENCE_S:g} s")
     return DemoError(f"a connection failed: {error}") if isinstance(error, MqttError) else error

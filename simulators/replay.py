@@ -40,10 +40,10 @@ def payloads(trace: Trace) -> Iterator[bytes]:
 async def replay(
     trace: Trace, url: str, topic: str, meters: int = 1, speed: float = math.inf, loops: int = 1
 ) -> int:
-    """Publish a trace as meters m1 .. m<meters>, `speed` times as fast as it was measured.
+    """Publish a trace from meters m1 .. m<meters>, `speed` times as fast as it was measured.
 
     `{meter}` in the topic stands for the meter's name; for `loops` see `Trace.laps`. Return the number of
-    acknowledged readings once the broker has acknowledged all. An endless replay (`loops` 0) returns when its
+    readings once the broker has acknowledged all of them. An endless replay (`loops` 0) returns when its
     task is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
     """
     acknowledged = 0
@@ -101,8 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
     except (MqttError, OSError) as error:
         print(f"replay: {arguments.out or arguments.url or MQTT['url']}: {error}", file=sys.stderr)
         return 1
-    took_s = time.monotonic() - start_s
-    print(f"{count:,} readings {target}, in {took_s:.1f} s ({count / took_s:,.0f}/s)")
+    duration_s = time.monotonic() - start_s
+    print(f"{count:,} readings {target}, in {duration_s:.1f} s ({count / duration_s:,.0f}/s)")
     return 0
 
 
@@ -120,7 +120,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _load_trace(arguments: argparse.Namespace) -> Trace:
-    """Load the trace that the arguments name and append its final reading; raise ValueError if that fails."""
+    """Load the trace of the arguments, and append its final reading. Raises ValueError if that fails."""
     trace = load(arguments.trace, watts=arguments.watts, unit=arguments.unit, time=arguments.time)
     trace = trace if arguments.limit is None else trace.limited(arguments.limit)
     trace = (trace if arguments.start is None else trace.starting(arguments.start)).ended()

@@ -1,7 +1,7 @@
 """Register faults: resets to 0, as when a meter is replaced or loses its count, and rollovers.
 
-As in `fault`, faults are a pure function of seed, home and day. The ground truth has a row for the first
-reading after each reset and after each rollover.
+As in `fault`, faults are a pure function of the seed, the home and the day. The ground truth has a row for
+the first reading after each reset and after each rollover.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Resets:
     ) -> tuple[Readings, list[Row]]:
         """Apply faults to a rising register; return the faulty readings and the list of faults.
 
-        Raises ValueError if the register ever falls, since rollovers are added only here.
+        Raises ValueError if the register ever falls: it must not have rolled over yet.
         """
         if np.any(np.diff(readings.values) < 0):
             raise ValueError("the register falls: it has already rolled over")
@@ -57,10 +57,10 @@ class Resets:
     def _first_after(self, seed: int, home: int, day: int, sent_ms: Integers) -> int:
         """Return the index of the first reading after a day's reset, or 0.
 
-        It is 0 if that day has no reset, or if there is no reading before the reset or none after it.
+        The index is 0 if the day has no reset, if the first reading follows it, or if no reading does.
         """
-        happens, time = uniforms(seed, "fault reset", home, day)[:2]
-        if happens >= self.reset:
+        chance, time = uniforms(seed, "fault reset", home, day)[:2]
+        if chance >= self.reset:
             return 0
         index = int(np.searchsorted(sent_ms, day * DAY_MS + int(time * DAY_MS)))
         return index if index < len(sent_ms) else 0
@@ -72,5 +72,5 @@ def _days(sent_ms: Integers) -> list[int]:
 
 
 def _round(values: Floats) -> Floats:
-    """Round to the decimals of a resolution to remove the error that subtraction leaves."""
+    """Round to nine decimal places, as a meter does, to remove the error of a subtraction."""
     return np.round(values, 9)

@@ -1,4 +1,4 @@
-"""The demo's text: what private numbers are good for, what they hide, and a test of the promises."""
+"""The text that the demo prints: the uses of private numbers, a test of the promises, and what is hidden."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MANY = 1000
 
 
 def text(outcome: Outcome, guarantee: Guarantee, seconds: float) -> str:
-    """Return the demo's text, with the guarantee that `check` prints; `seconds` is the run's duration."""
+    """Return the demo's text, which includes the guarantee of `check`; `seconds` is the run's duration."""
     sections = (_head(outcome, seconds), _use(outcome), _test(outcome), _hidden(guarantee), _end(guarantee))
     return "\n".join(line for section in sections for line in [*section, ""])
 
@@ -55,7 +55,7 @@ def _homes(outcome: Outcome, count: int) -> str:
 
 
 def _cells(compared: Compared, unit: str) -> tuple[str, str, str]:
-    """Format the truth, the private number and the band, rounded to two digits of the band."""
+    """Format the truth, the private number and the half-width, all to the half-width's second digit."""
     places = max(0, 1 - math.floor(math.log10(compared.within)))
     within = f"± {compared.within:,.{places}f} {unit}"
     if compared.true is None or compared.private is None:

@@ -15,8 +15,7 @@ from typing import Self
 
 DAY_S = 86_400
 DAY_0 = date(2025, 1, 6)
-"""The Monday that is day 0, so that a date stands for the same day in every file from the same
-seed."""
+"""The Monday that is day 0. In all files from the same seed, a date stands for the same simulated day."""
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
 """The length of a ladder's first step and the start of its last step, in time constants; at that start, less
@@ -25,7 +24,7 @@ than 1% of the difference is left."""
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Steps of constant power; after the last step the power is 0.
+    """Steps of constant power; after the last step, the power is 0.
 
     In every run, each step's watts are multiplied by a number that is uniform in [1 - swing, 1 + swing].
     """
@@ -36,7 +35,7 @@ class Signature:
 
     def __post_init__(self) -> None:
         if not self.watts or len(self.watts) != len(self.seconds):
-            raise ValueError("a signature needs at least one step, and one duration for each")
+            raise ValueError("a signature needs at least one step, and a duration for each step")
         if min(self.seconds) < 1 or not 0 <= self.swing < 1:
             raise ValueError("a step must last at least 1 s, and a swing must be at least 0 and below 1")
 
@@ -66,7 +65,7 @@ class Signature:
 
     @classmethod
     def settling(cls, first_w: float, watts: float, tau_s: float, seconds: int) -> Self:
-        """Return power that settles from `first_w` to `watts` as exp(-t / tau_s), such as a motor's."""
+        """Return power that settles from `first_w` to `watts` as exp(-t / tau_s), such as a motor's power."""
         first_s, last_s = max(1, round(tau_s * _TAU_MIN)), min(seconds, _TAU_MAX * tau_s)
         rungs = (first_s << k for k in range(seconds.bit_length()))
         bounds = [0, *(rung for rung in rungs if rung < last_s), seconds]

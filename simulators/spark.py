@@ -1,6 +1,6 @@
 """Simulated homes on Apache Spark: the tables of `generate`, written by any number of workers.
 
-Each task generates its homes as a single machine does (`fleet`). A home's day depends only on the seed, the
+Each task simulates its homes as a single machine does (`fleet`). A home's day depends only on the seed, the
 home and the day, so the rows are the same for any partitioning, bit for bit. Spark has no unsigned numbers
 and counts time in microseconds, so `home` is a bigint and `time` a timestamp.
 """
@@ -27,7 +27,7 @@ Table = Callable[[Plan, Fleet, Day], Any]
 
 
 class Simulated(NamedTuple):
-    """The load and the events of homes; each is computed on demand."""
+    """The load and the events of homes, as data frames that are computed on demand."""
 
     series: DataFrame
     events: DataFrame
@@ -56,7 +56,7 @@ def simulate(
 
 
 def write(plan: Plan, folder: Path, spark: SparkSession | None = None) -> str:
-    """Write the folders `series.parquet` and `events.parquet` into a folder; return a summary."""
+    """Write the folders `series.parquet` and `events.parquet` into `folder`; return a summary."""
     session = SparkSession.builder.appName("meteragent simulators").getOrCreate() if spark is None else spark
     settings = {
         "seed": plan.seed,

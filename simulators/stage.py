@@ -19,7 +19,7 @@ from simulators.street import READING_MS, Street
 from simulators.wire import connect, publish
 
 AHEAD = 4
-"""The largest number of slots whose messages may be under way, since amqtt does not limit its queues."""
+"""The largest number of slots whose messages may be in transit, because amqtt does not limit its queues."""
 
 CONFIGURATION = """\
 [source]
@@ -59,7 +59,7 @@ async def play(street: Street, slot_ms: int, folder: Path, progress: Callable[[]
     """Send all readings of a street through the agent; return the messages received, without repetitions.
 
     Every slot of every home must yield a record; `progress` is called for each record. The agent's files and
-    the standard error of all processes stay in `folder`. Raises DemoError if a program or a connection fails.
+    the standard error of all processes are in `folder`. Raises DemoError if a program or a connection fails.
     """
     async with programs(folder) as stage, stage.run("broker", "simulators.broker") as broker:
         url = f"mqtt://127.0.0.1:{await broker.wait_for('listening')}"
@@ -82,7 +82,7 @@ async def _exchange(
     alive: Callable[[], object],
     progress: Callable[[], object],
 ) -> list[bytes]:
-    """Publish and receive at the same time, until everything has been received."""
+    """Publish readings and receive records at the same time, until all records have been received."""
     room = asyncio.Semaphore(AHEAD)
     received: dict[bytes, None] = {}
     async with asyncio.TaskGroup() as tasks:
@@ -98,7 +98,7 @@ async def _exchange(
 async def _messages(
     street: Street, slot_ms: int, room: asyncio.Semaphore
 ) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield the street's messages; each slot waits until there is room for it."""
+    """Yield the topics and payloads of the street's messages; wait for `room` before each slot."""
     topics = [f"meters/{meter}/power" for meter in street.meters]
     readings_per_slot = street.homes * slot_ms // READING_MS
     for count, (home, payload) in enumerate(street.messages()):

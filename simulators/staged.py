@@ -2,8 +2,8 @@
 
 `python -m simulators.staged agent CONFIG CLOCK` does the same as `meteragent run CONFIG`. With `leader` or
 `helper` instead of `agent`, it does the same as `meteragent crowd leader CONFIG` or `meteragent crowd helper
-CONFIG`. The difference is that the time is read from the file CLOCK, so a day passes as fast as its
-readings are handled. With the real clock, a slot's messages would wait at each operator for minutes.
+CONFIG`. The difference is that the time is read from the file CLOCK, so a day takes only as long as
+its readings take to handle. With the real clock, a slot's messages would wait at each operator for minutes.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ POLL_S = 0.01
 
 
 class StagedClock(Clock):
-    """A clock that stands still until it is set; all processes that read its file have the same time."""
+    """A clock that stands still until it is set; all processes that read its file see the same time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -48,11 +48,11 @@ class StagedClock(Clock):
         return self.now_ms() // 1000
 
     def boot_ms(self) -> int:
-        """Return the time, in ms: to set this clock is no jump."""
+        """Return the time, in ms; setting this clock does not count as a jump."""
         return self.now_ms()
 
     def pause_s(self, instant_s: int) -> float:
-        """Return how long to wait before the clock is read again, in s; 0 if it has reached `instant_s`."""
+        """Return the time to wait before the clock is read again, in s: 0 if it has reached `instant_s`."""
         return POLL_S if instant_s > self.now_s() else 0.0
 
 

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 class Street:
     """A street: `watts` holds its readings, shape (homes, days · 288), each the mean over the next 5 minutes.
 
-    Meters send multiples of 0.1 W, which are taken as the truth.
+    Meters send multiples of 0.1 W, and these readings count as the truth.
     """
 
     seed: int
@@ -53,11 +53,11 @@ class Street:
 
     @property
     def readings(self) -> int:
-        """The number of readings that are sent."""
+        """The number of readings that are sent, with one final reading per home."""
         return self.homes * (int(self.watts.shape[1]) + 1)
 
     def slots(self, slot_ms: int) -> int:
-        """Return the number of slots of each home."""
+        """Return the number of slots per home."""
         return self.days * DAY_MS // slot_ms
 
     def means_w(self, slot_ms: int) -> Floats:

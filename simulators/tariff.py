@@ -1,11 +1,11 @@
-"""Reproduce the theory's figures on tariffs, and simulate how often releases identify the cheapest of four.
+"""Reproduce the theory's figures on tariffs; simulate how often releases identify the cheapest of 4 tariffs.
 
 It first prints the closed forms of THEORY 3.8 and 3.9 beside the figures published there, and the ratios of
 the errors. It then prints, for simulated homes and (with --data) for real homes, how often releases identify
 the cheapest of four example tariffs, the mean loss from wrong choices, how often the sureness is at least
 95%, and how often it is at least 95% but the choice is wrong. The tariffs are invented, and the results
-depend on the differences between them. The exit code is 1 if a figure differs from the published one, and 2
-if a trace cannot be read.
+depend on the differences between them. The exit code is 1 if a figure or ratio disagrees with the
+published one, and 2 if a trace cannot be read.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SURE = 0.95
 _SLOT_MS = 1_800_000
 _DAY_MS = SLOTS_A_DAY * _SLOT_MS
 _MONDAY_MS = 4 * _DAY_MS
-"""The first Monday after the Unix epoch, which was a Thursday."""
+"""The first Monday after the Unix epoch, which was on a Thursday."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,7 +43,10 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Months:
-    """Months of homes: the energy in whole Wh and the number of half hours in each band, (months, bands)."""
+    """The energy in whole Wh and the number of half hours by band, both (months, bands).
+
+    Each row is a month of one home.
+    """
 
     energies_wh: Integers
     slots: Integers
@@ -55,9 +58,9 @@ class Months:
         `watts` has shape (homes, days, 48), and `weekday` is the weekday of day 0: 0 is Monday.
         """
         days = watts.shape[1]
-        places = np.stack([example_tariffs.band_of_slots((weekday + day) % 7) for day in range(days)])
-        wh = np.stack([(watts / 2 * (places == band)).sum(axis=(1, 2)) for band in range(len(BANDS))], axis=1)
-        slots = np.bincount(places.ravel(), minlength=len(BANDS))
+        bands = np.stack([example_tariffs.band_of_slots((weekday + day) % 7) for day in range(days)])
+        wh = np.stack([(watts / 2 * (bands == band)).sum(axis=(1, 2)) for band in range(len(BANDS))], axis=1)
+        slots = np.bincount(bands.ravel(), minlength=len(BANDS))
         return cls(np.rint(wh).astype(np.int64), np.tile(slots, (len(wh), 1)))
 
     @property
@@ -70,10 +73,10 @@ class Months:
 class Result:
     """How often a month's release identifies the cheapest of the four tariffs.
 
-    `months` is the number of released months. `right` is the share in which the choice is right, and
-    `loss_eur` the mean loss per month from wrong choices. `sure` is the share in which the sureness is at
-    least 95%, and `sure_and_wrong` the share in which it is and the choice is wrong. These two are None if
-    no sureness was computed.
+    `months` is the number of released months. `right` is the share of months in which the choice is right,
+    and `loss_eur` the mean loss per month from wrong choices. `sure` is the share in which the sureness is at
+    least 95%, and `sure_and_wrong` the share in which the choice is wrong nevertheless. The last two are None
+    if no sureness was computed.
     """
 
     homes: str
@@ -109,9 +112,9 @@ def real(folder: Path) -> Iterator[Months]:
         first_ms = -(-int(trace.times_ms[0]) // _DAY_MS) * _DAY_MS
         slot = (trace.times_ms - first_ms) // _SLOT_MS
         count = (int(slot[-1]) + 1) // (SLOTS_A_DAY * DAYS) * SLOTS_A_DAY * DAYS
-        inside = (slot >= 0) & (slot < count)
-        readings = np.bincount(slot[inside], minlength=count)
-        sums = np.bincount(slot[inside], trace.watts[inside], count)
+        is_in_month = (slot >= 0) & (slot < count)
+        readings = np.bincount(slot[is_in_month], minlength=count)
+        sums = np.bincount(slot[is_in_month], trace.watts[is_in_month], count)
         means = np.where(readings, sums / np.maximum(readings, 1), np.nan).reshape(-1, SLOTS_A_DAY)
         means = np.where(np.isnan(means), np.nanmean(means, axis=0), means)
         for month, watts in enumerate(means.reshape(-1, 1, DAYS, SLOTS_A_DAY)):
@@ -120,7 +123,7 @@ def real(folder: Path) -> Iterator[Months]:
 
 
 def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result]:
-    """Yield a Result for each kind of release and each hidden energy, from `draws` releases of each month."""
+    """Yield a result for each kind of release and each hidden energy, from `draws` releases of each month."""
     repeated = Months(np.repeat(months.energies_wh, draws, axis=0), np.repeat(months.slots, draws, axis=0))
     count, bands = repeated.energies_wh.shape
     bits = SeededBits(seed)
@@ -139,7 +142,7 @@ def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result
 
 
 def _half_hours(slots: Integers, hidden_wh: int, seed: int) -> Floats:
-    """Return sums of the Laplace noise of `slots` half hours, as differences of gamma variables, in Wh."""
+    """Return the sum of the Laplace noise of `slots` half hours, in Wh: a difference of gamma variables."""
     generator = np.random.default_rng(seed)
     noise = generator.gamma(slots, hidden_wh) - generator.gamma(slots, hidden_wh)
     return np.asarray(noise, np.float64)
@@ -166,10 +169,10 @@ def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats
     p_values = np.zeros(len(released))
     for first, second in permutations(range(len(TARIFFS)), 2):
         terms = [Term(noise, float(weight)) for weight in prices[second] - prices[first] if weight]
-        of_pair = np.flatnonzero(chosen == first)
-        grid = np.linspace(0, quantile(terms, 1e-9), 600)  # beyond it, the chance is below 1e-9
+        rows_of_first = np.flatnonzero(chosen == first)
+        grid = np.linspace(0, quantile(terms, 1e-9), 600)  # beyond the grid, the tail is below 1e-9
         tails = [tail(terms, float(x)) for x in grid]
-        p_values[of_pair] += np.interp(differences[of_pair, second], grid, tails)
+        p_values[rows_of_first] += np.interp(differences[rows_of_first, second], grid, tails)
     return np.maximum(0, 1 - p_values)
 
 
@@ -183,7 +186,7 @@ def table(rows: Sequence[Result]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for result in rows:
-        of_sure = [
+        sure_cells = [
             "-" if share is None else f"{100 * share:.2f}" for share in (result.sure, result.sure_and_wrong)
         ]
         cells = (
@@ -192,7 +195,7 @@ def table(rows: Sequence[Result]) -> str:
             f"{result.hidden_wh / 1000:g}",
             f"{100 * result.right:.1f}",
             f"{result.loss_eur:.3f}",
-            *of_sure,
+            *sure_cells,
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -201,13 +204,13 @@ def table(rows: Sequence[Result]) -> str:
 def _print_figures() -> bool:
     """Print the closed forms and the ratios; return whether all agree with the published figures."""
     figures, ratios = list(tariff_figures.figures()), list(tariff_figures.ratios())
-    print("| figure | computed | in print | agrees |\n|---|---|---|---|")
+    print("| figure | computed | published | agrees |\n|---|---|---|---|")
     for figure in figures:
         print(
             f"| {figure.name} | {figure.computed:.4g} | {figure.printed} | {_verdict(agrees=figure.agrees)} |"
         )
     print(
-        "\n| a month's bill, hiding 110 Wh | half hours, EUR | own query, EUR | ratio | in print | agrees |"
+        "\n| a month's bill, hiding 110 Wh | half hours, EUR | own query, EUR | ratio | published | agrees |"
     )
     print("|---|---|---|---|---|---|")
     for ratio in ratios:
@@ -230,7 +233,7 @@ def _verdict(*, agrees: bool) -> str:
 def run(arguments: argparse.Namespace) -> int:
     """Print figures and results, as tables or JSON.
 
-    Return 1 if a figure differs from the published one, 2 if a trace cannot be read, and otherwise 0.
+    Return 1 if a figure or ratio disagrees with the published one, 2 if a trace cannot be read, otherwise 0.
     """
     try:
         rows = list(_results(arguments))
@@ -259,7 +262,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _results(arguments: argparse.Namespace) -> Iterator[Result]:
-    """Yield the results for simulated homes, then, with --data, those for at least as many real releases."""
+    """Yield the results for simulated homes; with --data, then for as many or more releases of real homes."""
     homes, draws, seed = arguments.homes, arguments.draws, arguments.seed
     months = list(real(arguments.data)) if arguments.data is not None else []
     yield from results("simulated", simulated(homes, seed), draws, seed)

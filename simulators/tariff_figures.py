@@ -34,7 +34,7 @@ class Figure(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Errors of a month's bill, from half hours and from the bill's own query, and their published ratio."""
+    """Errors of a month's bill, from half hours and from the bill's own query, and the published ratio."""
 
     name: str
     half_hours_eur: float
@@ -53,7 +53,7 @@ class Ratio(NamedTuple):
 
 
 def sd_kwh(hidden_kwh: float, share: float = 1.0) -> float:
-    """Return the standard deviation in kWh of one energy that hides `hidden_kwh`, with a share of level 1."""
+    """Return the standard deviation in kWh of one energy that hides `hidden_kwh` with a share of level 1."""
     return math.sqrt(2) * hidden_kwh / share
 
 
@@ -96,15 +96,17 @@ def _nested() -> Iterator[Figure]:
         ((0.5, 0.5, 0.0), ("616", "0.31", "1.69")),
     ):
         for unit, computed, digits in zip(_UNITS, nested_sd(*shares), printed, strict=True):
-            yield Figure(f"{_named(shares)}: {unit}", computed, digits)
+            yield Figure(f"{_format_shares(shares)}: {unit}", computed, digits)
     three = (0.7, 0.2, 0.1)
-    yield Figure(f"{_named(three)}: a half hour as it leaves, W", 2000 * sd_kwh(KETTLE_KWH, 0.7), "444")
-    yield Figure(f"{_named(three)}: a day without its month, kWh", nested_sd(0.7, 0.2, 0)[1], "0.69")
+    yield Figure(
+        f"{_format_shares(three)}: a half hour as released, W", 2000 * sd_kwh(KETTLE_KWH, 0.7), "444"
+    )
+    yield Figure(f"{_format_shares(three)}: a day without its month, kWh", nested_sd(0.7, 0.2, 0)[1], "0.69")
     for unit, computed, digits in zip(_UNITS, nested_sd(*three), ("441", "0.68", "1.44"), strict=True):
-        yield Figure(f"{_named(three)}: {unit}", computed, digits)
+        yield Figure(f"{_format_shares(three)}: {unit}", computed, digits)
 
 
-def _named(shares: tuple[float, float, float]) -> str:
+def _format_shares(shares: tuple[float, float, float]) -> str:
     pairs = zip(shares, ("half hour", "day", "month"), strict=True)
     return "shares " + ", ".join(f"{share:g} {name}" for share, name in pairs if share)
 
@@ -119,24 +121,24 @@ def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float,
     days = _combined(SLOTS_A_DAY * fine, day)
     fine = fine * (1 - 1 / SLOTS_A_DAY) + days / SLOTS_A_DAY**2
     months = _combined(DAYS * days, month)
-    of_days = days * (1 - 1 / DAYS) + months / DAYS**2
-    fine += (of_days - days) / SLOTS_A_DAY**2
-    return 2000 * math.sqrt(fine), math.sqrt(of_days), math.sqrt(months)
+    one_day = days * (1 - 1 / DAYS) + months / DAYS**2
+    fine += (one_day - days) / SLOTS_A_DAY**2
+    return 2000 * math.sqrt(fine), math.sqrt(one_day), math.sqrt(months)
 
 
 def _combined(variance: float, share: float) -> float:
-    """Combine the variance of a sum of fine values with that of the total's stream, unless `share` is 0."""
+    """Combine the variance of summed fine values with the variance of the total's stream, if `share` > 0."""
     return variance if not share else 1 / (1 / variance + 1 / sd_kwh(KETTLE_KWH, share) ** 2)
 
 
 def ratios() -> Iterator[Ratio]:
-    """Yield the ratio of a bill's error from half hours to the error of its own query; both hide 110 Wh."""
+    """Yield the errors of bills from half hours and from each bill's own query; both hide 110 Wh."""
     slot_kwh = sd_kwh(KETTLE_KWH)
-    of_tariffs = example_tariffs.prices()
+    tariff_prices = example_tariffs.prices()
     week = np.concatenate([example_tariffs.band_of_slots(weekday) for weekday in range(7)])
     printed = {"flat": 38.0, "hourly prices": 22.0}
     prices_by_name = {
-        tariff.name: of_tariffs[number][week] for number, tariff in enumerate(example_tariffs.TARIFFS)
+        tariff.name: tariff_prices[number][week] for number, tariff in enumerate(example_tariffs.TARIFFS)
     } | {"hourly prices": np.array(example_tariffs.HOURLY_EUR)}
     for name, prices in prices_by_name.items():
         all_slots = math.sqrt(DAYS * SLOTS_A_DAY * float(np.mean(prices**2))) * slot_kwh

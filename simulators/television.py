@@ -1,9 +1,10 @@
 """Television: how a programme changes the power of a set with a dynamic backlight.
 
-A channel shows scenes; a scene is a sequence of shots around a level of brightness, and some begin with a
-black frame. A set turns brightness into power with a lag: watts = base + gain · brightness. All homes on a
-channel see the same programme, which makes it recognisable. A channel's day is a pure function of (seed,
-channel, day). Brightness is a whole number of 256ths in each second, so that sums over any time are exact.
+A channel shows scenes; a scene is a sequence of shots around a level of brightness, and some scenes begin
+with a second of black. A set turns brightness into power with a lag: watts = base + gain · brightness. All
+homes on a channel see the same programme, which makes it recognisable. A channel's day is a pure function of
+(seed, channel, day). Brightness is a whole number of 256ths in each second, so that sums over any time are
+exact.
 
 Calibrated to 5-minute windows of real sets read every 10 s: standard deviation within a window 5–9 W,
 autocorrelation at 10 s 0.3–0.6, largest difference between two windows 18–38 W (`python -m simulators
@@ -26,10 +27,10 @@ from simulators.signature import DAY_S, Signature
 CHANNELS = 6
 LEVELS = 256
 BASE_W, GAIN_W = 85.0, 40.0
-"""The average set's power when it shows black, and the difference in power between white and black."""
+"""The average set's power when it shows black, and its additional power when it shows white."""
 
 _BASE_SPREAD, _GAIN_SPREAD = 0.6, 0.3
-"""Relative deviations (uniform) of a home's set from the average set."""
+"""Largest relative deviations (uniform) of a home's set from the average set."""
 _SCENE_S, _SHOT_S = 32.0, 4.5
 _DARK, _LIGHT = (0.05, 0.3), (0.65, 0.85)
 """The mean brightness of scenes is uniform between two bounds, which each channel draws daily from these
@@ -37,7 +38,7 @@ ranges."""
 _SHOT_SPREAD = (0.15, 0.35)
 """Each channel also draws daily, from this range, the standard deviation of shots around their scene."""
 _BLACK = 0.3
-"""Share of scenes that begin with a second of black."""
+"""The share of scenes that begin with a second of black."""
 _LAG = np.array([162, 60, 22, 8, 3, 1])
 """A first-order lag of one second in 256ths: exp(-k) · (1 - 1/e), rounded so that the sum is 256."""
 _VIEWING = Appliance(
@@ -103,8 +104,8 @@ class Sets(NamedTuple):
 class Viewings:
     """All viewings that start on one day: arrays of shape (viewings,).
 
-    A set draws `base_mw`, plus `gain_mw` for each 256th of its `channel`'s brightness; times are as in
-    `Runs`.
+    A set draws `base_mw`, plus `gain_mw` for each 256th of its `channel`'s brightness. Rows and times are as
+    in `Runs`.
     """
 
     row: Integers

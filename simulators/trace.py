@@ -1,4 +1,4 @@
-"""Load traces (power over time), which are read from files and written to files.
+"""Read traces (power over time) from files, and write traces to files.
 
 A file is Parquet or CSV with a column of times and one of watts. Times are timestamps (UTC if they have no
 zone) or seconds. Seconds count from midnight (UTC) of the day that the Parquet metadata key `day` names, or
@@ -25,18 +25,18 @@ _EPOCH = date(1970, 1, 1)
 _YEAR_2000_S = 946_684_800
 _TIME = pa.timestamp("ms", "UTC")
 _ROWS_AT_ONCE = 1 << 16
-"""Laps with fewer rows are written several at a time: one Parquet row group per lap would be slow to read."""
+"""Laps with fewer rows are written several at a time, because many small row groups are slow to read."""
 
 
 class TraceError(ValueError):
-    """An error: a file is not a load trace. The text gives the reason."""
+    """A file is not a load trace; the message gives the reason."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trace:
     """The power of one meter: `times_ms` since the Unix epoch, strictly increasing, and `watts` at each.
 
-    Both have one entry per reading, and at least two. Watts are integers where the file's are.
+    Both have one entry per reading, and at least two. Watts are integers if they are integers in the file.
     """
 
     times_ms: NDArray[np.int64]
@@ -51,7 +51,10 @@ class Trace:
         return int(np.median(np.diff(self.times_ms)))
 
     def limited(self, duration_ms: int) -> Trace:
-        """Return the readings less than `duration_ms` after the first."""
+        """Return the readings less than `duration_ms` after the first one.
+
+        Raises TraceError if there are fewer than two.
+        """
         count = int(np.searchsorted(self.times_ms, self.times_ms[0] + duration_ms))
         return _check_length(self.times_ms[:count], self.watts[:count])
 
@@ -62,13 +65,13 @@ class Trace:
     def ended(self) -> Trace:
         """Return the trace with a final reading, which repeats the last value a nominal step later.
 
-        The final reading marks the end of the last one, so that the time between them counts.
+        The final reading marks when the last value ends, so that its duration counts.
         """
         end_ms = self.times_ms[-1] + self.step_ms
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
     def laps(self, loops: int) -> Iterator[Trace]:
-        """Yield a trace that has a final reading `loops` times (0: for ever); lap k is shifted by k periods.
+        """Yield a trace that has a final reading `loops` times (0: endlessly); lap k is shifted by k periods.
 
         A lap ends where the next begins, so the next lap's first reading replaces its final reading; only the
         last lap keeps its final reading. No time is skipped or repeated.
@@ -110,7 +113,7 @@ def of_table(table: pa.Table, time: str | None = None, watts: str | None = None)
     finite = np.isfinite(power)
     if _are_clock_times(power[finite]):
         raise TraceError(
-            f"column {names[1]} holds clock times, not watts: choose one of watts (--watts of replay); "
+            f"column {names[1]} holds clock times, not watts: choose a column of watts (--watts of replay); "
             f"there are: {', '.join(table.column_names)}"
         )
     distinct_ms, index = np.unique(times_ms[finite], return_index=True)
@@ -121,7 +124,7 @@ def write(trace: Trace, path: Path, loops: int, progress: Callable[[int], object
     """Write a trace `loops` times, without its final reading, to a file that `load` can read.
 
     The columns are time (UTC, milliseconds) and watts. `progress` is called with the number of readings in
-    each batch. Returns the number of readings. Raises OSError if writing fails.
+    each batch. Return the number of readings. Raises OSError if writing fails.
     """
     readings = len(trace) - 1
     laps = trace.laps(loops)
@@ -153,7 +156,7 @@ def _column_name(table: Any, name: str | None, index: int) -> str:
 
 
 def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
-    """Return the Unix time in ms from which the seconds in a file count."""
+    """Return the Unix time, in ms, from which a file counts seconds."""
     day = (metadata or {}).get(b"day")
     return (date.fromisoformat(day.decode()) - _EPOCH).days * DAY_MS if day else 0
 

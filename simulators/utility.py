@@ -34,8 +34,8 @@ from simulators.utility_row import COVERAGE, MONTH_DAYS, Row
 UNUSABLE = 2
 FEEDERS = (1, 10, 100, 1000)
 PEAK_DAYS, PEAKS = 7, 100
-"""The largest number of days, and of feeders of one size per day, whose peaks are estimated: each estimate
-takes a while."""
+"""The largest number of days, and of feeders of one size per day, whose peaks are estimated, because each
+estimate takes a while."""
 
 
 def dithered(noise: LInfLaplace) -> DitheredLaplace:
@@ -74,9 +74,9 @@ class Street:
         return np.asarray(self.released * float(self.described.terms.mechanism.quantum))
 
     def promised(self, homes: int, days: int | None) -> float:
-        """Return the promised half-width of the mean over `homes`: in W for a slot, in kWh for `days` days.
+        """Return the promised 95% half-width of the mean over `homes` homes.
 
-        It is the half-width for a slot if `days` is None.
+        It is in kWh, for the energy of `days` days, or in W, for a slot, if `days` is None.
         """
         noise, terms = self.described.terms.mechanism, self.described.terms
         if days is None:
@@ -147,7 +147,7 @@ def _means(watts: Floats, size: int) -> Floats:
 
 
 def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot: str) -> Iterator[Row]:
-    """Yield the estimated peak and, for comparison, the largest private mean."""
+    """Yield a row for the estimated peaks and, for comparison, a row for the largest private means."""
     true = _means(street.true_w, size).max(axis=2)[:PEAKS, : len(received)]
     peaks = [
         [
@@ -170,7 +170,7 @@ def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Format the rows in Markdown: the 95% bounds of the errors, also relative to the use."""
+    """Format the rows in Markdown: the bounds on 95% of the errors, also in percent of the use."""
     lines = [
         "| what | homes | promised ± | measured ± | of use | truth inside | bias | numbers |",
         "|---|---|---|---|---|---|---|---|",
@@ -186,7 +186,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a table or JSON, and draw it if the arguments name a file; return the exit code."""
+    """Print a table or JSON, and draw the rows if the arguments name a plot; return the exit code."""
     preset, homes, days, seed = arguments.preset, arguments.homes, arguments.days, arguments.seed
     try:
         rows = list(report(Street.of(preset, homes, days, seed)))

@@ -13,7 +13,7 @@ _UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
 
 def draw(rows: Sequence[Row], title: str, path: Path) -> None:
-    """Draw one home on the left, and on the right feeders by their number of homes.
+    """Draw one home on the left, and feeders by their number of homes on the right.
 
     Raises ValueError if the file is neither a PDF nor a PNG.
     """
@@ -43,7 +43,7 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
 def _line(
     axes: Axes, positions: Sequence[str] | Sequence[int], rows: Sequence[Row], style: int, name: str
 ) -> None:
-    """Draw measured errors as marks and promised ones as a line."""
+    """Draw measured errors as marks, and promised errors as a line if every row has a promise."""
     measured = [100 * row.measured / row.use for row in rows]
     colour, mark = _COLOURS[style], _MARKS[style]
     axes.plot(positions, measured, mark, color=colour, markerfacecolor="none", label=f"{name}, measured")

@@ -9,17 +9,17 @@ from simulators.adversary.scene import Floats
 
 MONTH_DAYS = 30
 COVERAGE = 0.95
-"""The share of errors that must not exceed the promise."""
+"""The share of absolute errors that must not exceed the promised one."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One use of private numbers: `count` errors in `unit`, each of a mean over `homes` homes.
 
-    95% of the errors should be at most `promised`, and were at most `measured`. The interval contained the
-    truth in a fraction `held` of cases; `bias` is the mean error, `use` the mean true value. For a peak,
-    whose intervals differ, `promised` is their mean half-width. `promised` and `held` are None if nothing is
-    promised.
+    95% of the absolute errors should be at most `promised`, and were at most `measured`. The interval
+    contained the truth in a fraction `held` of cases; `bias` is the mean error, and `use` the mean true
+    value. For a peak, whose intervals differ, `promised` is their mean half-width. `promised` and `held` are
+    None if nothing is promised.
     """
 
     quantity: str
@@ -34,7 +34,7 @@ class Row:
 
     @classmethod
     def of(cls, quantity: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
-        """Construct a row from errors that have the same promise."""
+        """Construct a row from errors that share the promise `promised`."""
         size = np.abs(errors)
         measured, coverage = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
         bias, use = float(errors.mean()), float(true.mean())

@@ -1,4 +1,4 @@
-"""MQTT for simulations: a client, and publication at QoS 1 with a limit on unacknowledged messages."""
+"""MQTT for simulations: a client, and publishing at QoS 1 with a limit on unacknowledged messages."""
 
 import asyncio
 import math
@@ -22,8 +22,7 @@ def broker(url: str) -> SplitResult:
 def connect(url: str, keepalive_s: int = 60) -> Client:
     """Return a client of the broker at `url`: a context manager to be entered in a running event loop.
 
-    After a silence of `keepalive_s` the client checks that the broker is still there; it never checks if that
-    is 0.
+    After `keepalive_s` seconds of silence the client pings the broker, unless `keepalive_s` is 0.
     """
     parts = broker(url)
     client = Client(
@@ -68,6 +67,6 @@ async def publish(
 
 
 async def lost(client: Client) -> None:
-    """Wait, and raise MqttError when the connection is lost, which a waiting publication does not notice."""
+    """Raise MqttError as soon as the connection is lost, which a waiting publication does not notice."""
     async for _ in client.messages:
         pass

@@ -3,13 +3,13 @@
 Meters report every minute, and faults affect the readings on the way. The core processes the messages, and a
 store on disk keeps the results, in the agent's order: one transaction, then the acknowledgements, then the
 due records. Virtual time advances a minute at a time until every meter has been forgotten and all records
-have left. The noise comes from seeded bits, so it hides nothing, although the descriptors look like the
-agent's. No configuration of the agent can select such noise. At the end everything is checked (see
+have been sent. The noise comes from seeded bits, so it hides nothing, although the descriptors look like the
+agent's. No configuration of the agent can select such noise. At the end all results are checked (see
 `account`).
 
-DIR gets releases.jsonl (the releases, in order), ledger.csv, and the ground truth: events.parquet, faults.csv
-(home, true time, fault, stamp), slots.csv (the exact mean of each slot, and whether a fault may have touched
-it) and summary.json (counters). Times are Unix milliseconds, except where they have a zone.
+The files in DIR are releases.jsonl (the releases, in order), ledger.csv, the ground truth in events.parquet,
+faults.csv (home, true time, fault, stamp) and slots.csv (the exact mean of each slot, and whether a fault may
+have touched it), and summary.json (counters). Times are Unix milliseconds, except where they have a zone.
 """
 
 import argparse
@@ -59,7 +59,7 @@ TURN_MS = 60_000
 """The virtual time between two turns. Windows, slots and `lateness` are multiples of it, so that windows open
 on time."""
 KEEP_MS = 365 * DAY_MS
-"""The time for which delivered rows are kept: longer than any run."""
+"""The time for which delivered rows are kept: a year."""
 START_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 CONFIG = """
 [source]
@@ -84,33 +84,38 @@ spread = "9min"
 """The agent's configuration in this world."""
 
 
-_MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there
+_MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where fsync costs nothing, if there is one
 
 
 @dataclass(slots=True)
 class Observations:
-    """A world's observations: initial accumulators by slot, times and rows sent, and acknowledged tokens."""
+    """Observations of a run.
+
+    `initial` holds the first accumulator of each slot, `rows` the rows sent and the times (Unix ms) of
+    sending them, and `tokens` the acknowledged tokens.
+    """
 
     initial: dict[Slot, int] = field(default_factory=dict)
     rows: list[tuple[int, outbox.WaitingRow]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
     def note(self, effects: Effects, terms: Terms) -> None:
-        """Record a committed step of the core; the accumulator of a slot that has just opened is its noise.
+        """Record a committed step of the core.
 
-        If energy had been added before this step, the check of the record would fail.
+        A new slot's accumulator should contain only noise and dither. If it already contained energy, the
+        check of the slot's record would fail.
         """
         self.tokens += effects.acknowledge
         for state in effects.commit.states.values():
             for window in state.windows if state else ():
-                for place, accumulator in window.slots:
-                    slot = Slot(int(window.public_id[1:]), window.start_ms + place * terms.step_ms)
+                for index, accumulator in window.slots:
+                    slot = Slot(int(window.public_id[1:]), window.start_ms + index * terms.step_ms)
                     self.initial.setdefault(slot, accumulator)
 
 
 @dataclass(frozen=True)
 class World:
-    """Homes 0 .. `homes` - 1 over `days` days, from a seed.
+    """Homes 0 .. `homes` - 1 during `days` days, simulated from a seed.
 
     Raises ValueError if the seed is out of range.
     """
@@ -145,7 +150,7 @@ class World:
 
     @cached_property
     def load(self) -> tuple[Any, dict[int, Readings]]:
-        """The table of events, and each home's readings as stamped by its meter."""
+        """The table of events, and each home's readings, with the stamps of its meter."""
         days = list(Fleet(self.seed, range(self.homes)).days(0, self.days, STEP_S))
         watts = np.concatenate([day.watts for day in days], axis=1)
         readings = {
@@ -185,7 +190,7 @@ class World:
         ]
 
     def run(self, folder: Path) -> tuple[Account, Observations]:
-        """Run the world with a new store in `folder`; return the data to check, and all observations.
+        """Run the world with a new store in `folder`; return the account to check and all observations.
 
         Raises InvariantViolation if a released value is off the lattice, and StoreError if the store cannot
         be written.
@@ -230,7 +235,7 @@ class World:
 def _run_turns(
     core: Pipeline, store: Store, messages: list[Message], observations: Observations, terms: Terms
 ) -> None:
-    """Run turns until nothing is left: feed the messages that have arrived, commit, and take the due rows."""
+    """Run turns until no work is left: feed arrived messages, commit, and take the due rows."""
     now_ms, end, delivered = START_MS, 0, list[int]()
     with tqdm(total=len(messages), unit=" readings", disable=None) as bar:
         while (
@@ -253,10 +258,9 @@ def _run_turns(
 
 
 def _parse_record(payload: bytes, quantum_u: int) -> tuple[Slot, int]:
-    """Return a record's slot and its value in quanta.
+    """Return the slot and the value, in quanta, of a record.
 
-    Raises:
-        InvariantViolation: the value is off the lattice.
+    Raises InvariantViolation if the value is off the lattice.
     """
     record = json.loads(payload, parse_float=Decimal)
     quanta, remainder = divmod(Fraction(record["value"]) * MICRO, quantum_u)
@@ -275,8 +279,7 @@ def folder() -> Iterator[Path]:
 def write(world: World, target: Path) -> dict[str, Any]:
     """Run a world, check it and write the files; return the summary.
 
-    Raises:
-        InvariantViolation: a check fails. OSError, StoreError: the files cannot be written.
+    Raises InvariantViolation if a check fails, and OSError or StoreError if the files cannot be written.
     """
     with folder() as temporary:
         account, observations = world.run(temporary)
@@ -328,7 +331,10 @@ def _summarise(world: World, account: Account, exact: int) -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a world and print a summary; return 1 if writing or a check fails, 2 for a bad seed."""
+    """Write a world's files and print a summary.
+
+    Return 1 if writing or a check fails, 2 if the seed is out of range, and otherwise 0.
+    """
     try:
         summary = write(World(arguments.seed, arguments.homes, arguments.days), arguments.out)
     except (OSError, StoreError, InvariantViolation, ValueError) as error:
@@ -336,7 +342,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2 if isinstance(error, ValueError) else 1
     print(
         f"{summary['messages']:,} messages of {summary['readings']:,} readings;"
-        f" {summary['slots']:,} slots left once each, in accordance with the ledger,"
-        f" and the {summary['slots_exact']:,} that no fault touched are exact mean + noise: {arguments.out}"
+        f" {summary['slots']:,} slots were released once each, as charged in the ledger, and the"
+        f" {summary['slots_exact']:,} that no fault touched are the exact mean plus noise: {arguments.out}"
     )
     return 0

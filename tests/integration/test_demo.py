@@ -97,7 +97,7 @@ async def test_noise_is_new(tmp_path: Path) -> None:
 async def test_agent_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that cannot start ends the demo with its exit code and what it said."""
     monkeypatch.setattr(stage, "CONFIGURATION", stage.CONFIGURATION.replace("appliance", "nothing"))
-    with pytest.raises(DemoError, match=r"(?s)the agent ended with 78.*privacy\.preset"):
+    with pytest.raises(DemoError, match=r"(?s)the agent exited with 78.*privacy\.preset"):
         await play(Street.simulated(SEED, 2, 1), HALF_HOUR_MS, tmp_path, nothing)
 
 
@@ -105,7 +105,7 @@ async def test_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When nothing comes any more the demo gives up and says so."""
     monkeypatch.setattr(program, "SILENCE_S", 5.0)
     monkeypatch.setattr(stage, "CONFIGURATION", stage.CONFIGURATION.replace('"private/', '"elsewhere/'))
-    with pytest.raises(DemoError, match="nothing has happened for 5 s"):
+    with pytest.raises(DemoError, match="no progress for 5 s"):
         await play(Street.simulated(SEED, 2, 1), HALF_HOUR_MS, tmp_path, nothing)
 
 

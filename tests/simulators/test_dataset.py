@@ -90,7 +90,7 @@ def test_uk_dale_in_volt_amperes(house: Path, channel: str) -> None:
 def test_uk_dale_without_metadata(house: Path) -> None:
     """Without the metadata the unit of a plug must be stated; the total is in VA all the same."""
     (house.parent / "metadata" / "building3.yaml").unlink()
-    with pytest.raises(TraceError, match=r"channel kettle: without metadata.* its unit is not known"):
+    with pytest.raises(TraceError, match=r"channel kettle: without metadata.* its unit is unknown"):
         load(house, watts="kettle")
     assert load(house, watts="kettle", unit="W").watts.tolist() == [1, 2100]
     with pytest.raises(TraceError, match="aggregate holds VA"):
@@ -101,7 +101,7 @@ def test_uk_dale_without_metadata(house: Path) -> None:
 
 def test_no_house(tmp_path: Path) -> None:
     """A folder without labels is refused."""
-    with pytest.raises(TraceError, match=r"no house of UK-DALE: .*labels\.dat"):
+    with pytest.raises(TraceError, match=r"not a house of UK-DALE: .*labels\.dat"):
         load(tmp_path)
 
 

@@ -164,8 +164,8 @@ def lose_window(account: Account) -> Account:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (lose, "left twice or never"),
-        (again, "left twice or never"),
+        (lose, "a slot is released twice or never"),
+        (again, "a slot is released twice or never"),
         (shift, "not the exact mean"),
         (overcharge, "the ledger"),
         (lose_day, "the ledger"),
@@ -197,7 +197,7 @@ def test_a_release_that_is_lost_on_its_way(
 
     monkeypatch.setattr(outbox, "append", lossy)
     assert main(["world", "--homes", "1", "--seed", "0", "--out", str(tmp_path)]) == 1
-    assert "left twice or never" in capsys.readouterr().err
+    assert "a slot is released twice or never" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

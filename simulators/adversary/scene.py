@@ -90,7 +90,7 @@ def library(question: str, signatures: ArrayLike, quantum: Fraction, times: int 
 def with_or_without(question: str, loads: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
     """Construct a scene: was an event added to `loads`?
 
-    `loads` has shape (K, m, n). `shift`, in quanta too, is added and may have any shape that broadcasts.
+    `loads` has shape (K, m, n). `shift`, in quanta too, is added and must broadcast to that shape.
     """
     plain = np.asarray(loads)
     points = np.concatenate([plain, plain + np.asarray(shift)])

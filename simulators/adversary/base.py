@@ -1,4 +1,4 @@
-"""Interfaces of attackers, which learn from released windows with their classes and then predict classes.
+"""Interfaces of attackers, which are trained on released windows of known class and then predict classes.
 
 Their two methods are those of scikit-learn's classifiers, so any such classifier can be an attacker:
     python -m simulators attack programmes --attack "sklearn.ensemble:RandomForestClassifier n_estimators=100"
@@ -25,14 +25,15 @@ class Releases(Protocol):
         ...
 
     def log_mass(self, outputs: Any, point: Any) -> Floats:
-        """Return the log of the probability of each output when `point`, one window, is released."""
+        """Return ln of the probability of each output if the window `point` is released."""
         ...
 
 
 class Attacker(Protocol):
     """A classifier of released windows.
 
-    `windows` holds released windows in whole quanta, shape (trials, m n): a trial's m windows side by side.
+    `windows` holds released windows in whole quanta, shape (trials, m n). Each row has a trial's m windows
+    side by side.
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
@@ -40,7 +41,7 @@ class Attacker(Protocol):
         ...
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the probability of each class, (trials, C), with the columns in the order of the classes."""
+        """Return the probability of each class, shape (trials, C), columns in class order."""
         ...
 
 
@@ -49,12 +50,12 @@ class Informed(Attacker, Protocol):
     """An attacker that knows the mechanism's distribution and the points of the scene."""
 
     def know(self, mechanism: Releases, scene: Scene) -> None:
-        """Take the mechanism and the scene; this is called before `fit`."""
+        """Store the mechanism and the scene. It is called before `fit`."""
         ...
 
 
 def log_masses(mechanism: Releases, scene: Scene, windows: Integers) -> Floats:
-    """Return the log of P(windows | point), (trials, K), summed over the m independent windows of a trial.
+    """Return ln P(windows | point), shape (trials, K), summed over the m independent windows of a trial.
 
     Windows in which the points do not differ carry no information and are left out.
     """

@@ -1,4 +1,4 @@
-"""Mechanisms and attackers by name: ours, or others as `package.module:Name`, with key=value parameters."""
+"""Mechanisms and attackers named by short names or as `package.module:Name`, with key=value parameters."""
 
 import importlib
 import inspect
@@ -12,7 +12,7 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 class Unusable(ValueError):
-    """An error: a name cannot be used. The text gives the reason and the alternatives."""
+    """The error that a name cannot be used. Its message gives the reason and any alternatives."""
 
 
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The picture of the frontier: the worst attacker against the error, with dashed certificates."""
+"""A plot of the most successful attacker against the error of a slot, with dashed certificates."""
 
 import math
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ _UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
 
 def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
-    """Draw the points, with a line for each mechanism.
+    """Draw the points, with a line for each mechanism, and write the plot to `path`.
 
-    Raises Unusable if the file is neither a PDF nor a PNG.
+    Raises Unusable if `path` ends in neither .pdf nor .png.
     """
     if path.suffix not in _UNDATED:
         raise Unusable(f"a plot is a .pdf or .png, not {path.name}")

@@ -1,4 +1,4 @@
-"""The attackers' results as a table: a row per attacker, the worst and the bound; a column per mechanism."""
+"""The attackers' results as a table: rows for attackers and bounds, a column per mechanism."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -8,7 +8,7 @@ from simulators.adversary.scene import Scene
 
 
 def table(scene: Scene, outcomes: Sequence[Outcome], seed: int) -> str:
-    """Format a Markdown table of right guesses in %, with 95% intervals that hold jointly."""
+    """Format a Markdown table of correct guesses in %, with simultaneous 95% intervals."""
     guess = f"{100 * scene.guess:.3g}"
     lines = [
         f"{scene.question}",

@@ -63,32 +63,35 @@ class Scene:
 
     @property
     def guess(self) -> float:
-        """The success rate of guessing without data: the share of the largest class."""
+        """The success rate of guessing without data, which is the largest class's fraction of the points."""
         return float(np.bincount(self.labels).max() / self.labels.size)
 
     @property
     def paired(self) -> bool:
-        """Whether the i-th point of the first half and the i-th of the second half form a pair, for all i."""
+        """Whether the first half of the points has class 0, and the second half class 1."""
         half = len(self.points) // 2
         return bool(np.array_equal(self.labels, np.repeat([0, 1], half)))
 
     def distances(self) -> Integers:
-        """Return the distance d_inf of each pair of points, summed over the windows, in quanta: (K, K)."""
+        """Return d_inf between all points, summed over windows, in quanta, shape (K, K)."""
         return np.array([np.abs(self.points - x).max(axis=2).sum(axis=1) for x in self.points])
 
     def play(self, trials: int) -> Integers:
-        """Return the index of each trial's point; all points take turns."""
+        """Return the index of each trial's point, with all points in turn."""
         return np.arange(trials) % len(self.points)
 
 
 def library(question: str, signatures: ArrayLike, quantum: Fraction, times: int = 1) -> Scene:
-    """Make a scene: which of N signatures, shape (N, n) in quanta, was released `times` times?"""
+    """Construct a scene: which of N signatures, shape (N, n) in quanta, was released `times` times?"""
     points = np.asarray(signatures)[:, np.newaxis]
     return Scene(question, np.repeat(points, times, axis=1), np.arange(len(points)), quantum)
 
 
 def with_or_without(question: str, loads: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
-    """Make a scene: did an event move `loads` by `shift`? Both have shape (K, m, n), in quanta."""
+    """Construct a scene: was an event added to `loads`?
+
+    `loads` has shape (K, m, n). `shift`, in quanta too, is added and must broadcast to that shape.
+    """
     plain = np.asarray(loads)
     points = np.concatenate([plain, plain + np.asarray(shift)])
     return Scene(question, points, np.repeat([0, 1], len(plain)), quantum)

@@ -15,8 +15,8 @@ from meteragent.privacy.optimality import least_maximal_error
 from simulators.papers.table import Line, Table
 
 FINE = 1 << 14
-"""The number of quanta in the diameter of a lattice that approximates the real line; with this many, the
-scales agree with those of the real line to four digits."""
+"""The number of quanta in the diameter of a lattice that approximates the real line. With this many, the
+scales agree with the real line's scales to four digits."""
 
 SCALES: tuple[tuple[str, str, dict[Calibration, str]], ...] = (
     ("0.1", "0.1", {"holohan": "4.869", "any set": "3.425", "lattice": "3.218"}),
@@ -36,7 +36,7 @@ _CALIBRATIONS: dict[Calibration, str] = {
 
 
 def example_5() -> Table:
-    """Compute scales of Laplace noise on a bounded set: the paper's and two smaller ones."""
+    """Compute scales of Laplace noise on a bounded set: the paper's scale and two smaller scales."""
     lines = [
         Line(
             f"b/diam, ε={epsilon} δ={delta}, {_CALIBRATIONS[calibration]}",
@@ -54,7 +54,7 @@ def example_5() -> Table:
     return Table(
         "HLM Example 5: Laplace noise on a bounded set of numbers, (ε, δ) for any two",
         lines,
-        "In print the first integral has d' for d. The bound is right but not tight.",
+        "The published first integral has d' instead of d. The bound is valid but not tight.",
     )
 
 
@@ -63,7 +63,7 @@ def example_6() -> Table:
     mechanism = Categorical(Categories(Subsets("abc").points), 1)
     true_probability = mechanism.channel.rows[0][0]
     smallest_delta = mechanism.channel.smallest_delta(exp(1))
-    misprint = "in print < for ≤ in case 4"
+    misprint = "published with < instead of ≤ in case 4"
     return Table(
         "HLM Example 6: sets of 3 hobbies (m = 7), each other set with probability p, ε = 1",
         [
@@ -112,11 +112,11 @@ def theorem_7() -> Table:
         ("0.1", "0.6441", "the centre"),
         ("0.5", "0.5481", "the program's mechanism"),
     ):
-        bound, false = finite_floor(2, 1, epsilon), f"print is wrong: {better} has less error"
-        lines.append(Line(f"printed bound, ε={epsilon}", bound, "2/(2+e^ε)", verified, false))
+        bound, false = finite_floor(2, 1, epsilon), f"published bound is wrong: {better} has less error"
+        lines.append(Line(f"published bound, ε={epsilon}", bound, "2/(2+e^ε)", verified, false))
     smallest = least_maximal_error(errors, 0.5 * (1 - np.eye(3)))
     lines.append(
-        Line("least error by linear program, ε=0.5", smallest, "", "0.5465", "below the printed bound")
+        Line("least error by linear program, ε=0.5", smallest, "", "0.5465", "below the published bound")
     )
     floors = [finite_floor(2, 1, "0.1", outputs="anywhere"), finite_floor(2, 1, "0.1") / 2]
     lines += [

@@ -79,7 +79,7 @@ def example_3() -> Table:
         (1, "24.42", "24.41", "25", "24"),
     ):
         counts = VectorLaplace(epsilon, 1, NAMES, sensitivity=2)
-        remark = "print doubles the rounded 12.21" if epsilon == 1 else ""
+        remark = "the paper doubles the rounded 12.21" if epsilon == 1 else ""
         lines += [
             Line(
                 f"(Δ/ε) ln(10000/0.05), ε={epsilon}",
@@ -98,7 +98,7 @@ def example_3() -> Table:
 
 def example_4() -> Table:
     """Compute the odds of noisy max when a row is replaced, so that one count falls and another rises."""
-    false = "print is wrong: above ε = 1"
+    false = "published bound is wrong: above ε = 1"
     equal_share, lower_share = (first_is_largest(lead) for lead in (0, -2))
     distant_odds = math.log(first_is_largest(-20) / first_is_largest(-22))
     ours = NoisyMax(1, 1, 2)
@@ -106,14 +106,20 @@ def example_4() -> Table:
         Line("P(the first) of counts (1, 1)", equal_share, "", "0.5"),
         Line("P(the first) of counts (0, 2)", lower_share, "", "0.1353"),
         Line("log of the odds", math.log(equal_share / lower_share), "≤ 1", "1.307", false),
-        Line("log of the odds, 20 behind", distant_odds, "≤ 1", "1.913", "print is wrong: it tends to 2"),
+        Line(
+            "log of the odds, 20 behind",
+            distant_odds,
+            "≤ 1",
+            "1.913",
+            "published bound is wrong: the limit is 2",
+        ),
         Line("loss of NoisyMax at ε = 1", ours.loss(Fraction(1)), "", "1", "with noise twice as wide"),
         Line(
             "the same for counts that only rise",
             ours.monotone_loss(1),
             "",
             "0.5",
-            "half, as print says",
+            "half, as published",
         ),
     ]
     return Table("PG Example 4: the largest of two counts with Laplace(1/ε) noise on each, ε = 1", lines)
@@ -122,7 +128,7 @@ def example_4() -> Table:
 def first_is_largest(lead: int, quanta: int = 256) -> float:
     """Return P(u1 + L1 > u2 + L2) for u1 - u2 = `lead` and standard Laplace noise L1 and L2.
 
-    The probability is computed on a lattice of `quanta` points per unit, with ties counting half; the
+    The probability is computed on a lattice of `quanta` points per unit, and ties count half. The
     relative error is below 1e-5.
     """
     z = np.arange(-60 * quanta, 60 * quanta + 1)

@@ -1,18 +1,18 @@
-"""Tables of numbers, each as computed now, as published in the paper, and as verified earlier."""
+"""Tables of numbers, each as computed now, as published in the paper, and as verified independently."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import NamedTuple, SupportsFloat
 
-_HEADINGS = ("", "computed", "in print", "verified", "")
+_HEADINGS = ("", "computed", "published", "verified", "")
 
 
 class Line(NamedTuple):
     """One number of an item.
 
-    `value` is computed when the table is made. `printed` is the paper's own number or formula, or empty if
-    the paper has none. `verified` is the number as checked by hand or by another program; `value` is shown
-    with as many decimals. `remark` is an optional comment, such as the error in the published number.
+    `value` is computed when the table is created. `printed` is the paper's own number or formula, or empty
+    if the paper has none. `verified` is the number as checked by hand or by another program; `value` is shown
+    with the same number of decimals. `remark` is an optional comment on the published number.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
     @property
     def computed(self) -> str:
-        """The value, rounded to as many decimals as the verified number, with thousands separators."""
+        """The value, rounded to the decimals of the verified number, with thousands separators."""
         decimals = len(self.verified.partition(".")[2])
         rounded = Decimal(repr(float(self.value))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
         return f"{rounded:,}"
@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether every number equals the verified one."""
+        """Whether every computed number, rounded as shown, equals its verified number."""
         return all(line.agrees for line in self.lines)
 
     def text(self) -> str:

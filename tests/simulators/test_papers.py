@@ -71,9 +71,9 @@ NUMBERS: dict[str, dict[str, str]] = {
     },
     "hlm-theorem-7": {
         "error of always answering the centre": "0.5774",
-        "printed bound, ε=0.01": "0.6644",
-        "printed bound, ε=0.1": "0.6441",
-        "printed bound, ε=0.5": "0.5481",
+        "published bound, ε=0.01": "0.6644",
+        "published bound, ε=0.1": "0.6441",
+        "published bound, ε=0.5": "0.5481",
         "least error by linear program, ε=0.5": "0.5465",
         "floor of two points, ε=0.1": "0.475",
         "half of Theorem 7, ε=0.1": "0.322",
@@ -176,17 +176,17 @@ def test_the_numbers_of_an_item_are_those_that_are_known(item: str) -> None:
 
 
 def test_a_reader_sees_whose_number_is_whose() -> None:
-    """A line has the number of today, the paper's, the verified one, and a remark where print is wrong."""
+    """A line shows the computed, the published and the verified number, and a remark on a wrong one."""
     counts = ITEMS["pg-example-3"]().text().splitlines()
-    assert counts[1].split() == ["computed", "in", "print", "verified"]
+    assert counts[1].split() == ["computed", "published", "verified"]
     line = next(line for line in counts if "0.05), ε=1" in line)
     assert line.split("ε=1")[1].split(maxsplit=3) == [
         "24.41",
         "24.42",
         "24.41",
-        "print doubles the rounded 12.21",
+        "the paper doubles the rounded 12.21",
     ]
-    assert "print is wrong: above ε = 1" in ITEMS["pg-example-4"]().text()
+    assert "published bound is wrong: above ε = 1" in ITEMS["pg-example-4"]().text()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_number_that_differs_ends_with_1(
     )
     assert main(["paper", "pg-example-1", "pg-example-2"]) == 1
     printed = capsys.readouterr().out
-    assert "0.6         –       0.5  DIFFERS why" in printed
+    assert "0.6          –       0.5  DIFFERS why" in printed
     assert "PG Example 2" in printed
     with pytest.raises(SystemExit):
         main(["paper", "pg-example-9"])

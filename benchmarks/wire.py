@@ -193,8 +193,8 @@ class ClosedLoop(Load):
 class Paced(Load):
     """Readings at a fixed rate, with the latencies of their records in s, in order of arrival.
 
-    A forwarder sends a message for each reading. The agent's record of a slot is sent at the reading `behind`
-    slots later, so the first readings of a meter release no record.
+    A forwarder sends a message for each reading. The agent sends the record of a slot when the reading
+    `behind` slots later arrives, so the first readings of a meter release no record.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Paced(Load):
         super().send()
 
     def arrived(self, topic: bytes) -> None:
-        """Record the latency of a record; a duplicate is ignored."""
+        """Record the latency of a record; a record for which no reading is in flight is ignored."""
         sent_s = self._sent_s[topic.partition(b"/")[2]]
         if sent_s:
             self.latencies_s.append(time.perf_counter() - sent_s.popleft())

@@ -385,7 +385,7 @@ def _faults() -> Iterator[None]:
             hint = f": {_LOGIN_HINT}" if is_unavailable and _REFUSED_LOGIN.search(text) else ""
             raise LinkError(f"the database: {text}{hint}") from None
         hint = f": {_OWNER_HINT}" if state == _FORBIDDEN else ""
-        raise DatabaseError(f"PostgreSQL refused a step: {text} ({state or type(error).__name__}){hint}") from None
+        raise DatabaseError(f"PostgreSQL refused: {text} ({state or type(error).__name__}){hint}") from None
 
 
 def _shut_down(number: int) -> None:

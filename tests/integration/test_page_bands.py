@@ -100,7 +100,7 @@ async def test_the_budget_is_stated(site: Site) -> None:
         await expect(said).to_contain_text("No budget is set")
         epsilon, end_ms = look.world.descriptor.terms.epsilon_per_w, world.now_ms + DAY_MS
         world.allowance = page_module.Allowance(5 * epsilon, 2 * epsilon, 0, end_ms)
-        await expect(said).to_contain_text("Budget: 3 of a level of 5 is left until")
+        await expect(said).to_contain_text("a level of 3 is left of the 5 allowed")
         await expect(said).to_contain_text("enough for 3 more windows")
         world.allowance = page_module.Allowance(5 * epsilon, 5 * epsilon - Fraction(1, 10**9), 0, end_ms)
         await expect(said).to_contain_text("too little for another window")

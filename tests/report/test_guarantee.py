@@ -14,7 +14,10 @@ from meteragent.report.event import EVENTS, parse
 from meteragent.report.guarantee import Guarantee, success_percent
 from tests.support.configurations import energy, written
 
-HABITS = "an attacker can learn within a month which of these happen every day: "
+HABITS = (
+    "these events are hidden if they happen once,"
+    " but an attacker can learn within a month whether they happen every day: "
+)
 LOCAL = "timezone = 'Europe/Amsterdam'"
 
 
@@ -114,4 +117,4 @@ def test_a_step_that_stays_moved_costs_its_own_level() -> None:
     """A register in steps of 11 Wh: each later slot may cost a tenth of the level of 110 Wh."""
     known = promised(source="kind = 'register'\nunit = 'Wh'\ndead_band = 11", window="lateness = '1min'")
     assert known.level_of_step == Fraction(1, 10)
-    assert wording.of_loads(known).endswith("each later slot may cost a level of 0.1.")
+    assert wording.of_loads(known).endswith("each later slot may add 0.1 to the level.")

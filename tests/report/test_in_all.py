@@ -80,7 +80,9 @@ def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chanc
     assert f"at most {day} over 1 day and {month} over 30 days." in text
     assert f"each later slot may differ by {step} Wh." in text
     assert f"success limit for such a change within one slot is {chances}." in text
-    assert text.endswith("The success limits for single events do not include later slots.")
+    assert text.endswith(
+        "The table of success limits for single events does not include this effect on later slots."
+    )
     assert not stated(known)["without_limits"]
     assert stated(known)["step_wh"] == str(step)
 

@@ -49,7 +49,10 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "the store has no stream main; it has a, b": ({"source": KNOWN}, ("b", "a")),
 }
-HABITS = "an attacker can learn within a month which of these happen every day: "
+HABITS = (
+    "these events are hidden if they happen once,"
+    " but an attacker can learn within a month whether they happen every day: "
+)
 PHASES = "topic = 'x/status/{phase}'\nmeter = 'home'\nphases = ['em1:0', 'em1:1', 'em1:2']"
 QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "all is well": ({"source": KNOWN}, ()),
@@ -101,7 +104,7 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction, o
     known = found(**sections)
     assert (known["dead_band"], known["level_of_curves"]) == (band, str(level))
     words = " ".join(told((), sections).split())
-    assert f"by up to {band} W: in terms of what the home really used, the odds change by a factor" in words
+    assert f"by up to {band} W. For actual loads that differ by at most the amount above" in words
     assert f"{odds}." in words
     assert "dead_band" not in found()
     assert found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}")["dead_band"] == "30"  # 10 W of each
@@ -163,8 +166,10 @@ def test_the_step_of_a_count_widens_the_promise_too() -> None:
     known = found(**sections)
     assert (known["dead_band"], known["level_of_curves"]) == ("10", "13/11")
     text = joined(told((), sections))
-    assert "The meter counts in steps of 10 Wh: in terms of what the home really used" in text
-    assert "within any slot of 30 min and the readings around it by at most" in text
+    assert "The meter counts in steps of 10 Wh. For actual loads that differ" in text
+    assert (
+        "within any slot of 30 min, from the last reading before it to the first after it, by at most" in text
+    )
 
 
 def test_an_event_clock_does_not_wait_for_intervals() -> None:

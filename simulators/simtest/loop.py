@@ -41,8 +41,9 @@ class _Task(asyncio.Task[Any]):
 class VirtualLoop(BaseEventLoop):
     """The loop of a world, which runs the agent's processes one after the other.
 
-    `execute` runs an executor's work, and raises CancelledError if the process is dead. `connect` connects to
-    a host. RuntimeError is raised if the loop still runs after `until_s`.
+    `execute` runs an executor's work, and `connect` connects to a host; the world sets both. `select` raises
+    RuntimeError if nothing is scheduled, if tasks run without time passing, or if the loop still runs after
+    `until_s`.
     """
 
     def __init__(self) -> None:
@@ -79,7 +80,7 @@ class VirtualLoop(BaseEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[_Arguments]], _Out], *args: *_Arguments
     ) -> asyncio.Future[_Out]:
-        """Run the function now; return a future with its result."""
+        """Run the function now; return a future with its result or exception, or a cancelled future."""
         del executor
         answer: asyncio.Future[_Out] = self.create_future()
         try:

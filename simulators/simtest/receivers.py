@@ -1,4 +1,4 @@
-"""Receivers of shared streams: their settings as text, and the slots that each gets, by the definitions.
+"""Receivers of shared streams: their settings as text, and the slots that each gets by definition.
 
 A receiver is admitted from a minute before its start until its last slot has had time to be sent, unless it
 is paused or removed. From admission to revocation it has a *grant*, whose queue no other grant uses.

@@ -19,7 +19,8 @@ _Out = TypeVar("_Out")
 _TURNS = 50_000
 """The number of turns without time passing that indicates an endless loop.
 
-Tasks need fewer: after a clock is set ten minutes forward, windows of a tenth of a second take about 12,000.
+Tasks need fewer: when a clock is set ten minutes forward, the agent opens one window after another, which
+takes about 12,000.
 """
 
 

@@ -9,10 +9,10 @@
 | features | a linear discriminant on nine features of a window | released windows |
 | neighbours | a vote of the 15 nearest released windows | released windows |
 
-The last three learn only from released windows, which attackers can make from windows of their own; `averaging`
-learns the size of the noise from them. All use only numpy; a stronger attacker, such as a random forest, is
-named as `package.module:Name`. No attacker beats `bayes` if `bayes` knows the distribution of the mechanism's
-output.
+The last three learn only from released windows, which attackers can make from windows of their own;
+`averaging` learns the size of the noise from them. All use only numpy; a stronger attacker, such as a random
+forest, is named as `package.module:Name`. No attacker beats `bayes` if `bayes` knows the distribution of the
+mechanism's output.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def check_complete(
 def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
     """Check that no descriptors of revoked receivers are retained among `topics`.
 
-    Topics of the streams' own sinks and of admitted receivers, and topics for which a row still waits, are
-    exempt.
+    Topics of the streams' own sinks, of crowds and of admitted receivers, and topics for which a row still
+    waits, are exempt.
     """
     expected = checker.expected
     admitted = tuple(grant.topic.removesuffix(identity.PLACEHOLDER) for grant in expected.active())

@@ -66,7 +66,7 @@ class Model:
         self.meters[name] = meter
 
     def _is_wanted(self, window: OpenWindow) -> bool:
-        """Return whether any receiver still gets a slot of an open window."""
+        """Return whether a receiver still gets a slot of an open window, or the stream is not shared."""
         return self.stream.is_wanted(window.start_ms, window.terms)
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
@@ -94,10 +94,10 @@ class Model:
         self.book.check_commit(prices, min([now_ms, *(meter.covered_ms for meter in self.meters.values())]))
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
-        """Return the readings without those that another one of their meter and time of arrival follows.
+        """Return a batch without the readings that a later one of the same meter and arrival time replaces.
 
-        The tokens of the readings left out are appended to `free`. If readings have times of their own, all
-        are returned.
+        The tokens of these readings are appended to `free`. If readings have times of their own, none is
+        replaced.
         """
         if not self.stream.stamped:
             return list(batch)

@@ -40,7 +40,7 @@ class Moment(NamedTuple):
         return {name: self._torn(inode, lambda _: random.random() < share) for name, inode in names.items()}
 
     def torn(self, is_written: Callable[[int], bool], names: int = 1) -> Files:
-        """Return the files in which exactly the blocks selected by `is_written` are written.
+        """Return the files in which exactly the unsynced blocks selected by `is_written` are written.
 
         Blocks are numbered within each file, and block -1 is the file's size. `names` is 0 for the synced
         names and 1 for the current names.

@@ -130,9 +130,7 @@ def check_report(row: Outgoing, slot: ClosedSlot, public_id: str, share_check: S
     share = _open("leader", terms, public_id, slot.window_ms, report.share)
     check(pad is not None and share is not None, "an operator cannot open its part of a report", place)
     end_ms, deadline_ms = slot.window_ms + terms.length_ms, terms.crowd.deadline_ms if terms.crowd else 0
-    check(
-        row.until_ms == end_ms + deadline_ms, "a report may leave until a time other than the deadline", place
-    )
+    check(row.until_ms == end_ms + deadline_ms, "a report does not expire at the deadline", place)
     for number in (pad, share):
         is_clear = (number or 0).to_bytes(8, "big") in row.payload
         check(not is_clear, "a report contains a pad or a share that is not sealed", place)

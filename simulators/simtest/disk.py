@@ -115,8 +115,8 @@ class DiskObserver(Protocol):
 class Disk(StoreThread):
     """The agent's store thread, without a thread: a commit takes time, within which the process may die.
 
-    `takes_s` is the duration of a commit, and also of the erasure that follows. In the next commit, the
-    device fails after `fails` steps of SQLite; it does not fail if that is None.
+    `takes_s` is the duration of a commit, and also of the erasure that follows. During the next commit and
+    erasure, the device fails after `fails` steps of SQLite; it does not fail if that is None.
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
@@ -183,9 +183,9 @@ class Disk(StoreThread):
         return transaction.commit(self.store, commit, delivered, budget, self._keep_ms)
 
     async def _erase(self, trap: Crash | None) -> None:
-        """Erase the log and prepare the next commit, which takes time.
+        """Erase the log after `takes_s`, and prepare the next commit.
 
-        If there is a `trap`, the process dies before, during or after the erasure.
+        With a `trap` the process then dies, and leaves the files from before, during or after the erasure.
         """
         try:
             await asyncio.sleep(self.takes_s)

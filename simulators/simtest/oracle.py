@@ -358,7 +358,7 @@ class Oracle:
         is_newer = former is None or committed.serial > former.serial
         check(
             is_newer and committed.serial == serial,
-            "a list of keys is committed that is not newer, or with a wrong serial",
+            "a committed list of keys is not newer, or has a wrong serial",
             key,
         )
         self.checker.expected.key_lists[key] = committed

@@ -151,7 +151,10 @@ class Stop(End):
 
 @dataclass(frozen=True, slots=True)
 class Fail(End):
-    """A failure of the device during the next commit, after `steps` steps of SQLite."""
+    """A failure of the device in the next commit or the erasure that follows, after `steps` steps of SQLite.
+
+    If there are fewer steps, the device does not fail.
+    """
 
     steps: int
 

@@ -1,4 +1,4 @@
-"""The armed ends of a process: a crash takes effect at its place, a device failure at the next commit."""
+"""The armed ends of a process: a crash takes effect at its place, a failure in a commit."""
 
 from simulators.simtest.schedule import Crash, End, Fail
 

@@ -254,7 +254,7 @@ class World(Traffic):
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
         """Begin a transaction; return the crash that ends the process during or after it, or None.
 
-        If a failure of the device is armed, it comes during this transaction, and no crash does.
+        If a failure of the device is armed, it comes in the transaction or the erasure, instead of a crash.
         """
         self._oracle.checker.newest_ms = self._faults.newest_ms
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)

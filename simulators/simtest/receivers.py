@@ -71,7 +71,7 @@ class Share(NamedTuple):
     is_paused: bool
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the receiver gets no more: it is paused, or the time for its last records is over."""
+        """Return whether the receiver gets no more: it is paused, or the time of its last records is over."""
         is_past = self.end_ms is not None and now_ms >= self.end_ms + self.settled_ms + _TRANSIT_MS
         return self.is_paused or is_past
 

@@ -9,9 +9,10 @@
 | features | a linear discriminant on nine features of a window | released windows |
 | neighbours | a vote of the 15 nearest released windows | released windows |
 
-The last three are trained on noisy windows, which attackers can make from windows of their own. They use only
-numpy; a stronger attacker, such as a random forest, is named as `package.module:Name`. No attacker beats
-`bayes` if `bayes` knows the distribution of the mechanism's output.
+The last three learn only from released windows, which attackers can make from windows of their own;
+`averaging` learns the size of the noise from them. All use only numpy; a stronger attacker, such as a random
+forest, is named as `package.module:Name`. No attacker beats `bayes` if `bayes` knows the distribution of the
+mechanism's output.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _RIDGE = 1e-6  # added to variances to avoid a division by zero if a feature is 
 
 
 class _InformedAttacker:
-    """An attacker that knows the mechanism and the scene, and needs no training."""
+    """An attacker that knows the mechanism and the scene; it needs no training unless it overrides `fit`."""
 
     mechanism: Releases
     scene: Scene
@@ -50,8 +51,8 @@ class _InformedAttacker:
 class Bayes(_InformedAttacker):
     """The best possible attacker that knows the mechanism and the scene.
 
-    It sums P(window | point) over each class and normalises. If the points are equally likely, no attacker is
-    right more often.
+    It sums P(windows | point) over the points of each class and normalises. If the points are equally likely,
+    no attacker is expected to be right more often.
     """
 
     def predict_proba(self, windows: Integers) -> Floats:
@@ -60,7 +61,7 @@ class Bayes(_InformedAttacker):
 
 
 class Correlation(_InformedAttacker):
-    """Chooses the signature that correlates best with the window (Greveler, Justus and Loehr, CPDP 2012)."""
+    """Chooses the class of the signature that correlates best with the windows (Greveler et al. 2012)."""
 
     def predict_proba(self, windows: Integers) -> Floats:
         """Return (1 + the best correlation with a signature of the class)/2, normalised to a sum of 1."""
@@ -125,7 +126,10 @@ def _unit(rows: Integers) -> Floats:
 
 
 def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
-    """Return the squared Euclidean distance of each pair of rows, (rows, other rows); exact for integers."""
+    """Return the squared Euclidean distance of each pair of rows, (rows, other rows).
+
+    Floats are used; the result is exact for integers if no sum of squares exceeds 2^53.
+    """
     middle = np.rint(other_rows.mean(axis=0))  # subtracted so that x @ y loses no digits
     x, y = rows - middle, other_rows - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
@@ -165,8 +169,8 @@ class _Discriminant(ABC):
 class Features(_Discriminant):
     """The discriminant on nine features of a window.
 
-    They are the mean, sd, minimum, maximum and median of the slots; the largest, the smallest and the mean
-    absolute step between slots; and the autocorrelation at lag 1.
+    They are the mean, sd, minimum, maximum and median of the slots; the largest step between neighbouring
+    slots, the smallest, and the mean of their absolute values; and the autocorrelation at lag 1.
     """
 
     def _features(self, windows: Integers) -> Floats:
@@ -184,8 +188,8 @@ class Features(_Discriminant):
 class Edges(_Discriminant):
     """The discriminant on edges: the largest rise, fall, and rise followed by a fall (Hart 1992).
 
-    Training finds the edge heights above which the event is assumed to have happened. In a window of one
-    slot there are no edges, and all heights are 0.
+    Training finds how the three heights differ between the classes. If there is only one slot, there are no
+    edges, and all heights are 0.
     """
 
     def _features(self, windows: Integers) -> Floats:

@@ -55,9 +55,10 @@ class Informed(Attacker, Protocol):
 
 
 def log_masses(mechanism: Releases, scene: Scene, windows: Integers) -> Floats:
-    """Return ln P(windows | point), shape (trials, K), summed over the m independent windows of a trial.
+    """Return ln P(windows | point) up to a constant for each trial, shape (trials, K).
 
-    Windows in which the points do not differ carry no information and are left out.
+    It is the sum over those of a trial's m independent windows in which the points differ. Every other window
+    would add the same number for all points.
     """
     trials = windows.reshape(len(windows), scene.windows, scene.slots)
     differing = np.flatnonzero((scene.points != scene.points[0]).any(axis=(0, 2)))

@@ -1,16 +1,16 @@
 """Bounds that hold for all attackers of a scene if a mechanism keeps its promise.
 
-* A library of N points: `certificate`, a linear program over all mechanisms that are as private (or a proof
-  by hand if N is too large for it). m windows of n slots are treated as one window of m n slots at m times
-  epsilon, because the losses of windows add up, and the distance in one window is at most the distance over
-  all slots.
+* A library of N points: `certify`, a linear program over all mechanisms that are as private or, if N exceeds
+  `CERTIFIED`, the smaller program `mixture`, whose bound is no smaller. m windows of n slots are treated as
+  one window of m n slots at m times epsilon, because the losses of windows add up, and the distance in one
+  window is at most the distance over all slots.
 * With or without an event: `success_bound`. In each window the event changes no load by more than the largest
   d_inf, so the same discrete Laplace pairs dominate every pair. Their power B is concave, so it also bounds
   the mean over loads, which is the power of an attacker that does not know the load. The area under the ROC
   curve is at most the area under B.
 
-The odds need no attacker: they are the largest |ln P(z | x)/P(z | x')| over some released outputs z and all
-pairs of points x and x', relative to the promise.
+The odds need no attacker: they are the largest |ln P(z | x)/P(z | x')|, relative to the promise, over all
+pairs of different points x and x', where z is each of the points and of up to 500 released outputs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def area(promise: LInfLaplace, scene: Scene) -> float | None:
 def odds(mechanism: Releases, promise: LInfLaplace, scene: Scene, windows: Integers) -> float:
     """Return the largest change in log-odds between two points, relative to the promise.
 
-    If it exceeds 1, the promise (epsilon d_inf, summed over the m windows) is broken.
+    If it exceeds 1, the promise (epsilon d_inf, summed over the m windows) is broken. It is infinite if only
+    one of two points can produce an output. `windows` holds released outputs, of which the first 500 are
+    used.
     """
     outputs = np.concatenate([scene.points.reshape(len(scene.points), -1), windows[:_OUTPUTS]])
     logs, losses = log_masses(mechanism, scene, outputs), float(promise.a) * scene.distances()

@@ -2,11 +2,11 @@
 
 Mechanisms are compared at equal error, not at equal level, because the errors of two mechanisms of the same
 level may differ by any factor. At each level of the l_inf mechanism (epsilon = level / radius), the
-independent noises are given that mechanism's error: scale b = sd/sqrt 2. `independent` then promises epsilon
-= n/b, `per-reading` claims 1/b for the same noise, and `telegraf` claims nothing. A mean over slots has no
-level, so every number of slots above 1 that divides the window is tried. Any other mechanism is given
-`epsilon` and appears at its own error. The certificate follows from the mechanism's promise: if the promise
-holds, no attacker exceeds the certificate.
+independent noises are given that mechanism's error: scale b = sd/sqrt 2, to six digits. `independent` then
+promises epsilon = n/b, `per-reading` claims 1/b for the same noise, and `telegraf` claims nothing. A mean
+over slots has no level, so every number of slots above 1 that divides the window is tried. Any other
+mechanism is given `epsilon`, if it has such a parameter, and appears at its own error. The certificate
+follows from the mechanism's promise: if the promise holds, no attacker exceeds the certificate.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def frontier(
 ) -> Iterator[Point]:
     """Attack each mechanism at each level; `trials_and_seed` is the number of trials and the seed.
 
-    Raises Unusable if a mechanism or an attacker cannot be constructed.
+    Raises Unusable if a mechanism cannot be constructed, and in the same cases as `measure`.
     """
     for name in names:
         for text, epsilon in mechanisms(name, target_levels, radius_w, scene):

@@ -1,10 +1,10 @@
 """Test the figures of `meteragent check`: attackers try to detect each event of its table in homes' releases.
 
-In half of the trials, the home has the event. The attackers know the home's load without the event, the time
-at which the event would begin, and the distribution of the mechanism's noise. They are trained on released
-windows, and are given every window that the event touches, on every day it happens. `check` states the
-largest success rate of such an attacker in per cent. Events begin at the start of the slot that contains
-18:00.
+In half of the trials, the home has the event. An attacker may know the home's load without the event, the
+time at which the event would begin, and the distribution of the mechanism's noise. All are trained on
+released windows, and are given every window that the event touches, on every day it happens. `check` states
+an upper limit on the success rate of such attackers in per cent. Events begin at the start of the slot that
+contains 18:00.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Row:
 def stream_of(preset: str) -> config.Stream:
     """Return a stream with the given preset.
 
-    Raises Unusable if the preset is unknown, or if its windows do not divide a day.
+    Raises Unusable if `parsed` does, if windows have bands or do not divide a day, or if slots are not whole
+    minutes.
     """
     stream = parsed(preset)
     terms = config.terms(stream)
@@ -88,9 +89,9 @@ def stream_of(preset: str) -> config.Stream:
 
 
 def parsed(preset: str) -> config.Stream:
-    """Return a stream with the given preset, in UTC.
+    """Return a stream with the given preset, in UTC if its windows follow the calendar.
 
-    Raises Unusable if the preset is unknown.
+    Raises Unusable if the preset is unknown or needs more settings.
     """
     zone = 'timezone = "UTC"' if preset in _CALENDAR else ""
     try:
@@ -105,7 +106,8 @@ def confirm(
     """Try to detect each event of `check`'s table in `trials` trials, and report the best attacker.
 
     `loads` holds the power of homes by the minute in W and has shape (homes, DAYS, 1440). The trials are
-    divided evenly among the homes. Raises Unusable if an attacker cannot be constructed.
+    divided evenly among the homes; each home gets an even number of them, at least two. Raises Unusable in
+    the same cases as `measure`.
     """
     terms = config.terms(stream)
     noise = Rival(stream.privacy.preset or stream.name, terms.mechanism, None)

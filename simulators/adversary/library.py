@@ -42,8 +42,8 @@ def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | N
 
     A programme is released as `slots` means over 10 s each, `times` times with fresh noise.
 
-    Raises Unusable if a programme is too long, or if the traces in `data` have too few windows or cannot be
-    read.
+    Raises Unusable if a simulated programme is too long, or if the traces in `data` have too few windows or
+    cannot be read.
     """
     if data is None:
         if slots > SLOTS_MAX:
@@ -64,7 +64,7 @@ def _repetitions(times: int) -> str:
 
 
 def _real_programmes(data: Path, slots: int) -> Floats:
-    """Load the windows in which a real television set is on and shows moving pictures."""
+    """Load the windows in which the power suggests a television set that is on and shows moving pictures."""
     by_trace = [_load_windows(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
     windows = np.concatenate([np.empty((0, slots)), *by_trace])
     jumps = np.abs(np.diff(windows, axis=1)).max(axis=1, initial=0)
@@ -84,7 +84,7 @@ def _load_windows(path: Path, slots: int) -> Floats:
 
 
 def _load_trace(path: Path) -> tuple[Floats, Floats]:
-    """Load the times in s and the power in W of a trace."""
+    """Load the times in s and the power in W of a trace. Raises Unusable if that is impossible."""
     try:
         from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
     except ModuleNotFoundError as error:
@@ -117,7 +117,8 @@ def presence(
 
     The half hour is released as `slots` means. The attacker does not know the rest of the load: each home
     contributes one point without the event and one with it. An event longer than the half hour fills it.
-    Raises Unusable if the slots do not divide 30 minutes, or if the traces in `data` have too few evenings.
+    Raises Unusable if the number of slots does not divide 30, or if the traces in `data` have too few usable
+    days or cannot be read.
     """
     if slots < 1 or HALF_HOUR_MIN % slots:
         raise Unusable(
@@ -155,7 +156,7 @@ def real_days(data: Path, count: int, days: int = 1) -> Floats:
     """Load `count` stretches of real homes with one value per minute, in W, of shape (count, days, 1440).
 
     Only stretches in which more than half of each day was measured are used. Raises Unusable if there are
-    fewer than `count` of them.
+    fewer than `count` of them, or if a trace cannot be read.
     """
     by_home = []
     for path in sorted((data / "homes").glob("*.parquet")):

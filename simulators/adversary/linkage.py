@@ -55,12 +55,12 @@ rest = "night"
 {example_tariffs.CONFIGURATION}"""
 _WEEKS = DAYS // 7
 _LINEAR_W = 50.0
-"""Features below this power are compared by their differences, and features above it by their ratios."""
+"""A value in W or Wh: features far below it are compared by differences, and those far above it by ratios."""
 _SHRINK = 0.5
 """Weight of the assumption that the features of a week vary independently of one another."""
 _MIN_BETWEEN = 0.3
-"""Directions are left out if the variance between homes is less than this multiple of the variance between
-weeks; the best direction always stays."""
+"""Directions are left out if the variance between homes is at most this multiple of the variance within
+homes; the best direction always stays."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Row:
     def of(cls, preset: str, populations: Sequence[Floats], seed: int) -> Self:
         """Attack a preset.
 
-        Each of `populations` holds the half-hourly means of homes in W and has shape (homes, 2 DAYS, 48).
+        Each of `populations` holds the half-hourly mean power of homes in W, of shape (homes, 2 DAYS, 48).
         """
         terms = config.terms(stream_of(preset))
         rng, feature_pairs = np.random.default_rng(seed), []
@@ -120,7 +120,10 @@ def street(homes: int, seed: int, number: int) -> Floats:
 
 
 def stream_of(preset: str) -> config.Stream:
-    """Return a stream with the given preset; `tariff` gets the bands of the example tariffs."""
+    """Return a stream with the given preset; `tariff` gets the bands of the example tariffs.
+
+    Raises Unusable if the preset is unknown or needs more settings.
+    """
     return config.parse(_TARIFF).stream[0] if preset == "tariff" else parsed(preset)
 
 

@@ -1,6 +1,6 @@
 """Attack a mechanism on a scene: measure how often each attacker is right, and the bounds on all attackers.
 
-Half of the draws train the attackers, and the other half are attacked; everything follows from one seed.
+Half of all draws train the attackers, and the other half are attacked; everything follows from one seed.
 Intervals are Clopper-Pearson intervals, with a Bonferroni correction over the attackers, so all of them,
 including that of the worst attacker, hold together with probability 1 - alarm. The interval for the area
 under the ROC curve is Hoeffding's, for a mean over pairs. Separate, wider intervals decide whether a promise
@@ -55,6 +55,7 @@ class Outcome(Columns):
     `error_w` is the root mean square error of a slot. No attacker's rate exceeds `bound`, and no area under
     the ROC curve exceeds `auc_bound`, if the promise is kept. `odds` is the largest observed change in
     log-odds, relative to the promise. These three are None if there is no promise or if they are not known.
+    `broken` is whether the attacks or the odds refute the promise.
     """
 
     mechanism: str
@@ -82,7 +83,10 @@ class Outcome(Columns):
         return {name: [{**common, **row}[name] for row in rows] for name in (*common, *rows[0])}
 
     def figures(self) -> dict[str, Any]:
-        """Return the outcome as data for JSON; infinite odds become a string, as JSON has no infinity."""
+        """Return the outcome and the name of the worst attacker as data for JSON.
+
+        Infinite odds become a string, as JSON has no infinity.
+        """
         odds = str(self.odds) if self.odds is not None and math.isinf(self.odds) else self.odds
         data = {"found" if name == "results" else name: value for name, value in asdict(self).items()}
         return {**data, "odds": odds, "worst": self.worst.attacker}
@@ -94,7 +98,8 @@ def measure(
     """Attack `rival` with each of `attackers`, given as "name key=value ..", in `trials` trials.
 
     Raises Unusable if an attacker cannot be constructed or needs something that the mechanism lacks, if there
-    is no attacker, or if there are more points than trials.
+    is no attacker, if there are more points than trials, or if the mechanism or an attacker fails or returns
+    an array of another shape.
     """
     answers = _ask(scene, rival, attackers, trials, seed)
     error = answers.outputs - scene.points[answers.played].reshape(trials, -1)
@@ -120,12 +125,15 @@ class _Bounds:
 
     @classmethod
     def of(cls, scene: Scene, rival: Rival, outputs: Integers) -> Self:
-        """Compute the bounds that follow from the rival's promise; all are None if it has none."""
+        """Compute the bounds that follow from the rival's promise; all are None if it has none.
+
+        The odds are also None if the mechanism does not state its distribution (`log_mass`).
+        """
         promise = rival.promise
         if promise is None:
             return cls(None, None, None)
-        states_law = hasattr(rival.mechanism, "log_mass")
-        odds = bound.odds(rival.mechanism, promise, scene, outputs) if states_law else None
+        has_log_mass = hasattr(rival.mechanism, "log_mass")
+        odds = bound.odds(rival.mechanism, promise, scene, outputs) if has_log_mass else None
         return cls(bound.success(promise, scene), bound.area(promise, scene), odds)
 
     def beaten(self, results: Sequence[AttackResult]) -> bool:

@@ -124,9 +124,10 @@ def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
     """Construct a mechanism for a scene from "name key=value .." or "package.module:Name key=value ..".
 
     `quantum` and `n` are the scene's. A mechanism of another package accepts and returns quanta; if it has a
-    method `loss(distance)`, that loss is its promise under d_inf. A mechanism of single numbers (its
-    `log_mass` returns a value for each slot) is applied to each slot, and promises n times its loss. Raises
-    Unusable if the name or a parameter is unknown, or if the mechanism does not accept windows.
+    method `loss(distance)`, its loss at one quantum, taken as proportional to the distance, is its promise
+    under d_inf. A mechanism of single numbers (its `log_mass` returns a value for each slot) is applied to
+    each slot, and promises n times its loss. Raises Unusable if the name or a parameter is unknown, or if the
+    object has no `release` or its `log_mass` does not accept windows.
     """
     mechanism = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
     if isinstance(mechanism, tuple):
@@ -141,7 +142,7 @@ def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
 def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
     """Return whether a mechanism is of single numbers: it returns one mass per slot, not one per window.
 
-    Raises Unusable if it accepts neither.
+    Without `log_mass` it is taken to be of windows. Raises Unusable if `log_mass` fails or returns neither.
     """
     if not hasattr(mechanism, "log_mass"):
         return False
@@ -159,7 +160,7 @@ def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
 
 
 def _own_promise(mechanism: Any, scene: Scene, times: int) -> LInfLaplace | None:
-    """Return `times` times a mechanism's own promise, as the l_inf mechanism with the same loss.
+    """Return the l_inf mechanism whose loss at one quantum is `times` times the mechanism's own loss there.
 
     Return None if the mechanism has no method `loss`.
     """

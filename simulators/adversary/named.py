@@ -12,15 +12,15 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 class Unusable(ValueError):
-    """The error that a name cannot be used. Its message gives the reason and any alternatives."""
+    """The error that a name, an argument or data cannot be used. Its message gives the reason."""
 
 
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:
     """Construct the object that "name key=value .." or "package.module:Name key=value .." describes.
 
     A value that is a whole number is passed as an int, and every other value as a string. Those `offered`
-    parameters that the object accepts and `text` does not set are passed as well. Modules are also searched
-    for in the current directory.
+    parameters that the object accepts and `text` does not set are passed as well. An object that cannot be
+    called is returned as it is. Modules are also searched for in the current directory.
 
     Raises:
         Unusable: the name is unknown, its parameters are not key=value, or the object refuses them.
@@ -61,7 +61,7 @@ def _import(name: str, ours: Mapping[str, Any]) -> Any:
 
 
 def _parameters(factory: Callable[..., Any]) -> set[str]:
-    """Return the names of a callable's parameters."""
+    """Return the names of a callable's parameters, or an empty set if they are unknown."""
     try:
         return set(inspect.signature(factory).parameters)
     except (TypeError, ValueError):  # some built-in classes have no signature

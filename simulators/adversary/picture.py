@@ -50,7 +50,7 @@ def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
 
 
 def _line(axes: Axes, name: str, points: Sequence[Point], index: int) -> None:
-    """Draw the measurements with intervals, and the bound that follows from the promise."""
+    """Draw the measurements with intervals, and the bound that follows from the promise, if there is one."""
     colour, mark = _COLOURS[index % len(_COLOURS)], _MARKS[index % len(_MARKS)]
     error_w = [point.outcome.error_w for point in points]
     worst = [point.outcome.worst for point in points]

@@ -44,13 +44,14 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Row:
-    """What a register with steps of `step_wh` reveals about a single change by `moved_wh`.
+    """What a register with steps of `step_wh` reveals about a single change of `moved_wh`.
 
     `slots` is the number of later slots that differ and `levels` the total cost, both averaged over homes;
     `worst_levels` is the largest total cost, and `bound` the upper bound on it. The attacker was right in a
-    fraction `rate` of the trials (95%: `low` to `high`). `limit` is the success limit in % if one slot moves
-    by the change, and `limit_of_month` the limit over all slots of the month. If not `confirmed`, the bound
-    or the limit of the month is refuted; a true limit is refuted with a probability of at most `SURE`.
+    fraction `rate` of the trials (95%: `low` to `high`). `limit` is the success limit in % if only one slot
+    changes by this energy, and `limit_of_month` the limit over all slots of the month. If not `confirmed`,
+    the bound or the limit of the month is refuted; a true limit is refuted with a probability of at most
+    `SURE`.
     """
 
     step_wh: str
@@ -112,7 +113,7 @@ def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:
 
 
 def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
-    """Return the change in each slot of the register in Wh, (slots,), if the first uses `moved_wh` more."""
+    """Return the change in each slot of the register in Wh, (slots,), if `moved_wh` is added to the first."""
     totals_wh = np.cumsum(energy_wh)
     register, changed_register = (
         np.floor(sums / float(step)).astype(np.int64) for sums in (totals_wh, totals_wh + float(moved_wh))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _compute(module: str, function: str) -> "Table":
-    """Compute an item; its module, which needs scipy, is imported only here."""
+    """Compute an item; its module, which may need scipy, is imported only here."""
     compute: Callable[[], Table] = getattr(import_module(f"simulators.papers.{module}"), function)
     return compute()
 

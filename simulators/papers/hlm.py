@@ -36,7 +36,10 @@ _CALIBRATIONS: dict[Calibration, str] = {
 
 
 def example_5() -> Table:
-    """Compute scales of Laplace noise on a bounded set: the paper's scale and two smaller scales."""
+    """Compute scales of Laplace noise on a bounded set: the paper's scale and two smaller scales.
+
+    Also compute the δ that the paper's noise needs on two such sets.
+    """
     lines = [
         Line(
             f"b/diam, ε={epsilon} δ={delta}, {_CALIBRATIONS[calibration]}",
@@ -59,7 +62,7 @@ def example_5() -> Table:
 
 
 def example_6() -> Table:
-    """Compute the distribution of randomised response on the subsets of three hobbies, m + 1 = 8 values."""
+    """Compute the distribution and δ of randomised response on the m + 1 = 8 subsets of three hobbies."""
     mechanism = Categorical(Categories(Subsets("abc").points), 1)
     true_probability = mechanism.channel.rows[0][0]
     smallest_delta = mechanism.channel.smallest_delta(exp(1))

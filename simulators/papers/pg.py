@@ -146,12 +146,14 @@ def revenue(price_cents: int) -> int:
 def example_5() -> Table:
     """Compute the revenues at four prices, and their probabilities under the exponential mechanism."""
     revenues = [revenue(price) for price in PRICES_CENTS]
-    law = np.exp(_auction().log_mass(range(4), revenues))
+    chances = np.exp(_auction().log_mass(range(4), revenues))
     printed = ("3", "1.01", "3", "0")
     lines = []
     for price, earned, value in zip(PRICES_CENTS, revenues, printed, strict=True):
         lines.append(Line(f"revenue at a price of {price / 100:g}", earned / 100, value, value))
-    for price, chance, verified in zip(PRICES_CENTS, law, ("0.301", "0.216", "0.301", "0.183"), strict=True):
+    for price, chance, verified in zip(
+        PRICES_CENTS, chances, ("0.301", "0.216", "0.301", "0.183"), strict=True
+    ):
         lines.append(Line(f"chance of a price of {price / 100:g}", chance, "", verified))
     return Table(
         "PG Example 5: bids of 1, 1 and 3, unlimited supply; the price by revenue, Δ_u = 3.01, ε = 1", lines
@@ -161,8 +163,8 @@ def example_5() -> Table:
 def example_6() -> Table:
     """Compute the utility bound of the exponential mechanism for Example 5's auction."""
     auction, revenues = _auction(), [revenue(price) for price in PRICES_CENTS]
-    law = np.exp(auction.log_mass(range(4), revenues))
-    low_revenue = float(law[np.array(revenues) <= 101].sum())
+    chances = np.exp(auction.log_mass(range(4), revenues))
+    low_revenue = float(chances[np.array(revenues) <= 101].sum())
     remark = "above every revenue: useless for three bidders"
     lines = [
         Line(

@@ -2,8 +2,9 @@
 
 Theory of operation
     **A seed is a schedule.** `generator` draws it, and `schedule` writes it as text and reads it back. It
-    consists of the settings of the streams and the times of the readings and faults. It determines everything
-    that happens, so a schedule that fails once fails every time.
+    consists of the settings of the network and the streams, and of the readings and faults with their times.
+    It determines everything that happens, except the random bytes of sealed messages, so a schedule that
+    fails once fails every time.
 
     **A world runs it.** `world` starts one agent process after another. Each runs `meteragent.agent`
     unchanged, with the simulation's `Environment` (`agent_process`). The event loop (`loop`) is virtual: it
@@ -17,8 +18,8 @@ Theory of operation
         surroundings    meters, prices, clocks, disk space, and when each of them fails
         store_versions  the store's folders, after a crash and after an operator restores a copy
 
-    A crash stops the process at a chosen point and keeps the files as they are at that moment; the next
-    process starts from them.
+    A crash stops the process at a chosen point; the next process starts from the files that the crash, or a
+    power cut at that moment, leaves.
 
     **The oracle decides what is correct.** The world reports everything that the process receives or sends to
     `oracle`: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
@@ -32,10 +33,12 @@ Theory of operation
 
     **The end is quiet.** Faults stop several seconds before the end. By the end everything that was due must
     have been received and acknowledged. One schedule in five runs a second time with different values in its
-    readings; apart from the values, the agent must publish the same messages at the same times (law 4).
+    readings, unless it limits the store's space; apart from the values and sealed bytes, the agent must
+    publish the same messages at the same times (law 4).
 
-    **A failure is shrunk.** `shrink` leaves out events and settings as long as the same invariant is still
-    violated. The command prints the remaining schedule, which `--replay` can run again.
+    **A failure is shrunk.** If one of many seeds fails, `shrink` leaves out events and settings as long as
+    the same invariant is still violated. The command prints the remaining schedule, which `--replay` can run
+    again.
 """
 
 import argparse
@@ -57,7 +60,8 @@ from simulators.simtest.shrink import shrink
 def run(arguments: argparse.Namespace) -> int:
     """Run schedules.
 
-    Return 1 if an invariant is violated, and 2 if the schedule or the log cannot be used.
+    Return 0 if no invariant is violated, 1 if one is, 2 if the schedule or the log cannot be used, and
+    EXIT_STOPPED if many seeds were stopped before their end.
     """
     if arguments.replay is not None:
         stdin = str(arguments.replay) == "-"
@@ -92,7 +96,10 @@ def _run_one(plan: Schedule, *, twin: bool) -> int:
 
 
 def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -> int:
-    """Run the seeds that the log lacks; stop when one fails, unless `past_violations` is set."""
+    """Run the seeds that the log lacks, and return the exit code.
+
+    Stop after the first part in which a seed fails, unless `past_violations` is set.
+    """
     logged = {seed for part in log.parts for seed in range(part["from"], part["from"] + part["seeds"])}
     remaining = [seed for seed in seeds if seed not in logged]
     stopped = False
@@ -124,7 +131,10 @@ def _format_part(part: runs.Part) -> dict[str, object]:
 
 
 def _report(log: LongRun, *, stopped: bool) -> int:
-    """Print the totals of the log; if any seeds failed, shrink and print the schedule of the lowest."""
+    """Print the totals of the log, and return the exit code.
+
+    If seeds failed and the run was not stopped, shrink and print the schedule of the lowest failed seed.
+    """
     counts = Counter[str]()
     violations: dict[int, str] = {}
     for part in log.parts:
@@ -142,7 +152,7 @@ def _report(log: LongRun, *, stopped: bool) -> int:
 
 
 def _shrink_and_print(seed: int, violation: str) -> int:
-    print(f"seed {seed} INVARIANT VIOLATED: {violation}\nshrunk to as few events as possible:\n")
+    print(f"seed {seed} INVARIANT VIOLATED: {violation}\nthe schedule, shrunk if possible:\n")
     twin = runs.has_twin(seed)
     with runs.place() as folder:
         print(write(shrink(generate(seed), folder, twin=twin)))

@@ -74,7 +74,7 @@ def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Envi
     random = Random(f"pauses {seed}")
 
     def entropy(size: int) -> bytes:
-        """Return the bytes with which the pauses between connections become 1/64 of their maximum."""
+        """Return bytes of which the first six bits are 0: pauses are at most 1/64 of their maximum."""
         return random.getrandbits(8 * size - 6).to_bytes(size)
 
     return Environment(
@@ -91,7 +91,7 @@ def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Envi
 
 
 def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:
-    """Construct the model's specification of a stream."""
+    """Construct the model's specification of a stream; `Oracle.restore` adds grants and keys."""
     return StreamSpec(
         name=stream.name,
         sink_topic=core.sink_topic,
@@ -110,7 +110,7 @@ def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -
 
 
 def is_device_failure(error: BaseException | None) -> bool:
-    """Return whether the store's device caused an error, or every error of a group."""
+    """Return whether an error is a StoreError, or a group of nothing but StoreErrors."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_device_failure, error.exceptions))
     return isinstance(error, StoreError)

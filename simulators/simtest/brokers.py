@@ -1,10 +1,10 @@
 """The brokers of source, sink and receivers, which keep, redeliver, forget, confirm and refuse messages.
 
-The source's broker keeps a mailbox for each subscribed client id. Unacknowledged messages are redelivered on
-the next connection, before all other messages, in order or not. Every delivery, even of the same message,
-gets a new packet id until the ids run out, so an acknowledged packet id identifies one delivery. The sink's
-broker confirms messages at once or later, in any order, or not at all while it stalls, and accepts a limited
-number at a time.
+The source's broker keeps a mailbox for each client id. Unacknowledged messages are redelivered on the next
+connection, in order and before all other messages, unless `shuffle` mixes them. Every delivery at QoS 1, even
+of the same message, gets a new packet id until the ids run out, so an acknowledged packet id identifies one
+delivery. The sink's broker confirms messages at once or later, in any order, or not at all while it stalls;
+it may limit the number of unanswered messages, and refuse a message.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
     (b'{"start":"noon","end":"2026-03-28T18:00:00Z","price":1}', "refused_time"),
     (b'{"start":1,"end":2,"price":"much"}', "refused_type"),
 )
-"""The payload and counter of each message without prices on the topic of prices."""
+"""The payload of each message without prices on the topic of prices, and the counter of its reason."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
 """The refusals that are due to a time. If times are not decoded, these messages are readings with value 5."""
 
@@ -81,7 +81,7 @@ class Broker:
         return socket
 
     def drop(self, down_s: float) -> None:
-        """Lose all connections, and accept none for `down_s`."""
+        """Lose all connections, some of them silently, and accept none for `down_s`."""
         self.reachable.clear()
         self.loop.call_later(down_s, self.reachable.set)
         silent = self.random.random() * 100 < self.network.silent
@@ -101,7 +101,7 @@ class Broker:
 
     def settle(self) -> None:
         """End all faults."""
-        if self.network.maximum:  # one at a time, the backlog would not be sent in time
+        if self.network.maximum:  # with so few unanswered messages, the backlog would not be sent in time
             self.cut()
         self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
         for connection in self._silent:
@@ -212,7 +212,7 @@ class SourceBroker(Broker):
         ]
 
     def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool) -> None:
-        """Accept a meter's message for every subscriber, connected or not."""
+        """Accept a message for its subscribers; at QoS 0, only for those that are connected."""
         mail = Mail(topic, payload, qos, retain)
         for box in self.mailboxes.values():
             matches = any(_matches(topic_filter, topic) for topic_filter in box.filters)
@@ -226,7 +226,7 @@ class SourceBroker(Broker):
             box.forget()
 
     def shuffle(self) -> None:
-        """Redeliver messages in a different order."""
+        """Put unacknowledged and waiting messages into one random order; none is then a duplicate."""
         for box in self.mailboxes.values():
             messages = [*box.unacknowledged.values(), *box.waiting]
             self.random.shuffle(messages)
@@ -301,7 +301,8 @@ class SinkBroker(Broker):
     """The sink's broker, or another broker of receivers.
 
     `retained` holds the agent's retained messages by topic, and `keys` the operators' lists of keys by topic.
-    Topics begin with the broker's name or, at the sink's broker, with `private` or `crowd`.
+    Topics begin with the broker's name; at the sink's broker, also with `private` or `crowd`. While `stalls`
+    is set, nothing is confirmed; `refuses` makes the broker refuse the next publication.
     """
 
     def __init__(
@@ -346,15 +347,15 @@ class SinkBroker(Broker):
         check(not limit or len(waiting) < limit, "the broker is sent more messages at once than it accepts")
         waiting[packet.packet_id] = Publication(*packet)
         owner = packet.topic.partition("/")[0]
-        check(owner in self._owners, "a message leaves to a broker that is not its receiver's", packet.topic)
+        check(owner in self._owners, "a message is sent to a broker that is not its receiver's", packet.topic)
         self._retain(packet)
         late_s = self.random.random() * self.network.late_ms / 1000
         self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
 
     def _subscribe(self, connection: Connection, packet: mqtt.Subscribe) -> None:
-        """Confirm a subscription to an operator's keys, and send the retained list."""
+        """Confirm a subscription to an operator's keys, and send the retained list if there is one."""
         topic = packet.topic_filter
-        check(topic.startswith("crowd/"), "the agent subscribes at the sink's broker", topic)
+        check(topic.startswith("crowd/"), "the agent subscribes to something other than keys", topic)
         self._listeners.setdefault(topic, []).append(connection)
         connection.send(mqtt.suback(connection.level, packet.packet_id))
         if (payload := self.keys.get(topic)) is not None:
@@ -388,12 +389,12 @@ class SinkBroker(Broker):
         connection.send(mqtt.puback(packet_id), hooks)
 
     def refuse(self, connection: Connection, packet_id: int) -> None:
-        """Refuse a publication because a quota is exceeded.
+        """Refuse a publication because a quota is exceeded, and answer nothing more on the connection.
 
         With MQTT 3.1.1, a broker can only end the connection.
         """
         if connection.level == mqtt.MQTT_5:
-            self._unanswered.pop(connection)  # the broker sends no answer after that
+            self._unanswered.pop(connection)
             connection.send(mqtt.puback(packet_id, mqtt.QUOTA_EXCEEDED))
         else:
             connection.cut()

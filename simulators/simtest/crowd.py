@@ -32,7 +32,7 @@ def is_available() -> bool:
 
 
 def group_text(slot_s: int, deadline_s: int) -> str:
-    """Return the text of the group file for a slot length and a deadline, which also determine its name."""
+    """Return the text of a group file; the slot length and the deadline also determine the group's name."""
     identities = {role: identity(role).public.hex() for role in ROLES}
     operators = "".join(
         f'[{role}]\nname = "The {role}"\nidentity = "{public}"\n' for role, public in identities.items()
@@ -95,7 +95,7 @@ class ShareCheck(NamedTuple):
 
     @classmethod
     def of(cls, on_disk: OpenWindow, terms: Terms, energy: int) -> "ShareCheck":
-        """Open the pad of a stored window as the helper; the accumulator must be u - P L plus the energy."""
+        """Open a stored window's pad as the helper; its accumulator must be u - P L + S mod 2^64 L."""
         [slot], sealed = on_disk.slots, on_disk.sealed_pad
         check(sealed is not None, "a slot of a crowd has no pad", on_disk.start_ms)
         pad = _open("helper", terms, on_disk.public_id, on_disk.start_ms, sealed.pad)  # type: ignore[union-attr]
@@ -104,34 +104,45 @@ class ShareCheck(NamedTuple):
         initial = (slot.accumulator - energy) % (MODULUS * lattice)
         dither = (initial + (pad or 0) * lattice) % (MODULUS * lattice)
         check(dither < lattice, "a slot of a crowd did not begin with its pad", on_disk.start_ms)
-        check(0 <= slot.accumulator < MODULUS * lattice, "a share's accumulator is not reduced")
+        check(
+            0 <= slot.accumulator < MODULUS * lattice,
+            "a share's accumulator is not within 2^64 quanta",
+        )
         return cls(pad or 0, initial)
 
     def check_state(self, other: "ShareCheck", key: object) -> None:
         """Check that this share has the same pad and initial accumulator as `other`."""
-        check(self == other, "a slot of a crowd has two pads, or energy that was not measured", key)
+        check(self == other, "a slot of a crowd has two pads, or holds energy that was not measured", key)
 
 
 def check_report(row: Outgoing, slot: ClosedSlot, public_id: str, share_check: ShareCheck | None) -> None:
-    """Check a report: the leader's share and the helper's pad add up to the slot's energy in quanta."""
+    """Check a report: its slot, its deadline, and that it contains neither pad nor share unsealed.
+
+    If the open window was ever on disk, the leader's share and the helper's pad must add up to
+    floor((u + S) / L).
+    """
     terms = slot.terms
     group_id = _group_id(terms)
     report = Report.decode(group_id, row.payload)
     place = (public_id, slot.window_ms)
-    check((report.label, report.slot_s * 1000) == place, "a report is not that of its slot", place)
+    check((report.label, report.slot_s * 1000) == place, "a report names another slot", place)
     pad = _open("helper", terms, public_id, slot.window_ms, report.pad)
     share = _open("leader", terms, public_id, slot.window_ms, report.share)
     check(pad is not None and share is not None, "an operator cannot open its part of a report", place)
     end_ms, deadline_ms = slot.window_ms + terms.length_ms, terms.crowd.deadline_ms if terms.crowd else 0
-    check(row.until_ms == end_ms + deadline_ms, "a report leaves until another time than the deadline", place)
+    check(row.until_ms == end_ms + deadline_ms, "a report does not expire at the deadline", place)
     for number in (pad, share):
         is_clear = (number or 0).to_bytes(8, "big") in row.payload
-        check(not is_clear, "a pad or a share leaves in clear", place)
-    if share_check is not None:  # it was on disk before
+        check(not is_clear, "a report contains a pad or a share that is not sealed", place)
+    if share_check is not None:
         check(pad == share_check.pad, "a slot of a crowd has two pads", place)
         quanta = (share_check.initial + (slot.energy or 0)) // terms.lattice(0)
         expected = (quanta + share_check.pad) % MODULUS
-        check(((share or 0) + (pad or 0)) % MODULUS == expected, "share and pad are not the energy", place)
+        check(
+            ((share or 0) + (pad or 0)) % MODULUS == expected,
+            "share and pad do not add up to the energy",
+            place,
+        )
 
 
 def report_place(row: Outgoing) -> tuple[str, int]:
@@ -153,7 +164,7 @@ def committed_list(payload: bytes, group: Group, role: str) -> CommittedList:
     signed = KeyList.decode(group.id, payload)
     is_own = is_signed(identity(role).public, signed.body, signed.signature)
     check(
-        is_own and signed.message.role == role, "a list of keys is committed that its operator did not sign"
+        is_own and signed.message.role == role, "a list of keys that its operator did not sign is committed"
     )
     days = [day for day, _ in signed.message.keys]
     return CommittedList(signed.message.serial, range(min(days), max(days) + 1))
@@ -164,7 +175,7 @@ def _group_id(terms: Terms) -> bytes:
 
 
 def _open(role: str, terms: Terms, label: str, start_ms: int, sealed: bytes) -> int | None:
-    """Open a sealed number as an operator of the terms' group."""
+    """Open a sealed number as an operator of the terms' group; return None if it cannot be opened."""
     from meteragent.crowd.seal import PAD, SHARE, info  # noqa: PLC0415 -- it needs the extra `crowd`
 
     group_id, slot_s = _group_id(terms), start_ms // 1000

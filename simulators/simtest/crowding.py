@@ -10,7 +10,10 @@ from simulators.simtest.schedule import Configuration, Event
 from simulators.simtest.setting import Setting
 
 CROWDED = {"fast": 0.03, "slow": 0.15, "autumn": 0.15}
-"""Share of the schedules of each pace in which a stream counts in a crowd."""
+"""Share of the schedules in which a stream counts in a crowd, by pace.
+
+Only schedules without prices and receivers are counted. Without the extra `crowd`, there is no such stream.
+"""
 _GRIDS = {"fast": ["10/10", "20/20", "40/40"], "slow": ["5/5", "30/30"], "autumn": ["5/5", "30/30"]}
 
 
@@ -32,7 +35,7 @@ class Crowding:
         return crowded
 
     def _draw_stream(self, setting: Setting) -> Setting:
-        """Draw a stream of a crowd with the meters of another stream."""
+        """Draw a stream of a crowd; all settings but its name, clock and window are those of `setting`."""
         return replace(
             setting,
             name="street",

@@ -4,17 +4,18 @@ A store is a real SQLite database in a folder, in memory if possible. A crash le
 folder, which the agent's next process opens:
 
     commit-before   in the middle of a transaction: none of it is on disk
-    commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of the new content, then
+    commit-torn     power cut before the fsync of the write-ahead log (WAL): a part of the new content, then
                     garbage, then the former content; or while `.gen` counts a commit with records
     commit-written  the transaction is only in the WAL; some of its records may have been sent
-    commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
-                    while it is erased: any of the blocks that were overwritten since the last sync (`power`);
-                    or while the next `.gen` is being prepared
+    commit-moved    power cut while the WAL is moved into the file: some of the pages, and the whole WAL; or
+                    while it is erased: some of the blocks that were overwritten since the last sync
+                    (`power`); or while the next `.gen` is being prepared
     commit-done     everything is done
     settle          before, between or after the transactions that admit and revoke receivers (`world`)
-    open, close     after any line of the store's own code that has changed its files
+    open, close     before or after one of the lines of the store's own code that change its files
 
-The files are read when SQLite is about to run COMMIT, and again at the checkpoint that follows, a separate
+At all other places (`world`, `traffic`) a crash leaves the files as they are. The files are read when SQLite
+is about to run COMMIT, after the transaction, and before and after the checkpoint that follows, a separate
 step during which the agent continues. The files are therefore real ones, not a model of them. Everything that
 a call synced before it returned is always present.
 """
@@ -71,7 +72,8 @@ def write_files(files: Files, folder: Path) -> Path:
 def settle(folder: Path) -> Path:
     """Make a copied folder valid: write the inode of its generation file into that file.
 
-    A crash leaves files in place, whereas a copy would be refused by the store as restored.
+    A crash leaves files in place, whereas a copy would be refused by the store as restored. A folder whose
+    generation file is missing, unreadable or without an inode is left as it is.
     """
     current, path = generation.read(folder / "db"), folder / "db.gen"
     if current and current.inode is not None:
@@ -85,7 +87,7 @@ class DiskObserver(Protocol):
     """An observer of a disk that decides when the process dies."""
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
-        """Begin a transaction; return the crash that ends the process during it, or None if none does."""
+        """Begin a transaction; return the crash that ends the process during or after it, or None."""
 
     def crash(self, trap: Crash, files: Files) -> None:
         """End the process with the crash `trap`, which leaves `files`."""
@@ -103,7 +105,7 @@ class DiskObserver(Protocol):
         """Cancel a device failure that is no longer due."""
 
     def drop_retired(self) -> None:
-        """Note that rows of retired streams were dropped to make room."""
+        """Treat the rows of retired streams that were dropped to make room as delivered."""
 
     @property
     def alive(self) -> bool:
@@ -113,8 +115,8 @@ class DiskObserver(Protocol):
 class Disk(StoreThread):
     """The agent's store thread, without a thread: a commit takes time, within which the process may die.
 
-    `takes_s` is the duration of a commit. The device fails after `fails` steps of SQLite; it does not fail if
-    that is None.
+    `takes_s` is the duration of a commit, and also of the erasure that follows. During the next commit and
+    erasure, the device fails after `fails` steps of SQLite; it does not fail if that is None.
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
@@ -135,7 +137,10 @@ class Disk(StoreThread):
         return has_space
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function when all earlier calls have returned; return its result."""
+        """Run a function when all earlier calls have returned; return its result.
+
+        Raises CancelledError if the process is dead by then.
+        """
         async with self._turn:
             await asyncio.sleep(0)
             self._check_alive()
@@ -144,7 +149,10 @@ class Disk(StoreThread):
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Commit a transaction, during which the process may die; the disk's next step erases the log."""
+        """Commit a transaction, during which the process may die; return the new rows.
+
+        The disk's next step erases the log. Raises StoreError if the device fails.
+        """
         await self._turn.acquire()
         try:
             cancelled = await self._wait()
@@ -175,7 +183,10 @@ class Disk(StoreThread):
         return transaction.commit(self.store, commit, delivered, budget, self._keep_ms)
 
     async def _erase(self, trap: Crash | None) -> None:
-        """Erase the log, which takes time; the process may die before, during or after the erasure."""
+        """Erase the log after `takes_s`, and prepare the next commit.
+
+        With a `trap` the process then dies, and leaves the files from before, during or after the erasure.
+        """
         try:
             await asyncio.sleep(self.takes_s)
             self._check_alive()
@@ -195,7 +206,10 @@ class Disk(StoreThread):
             self._turn.release()
 
     async def _wait(self) -> bool:
-        """Wait for the disk; return whether the caller was cancelled and the disk continues nevertheless."""
+        """Wait for the disk; return whether the caller was cancelled and the disk continues nevertheless.
+
+        Raises CancelledError if the disk does not continue, or if the process is dead.
+        """
         try:
             await asyncio.sleep(self.takes_s)
         except asyncio.CancelledError:
@@ -211,7 +225,7 @@ class Disk(StoreThread):
             raise asyncio.CancelledError
 
     def _begin_failing(self) -> None:
-        """Make the device fail once, after the set number of steps."""
+        """Make the device fail once, after `fails` steps, if that is set."""
         if self.fails is not None:
             steps, failing, observer = count(1), self.fails, self._observer
             self.store.connection.set_progress_handler(
@@ -298,7 +312,10 @@ def record_transactions(store: Store) -> Callable[[], list[Files]]:
 
 
 def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:
-    """Run an action; return its result, and the files after each line of the store that changed them."""
+    """Run an action; return its result, and the files before and after the lines that changed them.
+
+    Only lines of the store's own code count. The last state is the state after the action.
+    """
     states: list[Files] = []
     previous_files: set[tuple[str, int, int, int]] | None = None
 

@@ -1,4 +1,4 @@
-"""The checks at the end of a world: everything due has been received, and no descriptor stays behind."""
+"""The checks at the end of a world: everything due was received, and revoked receivers keep no descriptor."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,11 @@ from simulators.simtest.opened import Key, MessageKey
 def check_complete(
     checker: InvariantChecker, closed_ms: dict[str, int], streams: set[str], until_ms: int
 ) -> None:
-    """Check that all due slots of wall-clock streams, and all rows due before `until_ms`, were received.
+    """Check that all due slots were received, and that all rows due before `until_ms` are marked delivered.
 
-    `closed_ms` maps each stream to the time up to which its slots must have closed.
+    `closed_ms` maps each wall-clock stream to the time up to which its slots must have closed. Lost windows,
+    messages of revoked grants, and reports that were too late need not be received. The rows are those of
+    `streams` and of all receivers.
     """
     incomplete = _incomplete_windows(checker, closed_ms)
     check(not incomplete, "a slot that was due has not been received", incomplete)
@@ -27,7 +29,8 @@ def check_complete(
 def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
     """Check that no descriptors of revoked receivers are retained among `topics`.
 
-    Topics of admitted receivers, and topics on which a withdrawal still waits, are exempt.
+    Topics of the streams' own sinks, of crowds and of admitted receivers, and topics for which a row still
+    waits, are exempt.
     """
     expected = checker.expected
     admitted = tuple(grant.topic.removesuffix(identity.PLACEHOLDER) for grant in expected.active())

@@ -1,4 +1,4 @@
-"""The expected contents of the store: all committed transactions, compared with the store at each start."""
+"""The expected contents of the store, which follow from all committed transactions."""
 
 import copy
 import json
@@ -29,7 +29,7 @@ class Spending(NamedTuple):
 class Message:
     """A message in the outbox: its queue, and its topic for the core.
 
-    A message that is deleted by a revocation counts as delivered.
+    A message that is deleted before it is delivered also counts as delivered.
     """
 
     queue: str
@@ -47,6 +47,7 @@ class ExpectedStore:
     `grants` holds all grants by id. `announced` holds all descriptors of each grant by queue, each with its
     topic; `descriptors` holds the latest of them by queue and topic. `latest` holds the latest descriptors of
     each stream, by the core's topic, and `key_lists` the lists of a crowd's operators, by group and role.
+    `last_id` is the id of the newest row. No window opens before `floor_ms`.
     """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -106,7 +107,10 @@ class ExpectedStore:
         self.rows[self.last_id] = Message(queue, outgoing, core_topic)
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
-        """Compare with a store, for `streams` and all expected streams; return a difference, or None."""
+        """Return the first difference from a store, or None if there is none.
+
+        Marks, states and prices are compared for `streams` and all expected streams.
+        """
         streams = streams | {stream for stream, _ in [*self.marks, *self.states]} | set(self.prices)
         for stream in sorted(streams):
             snapshot = store.snapshot(stream)
@@ -138,7 +142,11 @@ class ExpectedStore:
         return (g for g in self.grants.values() if not g.is_revoked and stream in (None, g.stream))
 
     def settle(self, shares: Iterable[Share], now_ms: int) -> None:
-        """Revoke the receivers that must get nothing more, and admit the new receivers, as of `now_ms`."""
+        """Revoke the receivers that must get nothing more, and admit the new receivers, as of `now_ms`.
+
+        The receivers that stay get the end that is configured now; their first window may move to a later
+        time.
+        """
         admitted = {(s.stream, s.name, s.topic): s for s in shares if s.is_admitted(now_ms)}
         for grant in list(self.active()):
             share = admitted.pop((grant.stream, grant.name, grant.topic), None)
@@ -160,7 +168,7 @@ class ExpectedStore:
         return any(_id_of(received.get(grant.sink_topic(topic))) != _id_of(item) for topic, item in latest)
 
     def _revoke(self, grant: Grant, now_ms: int) -> None:
-        """Delete the messages that wait for a receiver, and withdraw all of its descriptors."""
+        """Delete the messages that wait for a receiver; withdraw its descriptors and the inherited ones."""
         self._drop(grant.queue)
         self.grants[grant.id] = grant._replace(is_revoked=True)
         self.descriptors.pop(grant.queue, None)

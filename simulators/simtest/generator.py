@@ -17,9 +17,9 @@ TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED_SHARE = 0.2
 """Share of the schedules in which readings of wall-clock streams have no times and are stamped on arrival."""
 ABOVE_SHARE = 0.1
-"""Share of the schedules in which streams of power release the energy above a threshold."""
+"""Share of the schedules in which most streams of power release the energy above a threshold."""
 PRICED_SHARE = 0.4
-"""Share of the slow schedules in which wall-clock streams release amounts at the prices of a topic."""
+"""Share of the slow and autumn schedules in which most wall-clock streams release amounts at prices."""
 RESUMED_SHARE = 0.15
 """Share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
@@ -45,8 +45,8 @@ _PLACES = (
 def generate(seed: int) -> Schedule:
     """Draw the schedule of a seed.
 
-    Each feature that was added later has its own random number generator, so it does not change the rest of a
-    seed's schedule.
+    Each feature that was added later has its own random number generator, so it does not change the other
+    draws of a seed.
     """
     # The test's original name. Any other string would change the schedule of every seed.
     random = Random(f"ordeal {seed}")
@@ -140,7 +140,7 @@ def _draw_setting(random: Random, pace: str, name: str) -> Setting:
 
 
 def _change_configuration(random: Random, pace: str, former: Configuration) -> Configuration:
-    """Change some settings; sometimes add, rename or remove a stream."""
+    """Change some settings and sometimes a stream's name; sometimes draw a new configuration."""
     fresh = _draw_configuration(random, pace)
     if random.random() < 0.15:
         return fresh
@@ -174,14 +174,14 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Sometimes resume a snapshot: in a fast schedule only minutes later, so that few windows pass."""
+    """Sometimes resume a snapshot: in a fast schedule at most ten minutes later, so fewer windows pass."""
     if random.random() < RESUMED_SHARE:
         jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
 
 
 def _with_thresholds(random: Random, pace: str, configuration: Configuration) -> Configuration:
-    """Let most streams of power release the energy above a threshold; changes may remove the threshold."""
+    """Let most streams of power release the energy above a threshold; each stream is drawn separately."""
     grids = ["10/10", "40/40"] if pace == "fast" else ["5/5", "30/30", "1d"]
     return tuple(
         replace(setting, grid=random.choice(grids), threshold=random.choice([1, 500, 1700]), limit=0)
@@ -192,7 +192,7 @@ def _with_thresholds(random: Random, pace: str, configuration: Configuration) ->
 
 
 def _with_prices(random: Random, configuration: Configuration) -> Configuration:
-    """Let most wall-clock streams release amounts; the bound may change with the configuration."""
+    """Let most wall-clock streams release amounts; each configuration draws its own bounds."""
     settings = []
     for setting in configuration:
         priced = replace(
@@ -225,7 +225,10 @@ def _draw_network(random: Random) -> Network:
 
 
 def _draw_readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Yield all meters' readings, some of them irregular, late, early, repeated, corrected or retained."""
+    """Yield all meters' readings, some of them irregular, late, early, repeated, corrected or retained.
+
+    Some messages that are not readings come between them.
+    """
     per_ms = PACES[pace].tick_ms / TICK_LOOP_MS
     for meter in range(1, random.choice([1, 1, 2, 3]) + 1):
         period_ms = random.choice([3, 6, 12]) * TICK_LOOP_MS
@@ -248,7 +251,10 @@ def _draw_readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
 
 
 def _draw_prices(random: Random, pace: Pace, end_ms: int) -> Iterator[Event]:
-    """Yield prices of a market: in time, late, repeated, contradictory, beyond the bound, or long missing."""
+    """Yield prices of a market: in time, late, repeated, contradictory, beyond the bound, or long missing.
+
+    Some are too far ahead, and some messages have no prices.
+    """
     per_ms, at_ms = pace.tick_ms / TICK_LOOP_MS, random.randrange(0, 1500)
     while at_ms < end_ms:
         quarter = round(at_ms * per_ms) // PRICE_MS

@@ -37,7 +37,9 @@ class InvariantChecker:
 
     `released` holds the intervals in records by stream and meter, `descriptors` the descriptors on disk by
     topic, and `rows` the ids of records in the store. `queued_until_ms` holds, by stream and topic, the time
-    at which the last of the rows that were waiting when the core began is due.
+    at which the last of the rows that were waiting when the core began is due. `records` holds all messages
+    that were ever committed, except retained ones, `confirmed` the messages whose delivery the agent learns
+    of, and `late` the reports that were too late. `newest_ms` is the newest time that the agent has read.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -69,14 +71,14 @@ class InvariantChecker:
                     opened.peak.resume(window.slots[0].accumulator)
 
     def check_feed(self, model: Model, commit: Commit, tokens: Iterable[Any], freed: Iterable[Any]) -> None:
-        """Check that the core frees the same tokens as the model (law 7)."""
+        """Check that the core frees the same tokens as the model (law 7), and commits every change."""
         core_tokens, model_tokens = Counter(map(id, tokens)), Counter(map(id, freed))
         check(not core_tokens - model_tokens, "a reading is acknowledged before all its time is decided")
         check(not model_tokens - core_tokens, "a reading is not acknowledged though its time is decided")
         unwritten = model.changed_meters - commit.states.keys()
         check(not unwritten, "a meter has changed but is not written", unwritten)
         if not commit:
-            check(not (model.opened_windows or model.closed_slots), "a slot is due but nothing is committed")
+            check(not (model.opened_windows or model.closed_slots), "an opening or a close is not committed")
 
     def check_commit(
         self, model: Model | None, commit: Commit, delivered: Sequence[int], now_ms: int
@@ -89,7 +91,7 @@ class InvariantChecker:
                 self.late.add(message)
             check(
                 message in self.confirmed or message in self.late,
-                "a row is marked delivered without confirmation",
+                "a row is marked delivered that was neither confirmed nor too late",
             )
         if model is None or not commit:
             self.expected.apply(commit, delivered)
@@ -109,7 +111,7 @@ class InvariantChecker:
         model.changed_meters.clear()
 
     def _check_marks(self, model: Model, commit: Commit) -> None:
-        """Check law 1: marks rise, and windows open at or after the mark."""
+        """Check law 1: marks rise, and each window opens once, at or after the mark and the store's floor."""
         for meter, end_ms in commit.marks.items():
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
             check(end_ms > before_ms, "a mark does not rise", f"{meter} of {commit.stream}")
@@ -118,7 +120,7 @@ class InvariantChecker:
             key = Key(commit.stream, meter, start_ms)
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
             check(meter in commit.marks, "a window is opened without its mark", key)
-            check(start_ms >= max(before_ms, self.expected.floor_ms), "a window opens before the mark", key)
+            check(start_ms >= max(before_ms, self.expected.floor_ms), "a window opens too early", key)
             check(key not in self.windows, "a window is opened twice", key)
             public_id = public_name(model.stream.pseudonym_key, meter)
             self.windows[key] = Window(terms, public_id, identity.render(model.stream.sink_topic, public_id))
@@ -149,7 +151,7 @@ class InvariantChecker:
                 clock_ms = state.newest_ms or 0
             for window in state.windows if state is not None else ():
                 key = Key(commit.stream, meter, window.start_ms)
-                check(key in self.windows, "an open window never opened", key)
+                check(key in self.windows, "a window on disk was never opened", key)
                 terms = self.windows[key].terms
                 if terms.space is Space.PEAK:
                     self.windows[key].peak.check_state(model.meters[meter], window, key)
@@ -164,7 +166,7 @@ class InvariantChecker:
                     self.windows[key].check_initial(key, slot_index, accumulator - energy)
 
     def _check_share(self, model: Model, on_disk: OpenWindow, key: Key) -> None:
-        """Check that a slot of a crowd has one pad, which was drawn and sealed when the slot opened."""
+        """Check that a slot of a crowd has one sealed pad that no other slot uses, and its energy so far."""
         window = self.windows[key]
         energy = model.meters[key.meter].energy(key.start_ms, 0, window.terms)
         share = ShareCheck.of(on_disk, window.terms, energy)
@@ -226,7 +228,7 @@ class InvariantChecker:
         topic = f"{row.topic}/privacy/{json.loads(row.payload)['d']}"
         is_shared = row.topic != message.core_topic
         topics = self.expected.announced_topics(message.queue) if is_shared else self.descriptors
-        check(topic in topics, "a record before its descriptor", topic)
+        check(topic in topics, "a record is committed before its descriptor", topic)
 
     def _check_outgoing(self, model: Model, commit: Commit) -> None:
         """Check that each closed slot is released once, as the exact value plus its noise, when it is due."""
@@ -245,7 +247,7 @@ class InvariantChecker:
             band, draws = record.pop("band", None), record.pop("draws", None)
             check(list(record) == _FIELDS, "a record has unexpected fields", list(record))
             closed_slot = closed.pop((record["meter"], record["t"], band), None)
-            check(closed_slot is not None, "a record leaves before its slot closes", row.payload)
+            check(closed_slot is not None, "a record belongs to no slot that closes", row.payload)
             if closed_slot is not None:
                 self._check_record(model, commit, row, record, closed_slot)
                 opened = self.windows[Key(commit.stream, closed_slot.meter, closed_slot.window_ms)]
@@ -259,7 +261,7 @@ class InvariantChecker:
         for row in commit.outgoing:
             place = report_place(row)
             slot = slots.pop(place, None)
-            check(slot is not None, "a report leaves before its slot closes, or twice", place)
+            check(slot is not None, "a report belongs to no slot that closes, or is a second report", place)
             if slot is not None:
                 key = Key(commit.stream, slot.meter, slot.window_ms)
                 window = self.windows[key]
@@ -280,10 +282,10 @@ class InvariantChecker:
         expected_slot = None
         if model.stream.grants is not None:
             expected_slot = ReleasedSlot(record["d"], key.start_ms, end_ms)
-        check(row.slot == expected_slot, "a record is for another slot's receivers", key)
+        check(row.slot == expected_slot, "a record is for the receivers of another slot", key)
         window.records[slot.slot_index] = self._messages(model, row)
         quanta, remainder = divmod(Fraction(record["value"]) * MICRO, terms.quantum_u)
-        check(remainder == 0, "a value off the lattice", key)
+        check(remainder == 0, "a value is not on the lattice", key)
         window.check_rounding(key, slot, int(quanta))
         check(record["d"] == descriptor_id(terms), "a record names terms that are not its window's", key)
         self._check_disjoint(key, slot)
@@ -332,15 +334,16 @@ class InvariantChecker:
     ) -> None:
         """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it.
 
-        By laws 1 and 2 the message and its charge are on disk, byte for byte. The message is due and not yet
-        confirmed.
+        A retained message must be a descriptor on disk or a waiting withdrawal. By laws 1 and 2 any other
+        message is on disk, byte for byte. It must be due, not yet marked delivered and not too late, and must
+        leave in order and only once on a connection.
         """
         topic = message.topic
         if retain:
             is_own = topic.startswith("private/")
             is_known = message.payload in self.descriptors.get(topic, ()) if is_own else False
             is_known = is_known or (not is_own and self.expected.may_retain(topic, message.payload))
-            check(is_known, "a descriptor that leaves is not on disk", topic)
+            check(is_known, "a retained message that leaves is not on disk", topic)
             return
         check(message in self.rows, "a message that leaves is not on disk byte for byte", topic)
         id_ = self.rows[message]
@@ -348,7 +351,7 @@ class InvariantChecker:
         check(not row.delivered, "a row leaves although it is marked delivered", topic)
         until_ms = row.outgoing.until_ms
         check(until_ms is None or (now_ms or 0) < until_ms, "a report leaves after its deadline", topic)
-        check(now_ms is not None, "a message leaves without a clock", topic)
+        check(now_ms is not None, "a message leaves while the clock is behind", topic)
         check(
             now_ms is not None and row.outgoing.due_ms <= now_ms, "a message leaves before it is due", topic
         )
@@ -370,7 +373,7 @@ class InvariantChecker:
             self.windows[Key(stream, meter, window.start_ms)].is_lost |= window.start_ms not in starts_ms
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin with another store; the open windows that it does not contain never close."""
+        """Begin with another store; open windows that it does not contain need not close."""
         self.expected = expected
         rows = {
             id_: MessageKey(row.outgoing.topic, row.outgoing.payload) for id_, row in expected.rows.items()
@@ -387,7 +390,7 @@ class InvariantChecker:
             window.is_lost |= key not in still_open and not is_complete
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
-        """Treat rows of retired streams that the store no longer has as delivered."""
+        """Treat rows that the store dropped of retired streams as delivered, and their windows as lost."""
         retired = {row.queue for row in self.expected.rows.values() if "@" not in row.queue} - streams
         pending = (outbox.pending(store.connection, stream, 2**62, -1) for stream in retired)
         waiting = {row.id for rows in pending for row in rows}

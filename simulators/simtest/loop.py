@@ -19,7 +19,8 @@ _Out = TypeVar("_Out")
 _TURNS = 50_000
 """The number of turns without time passing that indicates an endless loop.
 
-Tasks need fewer: after a clock is set ten minutes forward, windows of a tenth of a second take about 12,000.
+Tasks need fewer: when a clock is set ten minutes forward, the agent opens one window after another, which
+takes about 12,000.
 """
 
 
@@ -41,8 +42,9 @@ class _Task(asyncio.Task[Any]):
 class VirtualLoop(BaseEventLoop):
     """The loop of a world, which runs the agent's processes one after the other.
 
-    `execute` runs an executor's work, and raises CancelledError if the process is dead. `connect` connects to
-    a host. RuntimeError is raised if the loop still runs after `until_s`.
+    `execute` runs an executor's work, and `connect` connects to a host; the world sets both. `select` raises
+    RuntimeError if nothing is scheduled, if tasks run without time passing, or if the loop still runs after
+    `until_s`.
     """
 
     def __init__(self) -> None:
@@ -79,7 +81,7 @@ class VirtualLoop(BaseEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[_Arguments]], _Out], *args: *_Arguments
     ) -> asyncio.Future[_Out]:
-        """Run the function now; return a future with its result."""
+        """Run the function now; return a future with its result or exception, or a cancelled future."""
         del executor
         answer: asyncio.Future[_Out] = self.create_future()
         try:

@@ -2,8 +2,8 @@
 
 Time is divided into pieces at the moments when held readings begin or cease to apply. For each piece, the
 definition determines which reading applies (`speaker`), and when the piece is decided: once the newest
-reading's time less the lateness passes `deciding_ms`. There are no accumulators: decided time is a list of
-stretches, each with the value that counts.
+reading's time less the lateness reaches `deciding_ms`, or a slot closes. There are no accumulators: decided
+time is a list of stretches, each with the value that counts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -66,7 +66,10 @@ class Meter:
     book: PriceBook = field(default_factory=PriceBook)
 
     def durable(self) -> "Meter":
-        """Return a copy of the state that survives a crash: everything except the held readings."""
+        """Return a copy of the state that survives a crash: everything except the held readings.
+
+        Stretches before the oldest open window, which are no longer needed, are left out too.
+        """
         windows = [replace(window, open_slots=[*window.open_slots]) for window in self.windows]
         start_ms = windows[0].start_ms if windows else self.covered_ms
         stretches = [stretch for stretch in self.stretches if stretch.end_ms > start_ms]
@@ -88,7 +91,7 @@ class Meter:
         return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
-        """Return the time that the watermark must pass to decide time `ms`; None if only a close does."""
+        """Return the time that the watermark must reach to decide time `ms`; None if only a close does."""
         following = min((t for t in self.readings if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -125,7 +128,7 @@ class Meter:
         return self.free()
 
     def free(self) -> list[Any]:
-        """Release readings that no longer apply to any time; return their tokens."""
+        """Drop the held readings that apply to no undecided time; return their tokens."""
         covered = [t for t in self.readings if t <= self.covered_ms]
         if covered:
             self.standing_ms = max([*covered, *([] if self.standing_ms is None else [self.standing_ms])])
@@ -133,7 +136,11 @@ class Meter:
         return [self.readings.pop(t).token for t in sorted(expired)]
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
-        """Decide all time up to the newest reading less `lateness`, or up to the clock if that is earlier."""
+        """Decide all pieces of time that the watermark decides; return the tokens of dropped readings.
+
+        The watermark is the newest reading's time less the lateness, or the clock if that is earlier. While
+        a peak's window is open, its time is decided in whole parts.
+        """
         frontier_ms = min((self.newest_ms or 0) - self.rules.lateness_ms, clock_ms)
         until_ms: int | None = self.covered_ms
         decided_ms = self.covered_ms
@@ -150,7 +157,8 @@ class Meter:
     def take(self, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
         """Accept a reading; return whether it counts, and the tokens that need not be held.
 
-        With `is_stamped` the reading's time is its time of arrival, so it is newer than all earlier readings.
+        With `is_stamped` the reading's time is its time of arrival, so no earlier reading is newer, and it
+        replaces a reading of the same time.
         """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
@@ -167,9 +175,10 @@ class Meter:
         return True, self.free() if time_ms <= self.covered_ms else []
 
     def energy(self, window_ms: int, slot_index: int, terms: Terms) -> int:
-        """Return the sum of value * duration over a slot's decided time.
+        """Return the sum of value * weight over a slot's decided time.
 
-        Gap, range, threshold and prices are those of `terms`.
+        The weight of a stretch is its duration or, if `terms` have prices, the sum of price * ms. Gap, range
+        and threshold are those of `terms`.
         """
         total = 0
         for start_ms, end_ms in terms.stretches(slot_index):

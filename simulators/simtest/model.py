@@ -66,7 +66,7 @@ class Model:
         self.meters[name] = meter
 
     def _is_wanted(self, window: OpenWindow) -> bool:
-        """Return whether any receiver still gets a slot of an open window."""
+        """Return whether a receiver still gets a slot of an open window, or the stream is not shared."""
         return self.stream.is_wanted(window.start_ms, window.terms)
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
@@ -94,7 +94,11 @@ class Model:
         self.book.check_commit(prices, min([now_ms, *(meter.covered_ms for meter in self.meters.values())]))
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
-        """Drop each reading that another reading of the same meter follows at the same arrival time."""
+        """Return a batch without the readings that a later one of the same meter and arrival time replaces.
+
+        The tokens of these readings are appended to `free`. If readings have times of their own, none is
+        replaced.
+        """
         if not self.stream.stamped:
             return list(batch)
         counting = []
@@ -123,7 +127,8 @@ class Model:
     def _advance(self, name: str, open_ms: int, close_ms: int, catching_up: bool) -> Iterator[Any]:
         """Open windows up to `open_ms` and close slots up to `close_ms`, in time order.
 
-        Yield the tokens of readings that need not be held any longer.
+        Yield the tokens of readings that need not be held any longer. A meter with neither a next nor an open
+        window is forgotten.
         """
         meter = self.meters[name]
         while True:
@@ -158,7 +163,7 @@ class Model:
             self.outcomes["forgotten"] += 1
 
     def _settle(self, name: str, meter: Meter, before_ms: int) -> None:
-        """Charge a peak's noise once its first part since a restart is over."""
+        """Charge a peak's noise once its first part since a restart is over, if the budget allows it."""
         time_ms = meter.covered_ms - 1
         for window in meter.windows:
             if window.needs_noise(before_ms, meter.covered_ms):

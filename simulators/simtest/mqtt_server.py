@@ -19,11 +19,17 @@ alive."""
 
 
 class Malformed(Exception):
-    """An error: the standard forbids clients to send this packet."""
+    """The error that a packet breaks the standard, or is one that the agent has no reason to send.
+
+    The agent sends no wills and no credentials, and publishes and subscribes at QoS 1 only.
+    """
 
 
 class Connect(NamedTuple):
-    """CONNECT (3.1); fields that 3.1.1 does not have are None."""
+    """CONNECT (3.1).
+
+    `expiry_s` is None with MQTT 3.1.1. `receive_maximum` is None if the client sets none.
+    """
 
     level: int
     client_id: str
@@ -76,7 +82,7 @@ class Reader:
     def read(self, data: bytes) -> list[tuple[Packet, int]]:
         """Return the packets that end in `data`, each with the position of its end in `data`.
 
-        Raises Malformed if the standard forbids clients to send one of them.
+        Raises Malformed if the agent must not send one of them.
         """
         buffered_bytes, data = len(self._buffer), self._buffer + data
         packets: list[tuple[Packet, int]] = []
@@ -139,7 +145,7 @@ class _Fields:
 
     @property
     def remaining(self) -> int:
-        """Number of bytes not yet taken."""
+        """The number of bytes not yet taken."""
         return len(self._data)
 
     def take(self, size: int) -> bytes:

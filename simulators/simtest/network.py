@@ -1,9 +1,9 @@
 """The network: byte streams between the agent and its brokers, in virtual time.
 
 The agent's event loop connects (`Broker.connect`), and its MQTT client writes to the connection's `Socket`.
-Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is cut, even
-in the middle of a packet. Bytes that a process has handed to the operating system are sent even if the
-process dies. The broker notices the death at once or not at all, at random.
+Bytes take at least `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is
+cut, even in the middle of a packet. Bytes that a process has handed to the operating system are sent even if
+the process dies. The broker notices the death at once or not at all, at random.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from simulators.simtest import mqtt_server as mqtt
 from simulators.simtest.schedule import Network
 
 WAY_S = 0.002
-"""The time that a byte takes from one end of a connection to the other."""
+"""The time that the first piece of a write takes from one end of a connection to the other."""
 _PIECE_S = 0.0005
 """The time between pieces of one write."""
 _GRACE = 1.5
@@ -57,19 +57,22 @@ class Observer(Protocol):
         """Check the agent's acknowledgements; return how many of them are sent before the process dies."""
 
     def after_acknowledge(self) -> None:
-        """Note that the acknowledgements have been sent."""
+        """End the process if it is to die after the acknowledgements that it has just sent."""
 
     def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it."""
+        """Check a publication on a connection; end the process if it is to die before sending it.
+
+        `newest_rows` maps topics to the newest row sent on the connection.
+        """
 
     def after_publish(self) -> None:
-        """Note that the publication has been sent."""
+        """End the process if it is to die after the publication that it has just sent."""
 
     def on_confirm(self, publication: Publication) -> None:
         """Note that the agent is about to receive the confirmation of a publication."""
 
     def after_confirm(self) -> None:
-        """Note that the agent has received the confirmation."""
+        """End the process if it is to die after it has received a confirmation."""
 
 
 class Peer(Protocol):
@@ -107,8 +110,8 @@ class Piece(NamedTuple):
 class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
-    A write is cut at a random place, which depends on its number of packets and not on its size. The size
-    depends on measured values, on which the set of packets that arrive must not depend (law 4).
+    A write may be cut at random places: packets are drawn first, and then places within them. Thus the
+    packets that arrive together do not depend on their sizes, which depend on measured values (law 4).
     """
 
     def __init__(self, peer: Peer, deliver: Callable[[bytes, list[Hooks]], None]) -> None:
@@ -222,13 +225,16 @@ class Connection:
 
     @property
     def level(self) -> int:
-        """The MQTT version that the client speaks."""
+        """The MQTT version that the client speaks; it is MQTT 5 until CONNECT is accepted."""
         return mqtt.MQTT_5 if self.connect is None else self.connect.level
 
     # --- the agent's end -----------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Hand bytes to the operating system; the process may die before, between or after their packets."""
+        """Hand bytes to the operating system; the process may die before, between or after their packets.
+
+        Nothing is sent if the connection is closed or the process is dead.
+        """
         observer = self._peer.observer
         if self.closed or not observer.alive:
             return

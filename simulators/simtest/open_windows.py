@@ -11,7 +11,7 @@ from meteragent.domain.terms import Terms
 class ClosedSlot(NamedTuple):
     """A closed slot: its energy without noise, in an accumulator's units, and the time at which it fell due.
 
-    `energy` is None for a peak if no part of its window has ended since the restart.
+    `energy` is None for a peak if no part of its window has ended since a restart, or if no noise was drawn.
     """
 
     meter: str
@@ -83,7 +83,8 @@ class OpenWindow:
     def largest_energy(self, covered_ms: int, energy: Callable[[int, int, Terms], int]) -> int | None:
         """Return the largest energy of a part that has ended since the restart, in an accumulator's units.
 
-        Return None if no noise has been drawn or no such part has ended. `energy` computes the energy of a
+        If this process opened the window, the result is at least the energy of the lowest power. Otherwise
+        it is None if no noise has been drawn or no such part has ended. `energy` computes the energy of a
         slot from its window's start, its index and its terms.
         """
         if not self.is_drawn:

@@ -11,6 +11,8 @@ from simulators.simtest.crowd import ShareCheck
 from simulators.simtest.open_windows import ClosedSlot
 from simulators.simtest.peak_run import PeakRun
 
+_CHANGED = "a slot's noise has changed, or the slot holds energy that was not measured"
+
 
 class MessageKey(NamedTuple):
     """The topic and payload by which receivers distinguish messages."""
@@ -33,7 +35,8 @@ class Window:
 
     `public_id` is the meter's public id; `initial` holds each slot's accumulator without energy, which is
     noise and dither. `records` holds each slot's messages: one, or one for each receiver that gets the slot.
-    `is_lost` is whether the store was lost or restored, or the stream retired, before all slots closed.
+    `is_lost` is whether its remaining slots need not be released: the store was lost or restored, the stream
+    was retired, or no receiver gets the window any longer.
     """
 
     terms: Terms
@@ -48,36 +51,48 @@ class Window:
     share: ShareCheck | None = None
 
     def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
-        """Check that the window has one noise bound, and that each slot's noise is drawn when it begins."""
+        """Check when noise is drawn, and that a window has one noise bound as long as it needs one.
+
+        In d_inf, each slot's noise is drawn when the slot begins, and the noise bound is kept until the last
+        draw. In all other metrics there is no noise bound, and all noise is drawn when the window opens.
+        """
         draws, terms = on_disk.draws, self.terms
         has_bound = on_disk.noise_bound is not None
         is_shared = terms.metric is Metric.LINF
         is_needed = is_shared and draws < terms.n
-        check(has_bound == is_needed, "a noise bound is missing, or kept without need", key)
+        check(has_bound == is_needed, "a noise bound is missing, or is kept without need", key)
         self.noise_bound = on_disk.noise_bound if self.noise_bound is None else self.noise_bound
         check(on_disk.noise_bound in (None, self.noise_bound), "a window has two noise bounds", key)
         starts_ms = [key.start_ms + terms.stretches(i)[0][0] for i in range(terms.n)]
         begun_slots = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else terms.n
-        check(draws <= terms.n, "more draws than slots from one noise bound", key)
+        check(draws <= terms.n, "a window has more draws than slots", key)
         # A restart may replace the wall clock by the event clock, which then finds slots whose noise has
         # already been drawn.
         self.draws, draws_before = draws, self.draws
-        check(draws == max(begun_slots, draws_before, 1), "a slot is drawn before or after it begins", key)
+        check(
+            draws == max(begun_slots, draws_before, 1),
+            "a slot's noise is drawn before or after the slot begins",
+            key,
+        )
 
     def check_initial(self, key: Key, slot_index: int, initial: int) -> None:
-        """Check that a slot's noise and dither have not changed, and that the noise is within its bound."""
+        """Check that a slot's noise and dither have not changed, and that the noise is within its bound.
+
+        There must be dither only if the terms round with dither.
+        """
         noise, dither = divmod(initial, self.terms.lattice(slot_index))
         dithered, place = self.terms.rounding == "dithered", (key, slot_index)
-        check(dithered or not dither, "an accumulator is not its noise and energy so far", place)
+        check(dithered or not dither, "an accumulator is not the sum of noise and energy so far", place)
         recorded = self.initial.setdefault(slot_index, initial)
-        check(recorded == initial, "a slot has two noises, or energy that was not measured", place)
+        check(recorded == initial, _CHANGED, place)
         is_bounded = self.noise_bound is None or abs(noise) <= self.noise_bound
-        check(is_bounded, "noise beyond its bound", place)
+        check(is_bounded, "the noise of a slot exceeds its bound", place)
 
     def check_rounding(self, key: Key, slot: ClosedSlot, quanta: int) -> None:
         """Check a record's value: floor(A / L) with dither, and floor(A / L + 1/2) without.
 
-        A is the accumulator, which is known if the slot was ever on disk, and L is one quantum.
+        A is the accumulator, which is known if the slot was ever on disk, and L is one quantum. A peak is
+        checked by `PeakRun.check_release`.
         """
         if slot.terms.space is Space.PEAK:
             self.peak.check_release(slot, quanta, key)
@@ -87,4 +102,4 @@ class Window:
             half = 0 if slot.terms.rounding == "dithered" else lattice // 2
             expected_quanta = (initial + (slot.energy or 0) + half) // lattice
             place = (key, slot.slot_index)
-            check(quanta == expected_quanta, "a slot has two noises, or energy that was not measured", place)
+            check(quanta == expected_quanta, _CHANGED, place)

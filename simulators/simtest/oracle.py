@@ -45,7 +45,7 @@ _PRICES = [
     *("prices", "price_repeated", "price_late", "price_conflict", "price_times", "price_clamped"),
     "price_messages_refused",
 ]
-"""The outcomes of prices; they do not count as messages received as readings."""
+"""The outcomes of prices, which are not counted as received readings."""
 
 
 class ExpectedMeaning(NamedTuple):
@@ -84,7 +84,7 @@ class ProcessRecord:
     confirmed        messages that the process knows were delivered
     orderly          whether the process exited by an orderly stop
     counts_at_open   the counters when the process last opened the store (again after a jump of the clock)
-    early            number of acknowledgements before their commit
+    early            number of acknowledgements that `acknowledgeable` did not allow
     clock_known_s    loop time from which the process knows that its clock is synchronised
     """
 
@@ -175,7 +175,7 @@ class Oracle:
         self._is_settled = not expected.grants
 
     def check_settled(self, store: Store, streams: set[str]) -> None:
-        """Check that receivers were revoked and admitted as they should, before anything is sent."""
+        """Check that receivers were revoked and admitted as predicted, before anything is sent."""
         if not self._is_settled and not self._alternatives:
             self.settle(store, streams)
 
@@ -195,7 +195,7 @@ class Oracle:
         return max([0, *ends_ms, *self.checker.expected.marks.values()])
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
-        """Drop the unsent rows of retired streams, and nothing else, to make room."""
+        """Treat the rows of retired streams that the store dropped to make room as delivered."""
         self.checker.drop_retired(store, streams)
 
     def replace_store(self, expected: ExpectedStore) -> None:
@@ -203,7 +203,7 @@ class Oracle:
         ends_ms = [end_ms for spans in self.checker.released.values() for _, end_ms in spans]
         check(
             max(ends_ms, default=0) <= expected.floor_ms,
-            "a new store may open what the lost one released",
+            "a new store may open intervals that the lost one released",
         )
         self.checker.replace_store(expected)
         self.in_doubt = None
@@ -219,7 +219,7 @@ class Oracle:
         restore()
         with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
             floor_ms = store.floor_ms
-        check(floor_ms >= now_ms, "a resumed copy may open windows that may have left")
+        check(floor_ms >= now_ms, "a resumed copy may open windows that another copy released")
         expected = self.checker.expected.copy()
         expected.floor_ms, expected.states = floor_ms, {}
         expected.marks = {key: max(end_ms, floor_ms) for key, end_ms in expected.marks.items()}
@@ -356,7 +356,11 @@ class Oracle:
         committed, key = committed_list(payload, group, role), (group.id.hex(), role)
         former = self.checker.expected.key_lists.get(key)
         is_newer = former is None or committed.serial > former.serial
-        check(is_newer and committed.serial == serial, "an older list of keys is committed", key)
+        check(
+            is_newer and committed.serial == serial,
+            "a committed list of keys is not newer, or has a wrong serial",
+            key,
+        )
         self.checker.expected.key_lists[key] = committed
 
     # --- acknowledgements ----------------------------------------------------------------------
@@ -367,7 +371,7 @@ class Oracle:
         self.process.confirmed.add(message)
 
     def check_acknowledgements(self, packet_ids: list[int]) -> None:
-        """Check law 7: an acknowledged message is committed, refused and counted, or early."""
+        """Check law 7: an acknowledged message is committed, refused and counted, or in `acked_open`."""
         self.process.early += sum(packet_id not in self.process.acknowledgeable for packet_id in packet_ids)
         check(
             self.process.early

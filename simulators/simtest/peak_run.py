@@ -1,4 +1,7 @@
-"""The accumulator that a peak must have on disk: the largest part plus noise, which each process draws."""
+"""The accumulator that a peak must have on disk: the largest part's energy plus noise.
+
+Each process draws its own noise.
+"""
 
 from dataclasses import dataclass
 
@@ -27,7 +30,7 @@ class PeakRun:
         self.before, self.mask, self.mask_max = accumulator, None, None
 
     def check_state(self, meter: Meter, on_disk: OpenWindow, key: object) -> None:
-        """Check law 3: the one number on disk is noise plus the largest part so far."""
+        """Check law 3: the one number on disk is noise plus the energy of the largest part so far."""
         [window] = [window for window in meter.windows if window.start_ms == on_disk.start_ms]
         [(slot_index, accumulator)] = on_disk.slots
         energy = window.largest_energy(meter.covered_ms, meter.energy)

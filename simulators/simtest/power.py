@@ -31,13 +31,16 @@ class Moment(NamedTuple):
     written: dict[int, bytes]
 
     def cut(self, random: Random) -> Files:
-        """Return the files after a power cut, with a random selection of the unsynced blocks written."""
+        """Return the files after a power cut, with a random selection of the unsynced blocks written.
+
+        The names are, at random, those last synced or the current ones.
+        """
         names = self.names[random.randrange(2)]
         share = random.choice((0.0, 0.02, 0.5, 0.98, 1.0))
         return {name: self._torn(inode, lambda _: random.random() < share) for name, inode in names.items()}
 
     def torn(self, is_written: Callable[[int], bool], names: int = 1) -> Files:
-        """Return the files in which exactly the blocks selected by `is_written` are written.
+        """Return the files in which exactly the unsynced blocks selected by `is_written` are written.
 
         Blocks are numbered within each file, and block -1 is the file's size. `names` is 0 for the synced
         names and 1 for the current names.
@@ -46,7 +49,7 @@ class Moment(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """The number of blocks of the largest file that has unsynced blocks."""
+        """The number of blocks of the largest file that has unsynced blocks, or 0 if no file has."""
         sizes = [len(text) for inode, text in self.written.items() if text != self.synced.get(inode)]
         return -(-max(sizes, default=0) // BLOCK_BYTES)
 
@@ -106,7 +109,7 @@ class Recorder:
         return call
 
     def _absorb(self) -> None:
-        """Treat changes since the last call as made and synced by SQLite."""
+        """Treat changes since the last call as made and synced by SQLite, except for truncations."""
         names, contents = self._read_folder()
         for inode, content in contents.items():
             former = self._contents.get(inode)
@@ -128,7 +131,10 @@ class Recorder:
         )
 
     def _read_folder(self) -> tuple[dict[str, int], dict[int, bytes]]:
-        """Return the inode behind each name, and the contents of each inode; this drops SQLite's locks."""
+        """Return the inode behind each name, and the contents of each inode; this drops SQLite's locks.
+
+        Files whose names end with -shm or .lock are left out.
+        """
         paths = [path for path in self._folder.iterdir() if not path.name.endswith(("-shm", ".lock"))]
         names = {path.name: path.stat().st_ino for path in paths if path.is_file()}
         return names, {inode: (self._folder / name).read_bytes() for name, inode in names.items()}

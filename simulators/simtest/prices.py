@@ -60,7 +60,10 @@ class PriceBook:
         return ["prices"] if accepted == row else ["prices", "price_clamped"]
 
     def weight(self, terms: Terms, start_ms: int, end_ms: int) -> int:
-        """Return the sum of price * ms over a stretch of time; for terms without prices, its length in ms."""
+        """Return the sum of price * ms over a stretch of time; for terms without prices, its length in ms.
+
+        A quarter hour without a price counts at the default price.
+        """
         weights, total = terms.weights, 0
         if weights is None:
             return end_ms - start_ms
@@ -78,11 +81,14 @@ class PriceBook:
         `prices` holds the prices of a transaction, or is None if the transaction does not change them.
         """
         is_written = prices is not None
-        check(is_written == self.has_news, "a price is accepted and not written, or not new")
+        check(
+            is_written == self.has_news,
+            "an accepted price is not written, or prices are written without a new one",
+        )
         on_disk = set(prices or ())
         missing = {row for row in self.rows - on_disk if is_written and row[1] > undecided_ms}
         check(not missing, "a price that is needed is not on disk", missing)
-        check(on_disk <= self.rows, "a price is on disk that did not come before its time")
+        check(on_disk <= self.rows, "a price on disk was never accepted")
         self.has_news = False
 
 

@@ -1,4 +1,4 @@
-"""Run one schedule, or many on all cores, in temporary folders."""
+"""Run one schedule, or many in several processes, in temporary folders."""
 
 import logging
 import re
@@ -18,9 +18,9 @@ from simulators.simtest.setting import write_keys
 from simulators.simtest.world import World
 
 BLOCK = 20
-"""The number of schedules that a process runs as one part."""
+"""The largest number of schedules that a process runs as one part."""
 TWINS = 5
-"""One schedule in `TWINS` runs a second time, with other values in its readings."""
+"""One schedule in `TWINS` runs a second time, with other values in its readings, if `run` allows it."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there
 
@@ -50,8 +50,9 @@ def place() -> Iterator[Path]:
 def run(plan: Schedule, folder: Path, *, twin: bool = False) -> Counter[str]:
     """Run a schedule; return the counts of the events that it exercised.
 
-    With `twin`, a second world gets different values in its readings. Apart from the values, both worlds must
-    publish the same messages at the same times (law 4). Raises InvariantViolation at the first violation.
+    With `twin`, a second world gets different values in its readings, unless the schedule limits the store's
+    space. Apart from the values and sealed bytes, both worlds must publish the same messages at the same
+    times (law 4). Raises InvariantViolation at the first violation.
     """
     world = _run_world(plan, folder, scramble=False)
     # The values determine how fast a nearly full store fills up.
@@ -81,13 +82,13 @@ def _run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:
 
 def _without_values(world: World) -> Iterator[tuple[float, str, bytes, bool]]:
     for time_s, topic, payload, retain in world.log:
-        is_sealed = topic.startswith("crowd/")  # differently in each run
+        is_sealed = topic.startswith("crowd/")  # with new random bytes in each run
         public = b"%d" % len(payload) if is_sealed else re.sub(rb'"value":[^,]*', b"", payload)
         yield time_s, topic, public, retain
 
 
 def has_twin(seed: int) -> bool:
-    """Return whether a seed's schedule runs twice."""
+    """Return whether a seed's schedule is to run twice."""
     return seed % TWINS == 0
 
 
@@ -127,7 +128,7 @@ def whole_block(seeds: Sequence[int]) -> Part:
 
 
 def on_all_cores(seeds: Sequence[int], jobs: int) -> Iterator[Part]:
-    """Yield the parts of all seeds as they finish; with one job everything runs in this process."""
+    """Yield the parts of all seeds as `jobs` processes finish them; with one job, all run in this process."""
     blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
     if jobs == 1:
         yield from map(whole_block, blocks)

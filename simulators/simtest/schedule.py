@@ -2,7 +2,7 @@
 
     at 1.250 s: read meter=1 time_ms=1190 value_u=250000000 qos=1 retain=0
 
-The first lines give the seed (of noise, torn files and orders of redelivery), the pace, the network and the
+The first lines give the seed of everything random in the world, the pace, the end, the network and the
 configurations; the agent starts with the first configuration. Each of the other lines is an event.
 """
 
@@ -48,7 +48,8 @@ class Junk(Event):
 class Price(Event):
     """A message with `rows` consecutive prices, each a thousandth of the unit above the price before it.
 
-    The first price is for `from_ms` to `to_ms`, in wall-clock ms since the beginning of the world.
+    The first price is for `from_ms` to `to_ms`, in wall-clock ms since the beginning of the world; all prices
+    are for equally long times.
     """
 
     from_ms: int
@@ -93,14 +94,14 @@ class Drop(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stall(Event):
-    """A stall of the sink's broker, which confirms nothing and in the end loses the connection."""
+    """A stall of the sink's broker, which confirms nothing for `down_ms` and then loses all connections."""
 
     down_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse(Event):
-    """A refusal of the next publication by the sink's broker."""
+    """A refusal of the next publication that the sink's broker answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +146,15 @@ class End(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stop(End):
-    """SIGTERM."""
+    """An orderly end by SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail(End):
-    """A failure of the device during the next commit, after `steps` steps of SQLite."""
+    """A failure of the device in the next commit or the erasure that follows, after `steps` steps of SQLite.
+
+    If there are fewer steps, the device does not fail.
+    """
 
     steps: int
 
@@ -241,7 +245,10 @@ def write(schedule: Schedule) -> str:
 
 
 def read(text: str) -> Schedule:
-    """Parse the text that `write` returns. Raises ValueError if a line is not part of a schedule."""
+    """Parse the text that `write` returns.
+
+    Raises ValueError if a line is not part of a schedule, and KeyError if the seed, pace or end is missing.
+    """
     configurations: dict[int, list[Setting]] = {}
     events: list[Event] = []
     head: dict[str, str] = {}
@@ -274,7 +281,7 @@ def _parse_line(
 
 
 def _format_fields(record: Any, defaults: Any = None) -> str:
-    """Format a record's fields as name=value, leaving out fields that have their default value."""
+    """Format a record's fields, except `at_ms` and those that are equal in `defaults`, as name=value."""
     pairs = [(field.name, getattr(record, field.name)) for field in fields(record) if field.name != "at_ms"]
     return " ".join(
         f"{name}={value}" for name, value in pairs if defaults is None or value != getattr(defaults, name)

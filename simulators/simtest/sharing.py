@@ -10,9 +10,12 @@ from simulators.simtest.schedule import Configuration, Event
 from simulators.simtest.setting import PACES, Setting
 
 SHARED_PACE = {"fast": "minutes", "slow": "slow", "autumn": "autumn"}
-"""The pace of schedules with receivers, which need minutes for admission; a fast schedule is too short."""
+"""The pace of schedules with receivers or a crowd, by the pace drawn first.
+
+Receivers need minutes for their admission, for which a fast schedule is too short.
+"""
 SHARED = {"fast": 0.06, "slow": 0.3, "autumn": 0.3}
-"""Share of the schedules of each pace in which receivers share the streams."""
+"""Share of the schedules without prices in which receivers share the streams, by pace."""
 _NAMES = ("app", "utility", "tariff", "landlord")
 _PLACES = ("settle", "settle", "settle", "commit-torn", "publish-after", "confirm", "now")
 _TICK_MS = 100
@@ -58,7 +61,10 @@ class Sharing:
         return receiver._replace(start=start, end=end)
 
     def _change(self, receivers: list[list[Receiver]]) -> list[list[Receiver]]:
-        """Pause, resume, move, remove or add receivers, or change their times; at least one always stays."""
+        """Pause, resume, move or remove receivers, or change their times.
+
+        If all receivers of a stream would be removed, they stay unchanged.
+        """
         changed = [[item for receiver in peers for item in self._change_one(receiver)] for peers in receivers]
         return [peers or former for peers, former in zip(changed, receivers, strict=True)]
 
@@ -85,7 +91,10 @@ class Sharing:
 
 
 def slowed(pace: str, events: Iterable[Event]) -> Iterator[Event]:
-    """Yield events drawn at a pace, with their wall-clock times scaled to the pace with receivers."""
+    """Yield events drawn at `pace`, adapted to the pace of schedules with receivers or a crowd.
+
+    The times of readings and the steps of clocks are scaled; all other events stay the same.
+    """
     factor = PACES[SHARED_PACE[pace]].tick_ms // PACES[pace].tick_ms
     for event in events:
         match event:
@@ -98,7 +107,7 @@ def slowed(pace: str, events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _with(configuration: Configuration, receivers: list[list[Receiver]]) -> Configuration:
-    """Return a configuration whose streams are shared, under names that end with -shared."""
+    """Return a configuration whose streams are shared, on the wall clock, with names ending in -shared."""
     return tuple(_share(setting, peers) for setting, peers in zip(configuration, receivers, strict=False))
 
 

@@ -30,9 +30,9 @@ def shrink(
     twin: bool,
     runs: int = 1000,
 ) -> Schedule:
-    """Return a schedule that violates the same invariant and is as small as possible.
+    """Return the smallest schedule that the search finds to violate the same invariant.
 
-    The search stops after `runs` runs. A schedule that violates no invariant is returned unchanged.
+    The search ends early after `runs` runs. A schedule that violates no invariant is returned unchanged.
     """
     violated = invariant(plan, folder, twin=twin)
     steps = [plan]

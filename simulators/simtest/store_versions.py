@@ -30,7 +30,11 @@ class StoreVersions:
         self._restored = False
 
     def leave(self, files: Files, damage: str) -> None:
-        """Leave for the next process, depending on `damage`: `files`, damaged files, or an earlier copy."""
+        """Leave files for the next process: `files`, damaged files, or an earlier copy, as `damage` says.
+
+        With an earlier copy, the current generation file stays. If there is nothing to damage or no earlier
+        copy, `files` are left unchanged.
+        """
         if damage == "damaged" and "db" in files:
             self.damages.append("store damaged")
             self._copy = None
@@ -43,7 +47,10 @@ class StoreVersions:
         self.folder = disk.write_files(files, self._root / str(self._starts))
 
     def open(self, open_store: Callable[[], Store], now_ms: int, safe_ms: int) -> Store:
-        """Open the store; if the agent refuses it, restore it as an operator would, with `safe_ms`."""
+        """Open the store; if it is refused as restored or lost, restore it first, as an operator would.
+
+        The time of the restoration is the later of `now_ms` and `safe_ms`.
+        """
         try:
             return open_store()
         except (StoreRestored, StoreLost):
@@ -64,7 +71,10 @@ class StoreVersions:
         return contents
 
     def name(self, store: Store, secret: bytes) -> None:
-        """Replace the client id and secret that a new store draws with values that the seed determines."""
+        """Replace the values that a new store draws with values that follow from the seed.
+
+        They are the client id, the secret, and the claim key of the generation.
+        """
         if not store.client_id.startswith(_OURS):
             with store.transaction() as tx:
                 values = [(f"{_OURS}{self._starts}", "client_id"), (secret, "secret")]
@@ -75,6 +85,6 @@ class StoreVersions:
             generation.write(store.path, store._generation)  # noqa: SLF001
 
     def copy(self, expected: ExpectedStore) -> None:
-        """Keep a copy of the current store, with its expected contents."""
+        """Keep a copy of the current store, with its expected contents, if this world keeps copies."""
         if self._makes_copies:
             self._copies.append((disk.read_files(self.folder), expected.copy()))

@@ -38,7 +38,7 @@ class StreamSpec:
         return self.schedule.usual
 
     def is_wanted(self, window_ms: int, terms: Terms) -> bool:
-        """Return whether any receiver gets a slot of a window; true for every stream that is not shared."""
+        """Return whether at least one receiver gets a slot of a window, or the stream is not shared."""
         ends_ms = [window_ms + terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]
         return self.grants is None or any(
             g.gets(window_ms, end_ms) for g in self.grants for end_ms in ends_ms

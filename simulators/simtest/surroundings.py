@@ -20,8 +20,9 @@ class FaultInjector:
     """The faults and messages of a schedule, except for the events that end a process.
 
     `meanings` maps each topic and payload to its meaning. `newest_ms` is the newest time that the agent has
-    read. `brokers` holds all brokers by name. `set_back` is whether the wall clock has been set back, so that
-    its correction does not count as a jump. With `scramble`, readings have other values at the same times.
+    read. `brokers` holds all brokers by name. `set_back` is whether the wall clock was ever set back, after
+    which its correction does not count as a jump. With `scramble`, readings have other values at the same
+    times.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class FaultInjector:
         return self._pace.begin_ms + int(self._loop.time() * self._pace.per_s) + self._offset_ms
 
     def boot_ms(self) -> int:
-        """Return the time of the agent's boot clock."""
+        """Return the time of the agent's boot clock: wall-clock ms since the beginning of the world."""
         return int(self._loop.time() * self._pace.per_s)
 
     def read_wall_ms(self) -> int:
@@ -77,7 +78,7 @@ class FaultInjector:
         self._set_disk(self._takes_s, self._room_bytes)
 
     def settle(self) -> None:
-        """End all faults."""
+        """End all faults except outages and stalls, which end by themselves."""
         self.correct_clock()
         self._sink.refuses = False
         for broker in self._brokers.values():

@@ -1,4 +1,4 @@
-"""The armed ends of a process: each takes effect when the process reaches its place."""
+"""The armed ends of a process: a crash takes effect at its place, a failure in a commit."""
 
 from simulators.simtest.schedule import Crash, End, Fail
 

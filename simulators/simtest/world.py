@@ -5,8 +5,9 @@
 replaces time. The schedule determines how a process ends; the next process starts with the files on disk. At
 the end all faults cease, and everything that was due must have been sent.
 
-A crash event only sets a trap. The trap springs when the process reaches the place of the crash, which is one
-of the methods below that the network and the disk call.
+A crash event only sets a trap, except for `now`, which takes effect at once. The trap springs when the
+process reaches the place of the crash, which is one of the methods below or in `traffic` that the network and
+the disk call.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ from simulators.simtest.traps import Traps
 EPILOGUE_S = 5.0
 """The time without faults at the end: long enough for a catch-up, a connection and some turns."""
 _STOP_S = 30.0
-"""Longer than any stop takes, since the outbox is drained for at most ten seconds."""
+"""A time longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
 """The times before the end by which due records must have been sent and owed messages acknowledged."""
 
@@ -167,7 +168,7 @@ class World(Traffic):
     # --- environment of a process -----------------------------------------------------------------
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store of a process; the store must contain all commits."""
+        """Open the store of a process, which may die meanwhile; the store must contain all commits."""
         open_store = partial(
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )
@@ -196,7 +197,7 @@ class World(Traffic):
     def make_disk(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> disk.Disk:
-        """Create the disk of a process; its clock continues from the clock of the store."""
+        """Create the disk of a process; the agent's clock continues from the clock of the store."""
         self._faults.newest_ms = max(store.clock_ms, self.wall_ms())
         self._disk = disk.Disk(self._random, self, store, keep_ms, max_bytes, streams, counts)
         self._faults.attach_disk(self._disk)
@@ -204,7 +205,7 @@ class World(Traffic):
         return self._disk
 
     def _settle_receivers(self, store: Store) -> None:
-        """Predict which receivers are admitted and revoked; if a crash is armed, the process dies then."""
+        """Predict which receivers are admitted and revoked; if a crash is armed, it comes at that time."""
         shares = [share for setting in self._configuration for share in setting.shares(self._pace)]
         trap = self._traps.spring("settle")
         with self.guard:
@@ -251,7 +252,10 @@ class World(Traffic):
     # --- reports of the disk -------------------------------------------------------------------
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
-        """Begin a transaction; return the crash that ends the process during it, or None if none is due."""
+        """Begin a transaction; return the crash that ends the process during or after it, or None.
+
+        If a failure of the device is armed, it comes in the transaction or the erasure, instead of a crash.
+        """
         self._oracle.checker.newest_ms = self._faults.newest_ms
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)
         fail = self._traps.take_failure() if self._disk is not None else None
@@ -261,7 +265,7 @@ class World(Traffic):
         return self._traps.spring("commit")
 
     def crash(self, trap: s.Crash, files: power.Files) -> None:
-        """End the process during the transaction, which leaves `files`."""
+        """End the process during the transaction or the erasure that follows; `files` are left."""
         if trap.where == "commit-before":
             self._oracle.in_doubt = None
         self._die(trap, files)
@@ -283,13 +287,13 @@ class World(Traffic):
         self._end = None if isinstance(self._end, s.Fail) else self._end
 
     def drop_retired(self) -> None:
-        """Drop the unsent rows of retired streams, to make room."""
+        """Treat the rows of retired streams that were dropped to make room as delivered."""
         if self._store is not None:
             with self.guard:
                 self._oracle.drop_retired(self._store, self._streams)
 
     def execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function of the agent's store thread, such as closing the store."""
+        """Run a function of the agent's store thread; the process may die while it closes the store."""
         if not self.alive:
             raise asyncio.CancelledError
         if function == crowd_keys.put:
@@ -356,7 +360,7 @@ class World(Traffic):
             self._has_postponed_end = True
             self._loop.call_later(EPILOGUE_S + _STOP_S - _ANSWER_S, self._ask_owed)
             return
-        # A receiver is admitted or revoked: wait until the slots that fell due meanwhile have been sent.
+        # Receivers may just have been admitted or revoked: slots that fell due meanwhile must be sent first.
         if (
             self.alive
             and self._oracle.checker.expected.grants
@@ -377,7 +381,7 @@ class World(Traffic):
             self._task.cancel()
 
     def _check_end(self) -> None:
-        """Check that everything due has been sent, and that the store agrees."""
+        """Check that everything due has been sent, and that the store agrees; complete the counts."""
         oracle, settled_ms = self._oracle, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         closed_ms = {c.name: settled_ms for c in self._configuration if c.clock == Clock.WALL}
         check_complete(oracle.checker, closed_ms, self._streams, settled_ms)

@@ -49,5 +49,5 @@ CROWD_MUTANTS = (
     (sends_a_report_after_its_deadline, "a report leaves after its deadline", 60),
     (keeps_delivered_reports, "does not hold the commits", 60),
     (believes_a_forged_list, "its operator did not sign", 57),
-    (rounds_a_share_up, "share and pad are not the energy", 60),
+    (rounds_a_share_up, "share and pad do not add up to the energy", 60),
 )

@@ -334,7 +334,7 @@ MUTANTS = [
     for patch, breaks, first in (
         (acknowledges_before_the_commit, "acknowledged before its effects are committed", 0),
         (never_acknowledges, "never acknowledged", 0),
-        (redraws_at_a_restart, "two noises", 0),
+        (redraws_at_a_restart, "noise has changed", 0),
         (adds_again_what_is_delivered_again, "decided", 0),
         (forgets_the_marks, "marks", 0),
         (charges_later, "charges are not those of the opened windows", 0),
@@ -346,7 +346,7 @@ MUTANTS = [
         (commits_in_two_parts, "does not hold the commits", 28),
         (accepts_a_copy, "does not hold the commits", 52),
         (begins_a_lost_store_anywhere, "the lost one released", 3),
-        (draws_all_at_once, "before or after it begins", 0),
+        (draws_all_at_once, "before or after the slot begins", 0),
         (waits_for_large_values, "out of order", 9),
         (leaves_with_the_last_reading, "not due at the time of the public schedule", 3),
         (stands_at_the_oldest, "energy that was not measured", 59),

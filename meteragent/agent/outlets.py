@@ -169,7 +169,7 @@ class Outlets(NamedTuple):
         return self.all[0].crowd if self.all else None
 
     def last_due_ms(self, store: Store) -> dict[str, int]:
-        """Return, by the core's topic, when the last of the messages that are not yet due will be due."""
+        """Return, by the core's topic, when the last message that is not yet due in the store will be due."""
         last_ms: dict[str, int] = {}
         for outlet in self.all:
             rows = outbox.last_due_ms(store.connection, outlet.queue, store.clock_ms)
@@ -192,7 +192,10 @@ class OutletMaker:
     page: settings.Page | None = None
 
     def of(self, stream: settings.Stream, links: parts.Links) -> Outlets:
-        """Return a stream's connections: one to its sink, or one to each receiver that is admitted."""
+        """Return a stream's connections: one to its sink, or one to each receiver that is admitted.
+
+        Raises ConfigError or StoreError if a receiver's broker settings cannot be read.
+        """
         store = self.thread.store
         if links.sink is not None:
             _, client_id = parts.client_ids(store, stream.name)
@@ -246,7 +249,10 @@ class OutletMaker:
         return crowd.keys(stream.group, self.thread)
 
     async def withdraw(self, grant: Grant) -> None:
-        """Send the messages that wait for a revoked receiver, which only withdraw its descriptors."""
+        """Send the messages that wait for a revoked receiver, which only withdraw its descriptors.
+
+        If the settings of its broker cannot be read, a warning is logged and the descriptors stay.
+        """
         try:
             endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
         except (ConfigError, StoreError) as error:

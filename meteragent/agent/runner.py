@@ -21,8 +21,8 @@ catches up window by window, so that no transaction contains a year of records. 
 or closing lags behind opening, these steps only open windows. Then the waiting messages are fed, and only
 then do slots close, because a reading must not find its slot closed just because the agent was late (law 4).
 
-Processing pauses while there is no clock, while the store is full, and while another reader keeps old
-accumulators in the log (`_time`). Any exception must end the process.
+Processing pauses while the clock shows no time, while the store is full, and while another reader keeps old
+accumulators in the log for too long (`_time`). Any exception must end the process.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ POLL_S = 1.0
 """The longest sleep of a runner; it is short because the wall clock may be set during a sleep."""
 
 REFUSED_PART = 10
-"""While messages on refused topics occupy 1 / REFUSED_PART of the store's space, no window of these topics
-opens."""
+"""While messages on refused topics occupy 1 / REFUSED_PART or more of the store's space, no window of these
+topics opens."""
 
 UNERASED_MAX_S = 600.0
 """How long another reader may keep old accumulators in the log before processing pauses."""
@@ -286,7 +286,7 @@ class Runner:
             await self._feed([], now_ms, step_ms)
 
     def _steps(self, from_ms: int, to_ms: int) -> range:
-        """Return the times between `from_ms` and `to_ms` at which to feed the core: one for each window."""
+        """Return the times between `from_ms` and `to_ms` when to feed the core, a window's length apart."""
         return range(from_ms + self.pipeline.length_ms, to_ms, self.pipeline.length_ms)
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:

@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used
-evenly over [t0, t1]. The register is interpolated at each slot boundary b and rounded down to a whole unit of
-the accumulator, W(b) = floor(r(b) * c), where c converts registers to accumulator units; a slot gets W(end) -
-W(start). So a slot's value is a weighted mean of the power, in which the weights within each span sum to the
-overlap of the slot and the span. The map from load curves to slot vectors is 1-Lipschitz up to two units of
-the accumulator, about 10^-12 of a default quantum in Wh, and over a run without gaps and clamping the values
-telescope to r(end) - r(start). Fractions of a unit must not be kept, because neither noise nor dither has
-fractions, so a fraction would reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A
-reading's span lies between that reading and the next one. When a slot closes, its time after the newest
-reading is gap. When the next reading arrives, the span counts only from the split on, at the span's rate.
+Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used evenly over [t0, t1]. The register is
+interpolated at each slot boundary b and rounded down to a whole unit of the accumulator, W(b) = floor(r(b) *
+c), where c converts registers to accumulator units; a slot gets W(end) - W(start). So a slot's value is a
+weighted mean of the power, in which the weights within each span sum to the overlap of the slot and the span.
+The map from load curves to slot vectors is 1-Lipschitz up to two units of the accumulator, about 10^-12 of a
+default quantum in Wh, and over a run without gaps and clamping the values telescope to r(end) - r(start).
+Fractions of a unit must not be kept, because neither noise nor dither has fractions, so a fraction would
+reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies between that
+reading and the next one. When a slot closes, its time after the newest reading is gap. When the next reading
+arrives, the span counts only from the split on, at the span's rate.
 
 Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. If a register
 falls further than the range allows and adding `modulus_u` brings the rate within the range, the register is

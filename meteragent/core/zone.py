@@ -4,8 +4,7 @@ A single time far from its arrival proves nothing, since its message may have wa
 that waited arrive at shorter intervals than those at which they were sent, so their times catch up with their
 arrivals. If a meter's times differ from their arrivals by nearly the same whole number of hours for a minute,
 they are taken to be in another zone. Each message of the meter is then refused until the difference changes.
-The state is in memory only:
-after a restart, the first minute is treated as at the first start.
+The state is in memory only: after a restart, the first minute is treated as at the first start.
 """
 
 from meteragent.domain.units import HOUR_MS, MINUTE_MS

@@ -39,8 +39,8 @@ from meteragent.store import Store, grants, meta, read_only
 DRAIN_S = 10.0
 """The longest time for which a stop waits until brokers have confirmed the messages that are due."""
 TOTALS_S = 3600.0
-"""The time between two log lines with public totals. All totals would reveal when a home is busy (law 4), so
-they are logged only for debugging and at the end."""
+"""The time between two log lines with public totals. Other totals would reveal when a home is busy (law 4),
+so they are logged only for debugging and at the end."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS
@@ -66,7 +66,7 @@ def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> 
 
 
 def _page_outlet(unit: Unit) -> tuple[str, str] | None:
-    """Return the queue and topic template of the first receiver, which the page shows; None if not shared."""
+    """Return the queue and topic template of the receiver that the page shows; None if not shared."""
     if not unit.stream.receivers:
         return None
     if not unit.outlets:
@@ -129,7 +129,7 @@ class Agent:
         asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
         _log.error(
             "the clock jumped %s ahead of this machine's uptime, as if a snapshot had been resumed:"
-            " open windows are dropped, no window before now is opened, and earlier charges are unknown",
+            " open windows are dropped, no window starts before now, and earlier charges are unknown",
             step,
         )
         path = self._config.store.path
@@ -217,7 +217,7 @@ class Agent:
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store, crowd: Crowd | None) -> Stream:
-        """Return a stream's core settings; with an event clock or in a crowd, it does not listen."""
+        """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
         others_per_day = settings.others_per_day(self._config, stream)
         validities = receivers.validities(stream, store)
         core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, validities)

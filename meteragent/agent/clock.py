@@ -147,15 +147,15 @@ class SteadyClock:
 class CatchUp:
     """The time up to which slots may close, even after a stop or a pause (law 4).
 
-    Slots that fell due while the agent was stopped or the store was full stay open until `catch_up` has
-    passed since the subscription was confirmed. Readings that arrive by then count.
+    Slots that fell due while the agent was stopped, or paused because of its store, stay open until
+    `catch_up` has passed since the subscription was confirmed. Readings that arrive by then count.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
         """Start after a stop.
 
         Slots have closed up to `closed_ms`. `wait_ms` is the length of the catch-up. `waits` says whether
-        any slot may be overdue.
+        at least one slot may be overdue.
         """
         self.ends_ms: int | None = None
         self._closed_ms = closed_ms

@@ -67,7 +67,7 @@ class Keys:
         slot_s = start_ms // 1000
         keys = self._keys(slot_s)
         if keys is None:
-            raise LinkError("a key of the slot is missing")
+            raise LinkError("the slot cannot open: a key is missing, or both are equal")
         slot = open_slot(self._group, label, slot_s, lattice, keys, bits)
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
@@ -78,7 +78,7 @@ class Keys:
         """
         [slot], sealed = window.slots, window.sealed_pad
         if sealed is None or terms.crowd is None:
-            raise ValueError("a window without a pad has no share")
+            raise ValueError("the window has no pad, or its terms name no group")
         home_slot = OpenSlot(
             window.start_ms // 1000,
             slot.accumulator,

@@ -17,8 +17,8 @@ FEWEST = 5
 ENOUGH = 100
 """The number of unreadable messages that indicates a problem even if as many are usual."""
 SOON_MS = 60_000
-"""How long all messages must be refused, or all readings clamped, before this is a problem, once there has
-been a usable reading. Until then, `FEWEST` messages are a problem at once."""
+"""How long all messages must be refused, or all readings clamped, before this is a problem; at the start,
+`FEWEST` messages are a problem at once (`IntakeHealth`)."""
 STEP_MS = 60_000
 """The largest clock step that counts as silence; a longer step means that the clock was set or the machine
 slept."""

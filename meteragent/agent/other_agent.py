@@ -85,7 +85,7 @@ class Listener:
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that have proved, since the last call, to belong to no other store.
+        """Return the topics that have become clear since the last call, on which windows may open.
 
         A topic is clear if its descriptor comes from this store or a predecessor, or if no descriptor arrives
         within `listen_s` after the broker granted the subscription. It is also clear, with a warning, if the

@@ -4,8 +4,8 @@ The runner and the watch see the receivers' sinks as one sink (`SharedSink`), an
 listener (`SharedListener`).
 
 For a shared stream, the core uses the public id alone as a topic, and each receiver's topics are translated
-to public ids. A meter is held if the broker of any receiver refuses its topic. A meter is clear once none of
-its topics at any receiver can belong to another agent.
+to public ids. A meter is held if at least one receiver's broker refuses its topic. A meter is clear once none
+of its topics at any receiver can belong to another agent.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class SharedRefusals:
 
     @property
     def held_topics(self) -> Collection[str]:
-        """The public ids of the meters whose messages any receiver's broker refuses."""
+        """The public ids of the meters whose messages at least one receiver's broker refuses."""
         return {
             identity.public_id(template, topic)
             for template, refusals in self._refusals
@@ -132,7 +132,7 @@ class SharedListener:
                 listener.ask([public_id])
 
     def clear(self) -> list[str]:
-        """Return the meters that have proved, since the last call, to belong to no other agent."""
+        """Return the meters that have become clear at every receiver since the last call."""
         for queue, listener in self._listeners.items():
             for public_id in listener.clear():
                 self._unclear.get(public_id, set()).discard(queue)

@@ -263,7 +263,10 @@ def _topic(watched_stream: WatchedStream, meter: str) -> str:
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
-    """Return the stream under a preset without overrides; None if this is refused or reads too coarsely."""
+    """Return the stream under a preset without overrides.
+
+    Returns None if the configuration would be refused, or if the readings are too coarse for the preset.
+    """
     zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
     slots = {"length": None, "step": None, "blocks": None, "bands": None}
     no_tariff = {"band": (), "rest": None, "holidays": ()}

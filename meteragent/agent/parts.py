@@ -99,7 +99,7 @@ def price_topic(stream: settings.Stream) -> str | None:
 
 
 def presence(stream: settings.Stream, secret: bytes, page: settings.Page | None) -> Presence:
-    """Return the settings of what a sink sends in addition to records; without a status, no devices."""
+    """Return the status and the devices that the sink sends besides records; devices require a status."""
     sink = stream.sink
     if sink.status is None or sink.home_assistant is None:
         return Presence(sink.status, retain=sink.retain)
@@ -130,7 +130,7 @@ def budget(stream: settings.Stream) -> Budget | None:
 
 
 def has_event_clock(config: settings.Config) -> bool:
-    """Return whether any stream uses the event clock."""
+    """Return whether at least one stream uses the event clock."""
     return any(stream.window.clock is Clock.EVENT for stream in config.stream)
 
 

@@ -218,7 +218,7 @@ WRITE_AT_ONCE = FlushPolicy(0, lambda time_ms: time_ms)
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    resume_ms  the stream's time at the last stop; at a first start, the current time
+    resume_ms  the stream's time at the last stop, or the current time if no slot or window is scheduled
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
     listener   the listener for other agents that release the same meters; None to detect none
@@ -286,7 +286,7 @@ class Runner:
             await self._feed([], now_ms, step_ms)
 
     def _steps(self, from_ms: int, to_ms: int) -> range:
-        """Return the times between `from_ms` and `to_ms` when to feed the core, a window's length apart."""
+        """Return the times between `from_ms` and `to_ms` at which to feed the core: one per window length."""
         return range(from_ms + self.pipeline.length_ms, to_ms, self.pipeline.length_ms)
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
@@ -318,7 +318,7 @@ class Runner:
                 self.sink.take(rows)
 
     async def _time(self) -> int:
-        """Wait until the clock shows a time, the store has room and the log is erased; return the time."""
+        """Wait while processing must pause, for the reasons in the module's docstring; return the time."""
         is_paused = False
         while True:
             self.heartbeat()

@@ -7,7 +7,7 @@ A row goes through these stages:
     outbox      on disk, by (due time, id)
     queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by
                 `_read_outbox`
-    in flight   published, not yet answered; at most the broker's Receive Maximum
+    in flight   published, not yet answered; their number is limited (`_in_flight_max`)
     confirmed   answered, not yet marked in the outbox: the next commit marks the row (`note_marked`)
 
 After a crash, all unmarked rows are sent again from the outbox; on a new connection, all rows that are not
@@ -349,7 +349,7 @@ class Sink:
         return rows
 
     async def _read_outbox(self, now_ms: int) -> None:
-        """Read rows from the outbox that come after the queue and are due now or soon.
+        """Read rows from the outbox, after the queue or from the beginning, that are due now or soon.
 
         Rows that are in flight, or confirmed but not yet marked, are left out.
         """

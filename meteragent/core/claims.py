@@ -88,7 +88,7 @@ class Claims:
         return not self._listens or sink_topic in self._clear_topics
 
     def _has_new(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether some receiver of a slot has not been sent the topic's latest descriptor."""
+        """Return whether at least one receiver of a slot has not been sent the topic's latest descriptor."""
         validities = self._unannounced.get(sink_topic, ())
         return any(validity.has_slot(window_ms, slot_end_ms) for validity in validities)
 

@@ -73,7 +73,7 @@ class Noise:
         Raises MeteragentError if the window has no noise bound.
         """
         if window.noise_bound is None:
-            raise MeteragentError("a slot without a noise bound")
+            raise MeteragentError("the window has no noise bound for its next slot")
         noise = mechanism.draw(window.noise_bound, self._bits)
         window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 

@@ -1,4 +1,4 @@
-"""The observer of a feed: the local page, which receives accepted readings, and the spans of some meters."""
+"""The observer of a feed: the local page, which gets all accepted readings and the spans of some meters."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -8,11 +8,11 @@ the accumulator is
     A = z * L + u + max_k S_k,    released: floor(A / L)
 
 where the maximum is over the parts that have ended; before the first has, it is the lower limit of the range
-times the length of a part. Further parts can be added only with the mask z * L + u.
-But A minus the mask is the measured energy of a part, so the store must not hold both (theory A.13). The
-store keeps A alone, and the mask exists only in memory. Nothing of the open part is stored either: time is
-integrated in whole parts (`whole_ms`), and the readings of a part are pending until the part ends, so that
-the broker delivers them again after a crash.
+times the length of a part. Further parts can be added only with the mask z * L + u. But A minus the mask is
+the measured energy of a part, so the store must not hold both (theory A.13). The store keeps A alone, and the
+mask exists only in memory. Nothing of the open part is stored either: time is integrated in whole parts
+(`whole_ms`), and the readings of a part are pending until the part ends, so that the broker delivers them
+again after a crash.
 
 After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
 like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
@@ -142,7 +142,7 @@ class PeakWindow(Window):
         Raises MeteragentError if a part is open or waits for noise.
         """
         if self.unmasked_energy is not None or self.part is not None:
-            raise MeteragentError("a part without noise")
+            raise MeteragentError("a part of the peak is open or waits for noise")
         return Window.close(self, slot_index)
 
     def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
@@ -151,7 +151,7 @@ class PeakWindow(Window):
         Raises MeteragentError if a part is open or waits for noise.
         """
         if self.unmasked_energy is not None or self.part is not None:
-            raise MeteragentError("a part without noise")
+            raise MeteragentError("a part of the peak is open or waits for noise")
         return Window.state(self)
 
 

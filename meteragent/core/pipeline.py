@@ -159,7 +159,7 @@ class Pipeline:
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return when the next opening or, if `closing`, the next opening or closing is due, if any is."""
+        """Return the next scheduled time, of openings only unless `closing`; None if there is none."""
         return self._deadlines.first_ms(closing=closing)
 
     def meters(self) -> Collection[str]:
@@ -176,7 +176,7 @@ class Pipeline:
         return upcoming(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
 
     def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Pass a reading to its meter, or count it as refused; add the meter to `changes` if it changes."""
+        """Pass a reading to its meter or count a refusal; add the meter to `changes` if its state changes."""
         meter, phase, reading = item
         try:
             if self._take(meter, phase, reading, received_ms, now_ms):
@@ -305,7 +305,7 @@ class Pipeline:
     # --- opening -------------------------------------------------------------------------------
 
     def _open(self, meter: str, timeline: Timeline, now_ms: int) -> None:
-        """Open the next slot, and also its window if the slot is the first, or count why none opens."""
+        """Open the next slot, and also its window if the slot is the first and the window may open."""
         windows = timeline.windows
         if windows and windows[-1].noise_bound is not None:
             mechanism = self._formats.mechanism(windows[-1].terms_id)

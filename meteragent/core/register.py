@@ -43,11 +43,11 @@ is forgotten along with its noise. The slot is released nevertheless (law 4), wi
 bound with the same distribution. No bound yields more than n values, the earlier draw is never released, and
 the new noise masks a constant.
 
-M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise +
-dither + energy for some |noise| <= K * L and some energy that the range allows for the time since the slot's
-start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: noise
-exceeds K * L in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds
-counts. So even after an unnoticed reset, the accumulator is one that the range and the noise allow.
+M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise * L
++ dither + energy for some |noise| <= K and some energy that the range allows for the time since the slot's
+start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: |noise|
+exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds counts.
+So even after an unnoticed reset, the accumulator is one that the range and the noise allow.
 
 If the clock closed the slot after the newest reading, the next slot contains no energy from the register yet,
 and accumulators are stored unchanged. So are the accumulators of bands, because a band consists of many

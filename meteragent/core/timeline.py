@@ -186,10 +186,10 @@ class Timeline:
     def _thin(self) -> list[Token]:
         """Drop the pending readings that follow their predecessor most closely; return their tokens.
 
-        The remaining readings, except the last, are at least 1/2,048 of the time from first to last apart.
+        All times that remain, except the last, differ by at least 1/2,048 of the time from first to last.
         The choice depends on times alone, never on a value. A power reading stands a little longer, a
-        register loses only the time at which energy was used, and a dropped interval becomes gap unless
-        another covers it.
+        register loses only the time at which energy was used (unless it is reset), and a dropped interval
+        becomes gap unless another covers it.
         """
         oldest, *readings, newest = self.pending
         distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING

@@ -9,8 +9,9 @@ from meteragent.core.timeline import Timeline
 class Upcoming(NamedTuple):
     """The next slot to be released: its start and end, and the earliest time at which its record is sent.
 
-    A meter whose first reading arrives in the middle of a window has no open slot until the next window
-    begins (law 4), so its upcoming slot is in that next window.
+    Under the event clock, readings may close the slot at any time, so the record may be sent earlier. A meter
+    whose first reading arrives in the middle of a window has no open slot until the next window begins (law
+    4), so its upcoming slot is in that next window.
     """
 
     start_ms: int

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-An accumulator counts in millionths of the unit times milliseconds. Before any reading is added, it is z * L +
-u, where L is one quantum in this unit (quantum * slot length for a mean power), z is the slot's noise and u
-is uniform on {0, ..., L - 1}. With S the energy so far,
+An accumulator counts in millionths of the readings' unit times milliseconds (and, in a weighted window, times
+the price). Before any reading is added, it is z * L + u, where L is one quantum in this unit (quantum * slot
+length for a mean power), z is the slot's noise and u is uniform on {0, ..., L - 1}. With S the energy so far,
 
     A = z * L + u + S,    released: floor(A / L)
 
@@ -261,7 +261,7 @@ class Window:
         Raises MeteragentError if the slot has no noise.
         """
         if slot_index in (self.masked_slot, self.lost_slot):
-            raise MeteragentError("a slot without noise")
+            raise MeteragentError("the slot has no noise")
         accumulator = self.slots.pop(slot_index)
         lattice = self.terms.lattice(slot_index)
         if self.terms.rounding == "dithered":
@@ -276,7 +276,7 @@ class Window:
         the register minus its accumulator. Raises MeteragentError if a slot has no noise.
         """
         if self.lost_slot is not None:
-            raise MeteragentError("a slot without noise")
+            raise MeteragentError("the slot has no noise")
         masked_index, slots = self.masked_slot, self.slots
         if standing is not None and masked_index is None:
             time_ms, register = standing

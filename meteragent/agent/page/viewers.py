@@ -91,7 +91,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; the truth value says whether any page is open, so that readings must be passed on."""
+    """The open pages; the truth value says whether at least one is open and readings must be passed on."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []

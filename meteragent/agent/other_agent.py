@@ -126,7 +126,7 @@ class Listener:
         self._foreign_topics.add(name)
         self._alarms.raise_("other_agent", self._stream, meters=len(self._foreign_topics))
         _log.error(
-            "stream %s: another agent releases a meter, so its windows do not open here: stop one agent",
+            "stream %s: another agent releases a meter, whose windows do not open here: stop one agent",
             self._stream,
         )
 

@@ -39,12 +39,12 @@ from meteragent.store import Store, grants, meta, read_only
 DRAIN_S = 10.0
 """The longest time for which a stop waits until brokers have confirmed the messages that are due."""
 TOTALS_S = 3600.0
-"""The time between two log lines with public totals; other totals would reveal when a home is busy (law
-4)."""
+"""The time between two log lines with public totals. Other totals would reveal when a home is busy (law 4),
+so they are logged only for debugging and at the end."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS
-"""The age at which odometers forget a period; if processing pauses for longer, a restart is required."""
+"""The age at which odometers forget a period (wall clock only); a longer pause requires a restart."""
 
 _log = logging.getLogger("meteragent")
 
@@ -66,7 +66,7 @@ def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> 
 
 
 def _page_outlet(unit: Unit) -> tuple[str, str] | None:
-    """Return the queue and the topic of the receiver whose records the page shows; None if not shared."""
+    """Return the queue and topic template of the receiver that the page shows; None if not shared."""
     if not unit.stream.receivers:
         return None
     if not unit.outlets:
@@ -129,7 +129,7 @@ class Agent:
         asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
         _log.error(
             "the clock jumped %s ahead of this machine's uptime, as if a snapshot had been resumed:"
-            " open windows are dropped, nothing from before now is released, and earlier charges are unknown",
+            " open windows are dropped, no window starts before now, and earlier charges are unknown",
             step,
         )
         path = self._config.store.path
@@ -204,9 +204,9 @@ class Agent:
     def _open(self, now_ms: int) -> Store:
         """Open the store, or replace a lost store, and return it.
 
-        In a new store, no window opens before the current window of every stream and the current period of
-        every budget have ended, because the lost store may have held windows and charges from that time.
-        Under the event clock no such time is known, so a lost store is an error.
+        In the new store, no window opens before the current window of every stream and the current period of
+        every budget have ended, because the lost store may have held windows and charges from that time. If a
+        stream uses the event clock, no such time is known, so a lost store is an error.
         """
         floor_ms = None
         if not parts.has_event_clock(self._config):
@@ -217,7 +217,7 @@ class Agent:
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store, crowd: Crowd | None) -> Stream:
-        """Return a stream's core settings; only a stream on the wall clock and in no crowd listens."""
+        """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
         others_per_day = settings.others_per_day(self._config, stream)
         validities = receivers.validities(stream, store)
         core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, validities)
@@ -390,7 +390,7 @@ class Agent:
         return count
 
     async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
-        """Every `TOTALS_S`, log the totals and make the odometers forget old periods."""
+        """Every `TOTALS_S`, log totals and, without an event clock, make the odometers forget old periods."""
         while True:
             await asyncio.sleep(TOTALS_S)
             _log.info("totals: %s", self.counts.text(public=True))

@@ -1,7 +1,7 @@
-"""The log lines at a start: the source, the hidden energy, the sink, and when the next number leaves.
+"""The log lines at a start: each stream's source, hidden energy and sinks, and when its next number leaves.
 
-The lines follow from the configuration, the clock and the schedule, and contain no data from meters. URLs
-that contain a password were refused earlier.
+The lines follow from the configuration, the clock, the schedule and the stored windows, and contain no data
+from meters. URLs that contain a password were refused earlier.
 """
 
 from collections.abc import Iterator

@@ -52,8 +52,9 @@ class BootClock:
     """The time since the machine's start, which separates a jump of the wall clock from the passage of time.
 
     Both clocks count suspended time, and both follow corrections of the clock's rate, so their difference
-    changes only when the wall clock is set. Three kinds of steps are not jumps: a step before the first
-    synchronisation (law 4), a step back, and a step forward to a time that the wall clock has already shown.
+    changes only when the wall clock is set. Four kinds of steps are not jumps: a step before the first
+    synchronisation (law 4), a step back, a step forward that only makes up for steps back, and a step of at
+    most `STEP_MS` (`UNKNOWN_STEP_MS` if it is unknown whether the clock is synchronised).
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
@@ -68,10 +69,10 @@ class BootClock:
         self._ahead_ms: int | None = None
 
     def step_ms(self, wall_ms: int) -> int:
-        """Return how far the wall clock has jumped forward since the last call, in ms; 0 if it has not.
+        """Return how far the wall clock has jumped forward, in ms; 0 if it has not.
 
-        `wall_ms` must be read before this call, so that a pause between the two looks like a step back, not
-        forward.
+        The jump is measured from the largest lead over the boot clock at any earlier call. `wall_ms` must be
+        read before this call, so that a pause between the two looks like a step back, not forward.
         """
         boot_ms = self._boot_ms()
         ahead_ms = wall_ms - boot_ms
@@ -85,7 +86,7 @@ class BootClock:
         return 0
 
     def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
-        """Until the clock is synchronised, query whether it is, either now or once every `LOOK_S`."""
+        """Until the clock is synchronised, query whether it is, at once or at most once every `LOOK_S`."""
         if self._synchronised:
             return
         if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
@@ -108,7 +109,7 @@ class SteadyClock:
 
     @property
     def newest_ms(self) -> int:
-        """The newest time shown so far, by this process or an earlier one."""
+        """The newest time shown so far, by this process or an earlier one, but at least `EARLIEST_MS`."""
         return self._newest_ms
 
     def not_before(self, newest_ms: int) -> None:
@@ -146,15 +147,15 @@ class SteadyClock:
 class CatchUp:
     """The time up to which slots may close, even after a stop or a pause (law 4).
 
-    Slots that fell due while the agent was stopped or the store was full stay open until `catch_up` has
-    passed since the subscription was confirmed. Readings that arrive by then count.
+    Slots that fell due while the agent was stopped, or paused because of its store, stay open until
+    `catch_up` has passed since the subscription was confirmed. Readings that arrive by then count.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
         """Start after a stop.
 
         Slots have closed up to `closed_ms`. `wait_ms` is the length of the catch-up. `waits` says whether
-        any slot may be overdue.
+        at least one slot may be overdue.
         """
         self.ends_ms: int | None = None
         self._closed_ms = closed_ms
@@ -171,7 +172,7 @@ class CatchUp:
         self._waits, self.ends_ms = True, None
 
     def closing_ms(self, now_ms: int, *, subscribed: bool) -> int:
-        """Return the time up to which slots may close."""
+        """Return the time up to which slots may close; begin or end the catch-up if that is due."""
         if self._waits and subscribed and self.ends_ms is None:
             self.ends_ms = now_ms + self._wait_ms
         if self.ends_ms is not None and now_ms >= self.ends_ms:
@@ -185,7 +186,7 @@ async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any,
     """Run a coroutine; at `end_ms`, cancel it as a stop would, and return when it has finished.
 
     If `end_ms` is None, only a stop cancels it. A stop waits until the coroutine has finished; a second stop
-    cancels the coroutine again.
+    cancels the coroutine again. Raises the coroutine's error, and CancelledError after a stop.
     """
     if end_ms is None:
         await work

@@ -62,20 +62,23 @@ class Keys:
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
         """Open a slot with a new pad and dither; return the accumulator and the sealed pad.
 
-        Raises LinkError if a key is missing, so check `may_open` first.
+        Raises LinkError if a key is missing or both are equal, so check `may_open` first.
         """
         slot_s = start_ms // 1000
         keys = self._keys(slot_s)
         if keys is None:
-            raise LinkError("a key of the slot is missing")
+            raise LinkError("the slot cannot open: a key is missing, or both are equal")
         slot = open_slot(self._group, label, slot_s, lattice, keys, bits)
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
     def close(self, window: OpenWindow, terms: Terms) -> bytes:
-        """Return the report of a closed slot, with the sealed share, to the group that `terms` names."""
+        """Return the report of a complete slot, with the sealed share, to the group that `terms` names.
+
+        Raises ValueError if the window has no pad or the terms name no group.
+        """
         [slot], sealed = window.slots, window.sealed_pad
         if sealed is None or terms.crowd is None:
-            raise ValueError("a window without a pad has no share")
+            raise ValueError("the window has no pad, or its terms name no group")
         home_slot = OpenSlot(
             window.start_ms // 1000,
             slot.accumulator,
@@ -123,7 +126,10 @@ class Keys:
         return serve_and_take
 
     async def _take_lists(self, session: Session) -> None:
-        """Subscribe to both operators' lists, then check and commit each list that arrives."""
+        """Subscribe to both operators' lists, then check and commit each list that arrives.
+
+        If a subscription fails, a warning is logged.
+        """
         try:
             for topic in self._topics:
                 await session.subscribe(topic)
@@ -139,8 +145,8 @@ class Keys:
     async def _take(self, role: str, payload: bytes) -> None:
         """Check a list and commit it, then use it.
 
-        A refused list changes nothing. A list with the newest list's serial changes nothing, either, because
-        an operator signs only one list for each serial.
+        A refused list is logged and changes nothing. A list with the newest list's serial changes nothing,
+        either, because an operator signs only one list for each serial.
         """
         newest = self._lists.get(role)
         try:

@@ -1,4 +1,4 @@
-"""The world around an agent: clocks, randomness, the store and its thread, and systemd.
+"""The world around an agent: clocks, randomness, the store and its thread, the core, and systemd.
 
 `system` returns the real environment. A simulation passes other parts to the agent, and runs it in an event
 loop with simulated sockets and timers.
@@ -51,7 +51,7 @@ class Environment:
     restore_store  the function that makes a copy of a store usable
     store_thread   the class of the store's thread: StoreThread(store, keep_ms, max_bytes, streams, counts)
     pipeline       the class of a stream's core: Pipeline(stream, snapshot, spending, bits, counts)
-    notify         the address at which systemd listens
+    notify         the address at which systemd listens, and the interval of its watchdog
     listen_s       how long to listen for another agent's descriptor of a new meter; 0 if not at all
     """
 

@@ -2,8 +2,8 @@
 
 If the first readings are all outside `window.range`, one line says that they are clamped to it.
 
-No line contains a value, a count or a meter's name, so that the log reveals only that readings have started
-(law 4). After the first reading, `health` reports missing readings.
+No line contains a value or a count, so that the log reveals little more than that readings have started (law
+4). After the first reading, `health` reports missing readings.
 """
 
 import logging
@@ -17,8 +17,8 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.store.outbox import WaitingRow
 
 FIRST_MS = MINUTE_MS
-"""How long a connected stream may have no usable reading before this is logged; each line doubles this
-time."""
+"""How long a connected stream may have no usable reading before this is logged; with each line, the time to
+the next line doubles."""
 LONGEST_MS = HOUR_MS
 """The longest time between two log lines about missing readings."""
 STEP_MS = MINUTE_MS
@@ -51,7 +51,7 @@ class FirstMinutes:
             self._row = next((row.id for row in rows if not row.retain), None)
 
     def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
-        """Log the first reading or number since the last update, or from time to time why there is none.
+        """Log the stream's first reading and first number, or from time to time why there is no reading.
 
         `confirmed` holds the ids of the rows that the broker has confirmed.
         """

@@ -13,18 +13,18 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
 
 FEWEST = 5
-"""The smallest number of messages that indicates a problem; devices send an occasional odd message."""
+"""The smallest number of messages that indicates a problem other than a wrong zone; odd messages occur."""
 ENOUGH = 100
 """The number of unreadable messages that indicates a problem even if as many are usual."""
 SOON_MS = 60_000
-"""How long all messages must be refused, or all readings clamped, before this is a problem again, after there
-was a reading that counted. At the start, `FEWEST` messages are a problem at once."""
+"""How long all messages must be refused, or all readings clamped, before this is a problem; at the start,
+`FEWEST` messages are a problem at once (`IntakeHealth`)."""
 STEP_MS = 60_000
 """The largest clock step that counts as silence; a longer step means that the clock was set or the machine
 slept."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
-"""Counters of decoded messages, any of which shows that the profile is correct."""
+"""Counters of decoded messages, each of which shows that the profile is correct."""
 _UNREADABLE = sorted(
     set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"}
 )
@@ -33,7 +33,7 @@ _NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
 
 
 def silence_ms(stream: settings.Stream) -> int | None:
-    """Return how long a stream may go without a usable reading, in ms; None (no limit) by the event clock.
+    """Return how long a stream may go without a usable reading, in ms; None under the event clock.
 
     The limit is that of `first_silence_ms`. For a device that reports on change, and is silent while nothing
     changes, the limit is at least `window.forget`.
@@ -45,9 +45,9 @@ def silence_ms(stream: settings.Stream) -> int | None:
 
 
 def first_silence_ms(stream: settings.Stream) -> int | None:
-    """Return how long a stream may wait for its first usable reading, in ms; None by the event clock.
+    """Return how long a stream may wait for its first usable reading, in ms; None under the event clock.
 
-    The limit is an hour, three reading periods or a slot, whichever is longest.
+    The limit is an hour, three reading periods or the longest slot, whichever is longest.
     """
     if stream.window.clock is Clock.EVENT:
         return None
@@ -57,12 +57,13 @@ def first_silence_ms(stream: settings.Stream) -> int | None:
 
 
 class IntakeHealth:
-    """The counters of a stream since the last reading that counted, and the problems that they indicate.
+    """The counters of a stream since its last usable reading, and the problems that they indicate.
 
     `update` is called in every round of the runner. It learns the usual number of unreadable messages between
-    two decoded readings, because a topic filter with a wildcard may match messages of other kinds. More than
-    twice the usual number, or `ENOUGH`, indicates a problem. Until the first reading that counts, no time
-    passes: `FEWEST` refused messages, or `FEWEST` readings that are all clamped, are a problem at once.
+    two usable readings, because a topic filter with a wildcard may match messages of other kinds. More than
+    twice the usual number (at least `FEWEST`), or `ENOUGH`, indicates a problem. Until the first usable
+    reading, `FEWEST` refused messages are a problem at once, and until the first within the range, so are
+    `FEWEST` readings that are all clamped.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class IntakeHealth:
         self._clamped_ms = self._clamped_ms if self._is_clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
-        """Yield the current problems: why messages are refused, or else silence, and then clamping."""
+        """Yield the current problems: that messages are refused and why, or else silence; then clamping."""
         cause = self._cause(stream)
         limit_ms = self._silence_ms if self._decoded_count else self._first_silence_ms
         if cause is not None:
@@ -115,7 +116,7 @@ class IntakeHealth:
             yield problem("all_clamped", stream, count=clamped_count)
 
     def _cause(self, stream: str) -> Problem | None:
-        """Return the problem that causes all messages to be refused; None if the counters indicate none."""
+        """Return why all messages have been refused for `SOON_MS`; None if the counters indicate no cause."""
         if self._refused_ms < SOON_MS:
             return None
         counts = self._counts - self._counts_before
@@ -136,7 +137,7 @@ class IntakeHealth:
         return problem("no_readings", stream, limit_ms=limit_ms, refusals=refusals or 0)
 
     def _increase(self, names: list[str]) -> int:
-        """Return the sum of the increases of counters since the last reading that counted."""
+        """Return the sum of the increases of counters since the last usable reading."""
         return sum(self._counts[name] - self._counts_before[name] for name in names)
 
     def _list(self, names: list[str]) -> str:

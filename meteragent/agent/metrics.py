@@ -14,7 +14,7 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import Problem, problem
 
 LAG_S = 60.0
-"""How long a record may be due before this counts as a problem."""
+"""How long a message may be due before this counts as a problem."""
 UNERASED_S = 10.0
 """How long the store's log may stay unerased before this is a problem; the product's own commands keep it for
 less than a second."""
@@ -24,7 +24,8 @@ _PAUSED = {
     "the log is not erased": "unerased_stands",
 }
 METERS_MAX = 100
-"""The largest number of meters whose charges are reported; more labels would overload Prometheus."""
+"""The largest number of meters for which a stream's charges are reported; a stream with more meters reports
+none, because more labels would overload Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,14 @@ class StreamVitals:
     """The state of one stream.
 
     waiting         the number of messages that have not been delivered
-    lag_s           how long the first of these messages has been due
+    lag_s           how long the first of these messages has been due; 0 if none is due or there is no time
     meters          the number of meters that the agent knows
-    spent_per_w     the epsilon spent since midnight UTC, in 1/W, by public id
+    spent_per_w     the epsilon that each meter spent over all of its streams since midnight UTC, in 1/W, by
+                    public id; empty if there are more than `METERS_MAX` meters or there is no time
     shard           the stream's part of a fleet; None if it is not sharded
     refused_topics  the number of topics that the sink's broker refuses
     group           the group whose total includes the stream; None if the stream sends records
-    has_keys        whether both operators' keys for the group's current slot are known
+    has_keys        whether both operators' keys for the group's current slot are known; True without a group
     """
 
     name: str
@@ -131,8 +133,8 @@ def _nonzero(vitals: Vitals) -> list[str]:
 def as_json(vitals: Vitals) -> str:
     """Return the vitals as JSON, with exact numbers as strings.
 
-    `problems` holds the problems' texts, `problem_codes` their codes, and `problem_details` all fields of
-    each problem.
+    Renamed counters appear under both names. `problems` holds the problems' texts, `problem_codes` their
+    codes, and `problem_details` all fields of each problem.
     """
     problems = vitals.problems
     former = {FORMER_NAMES[name]: count for name, count in vitals.counts.items() if name in FORMER_NAMES}
@@ -216,7 +218,7 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
         for stream in streams
         for meter, epsilon in stream.spent_per_w.items()
     ]
-    help_ = f"epsilon spent since midnight UTC, in 1/W, for up to {METERS_MAX} meters"
+    help_ = f"epsilon spent since midnight UTC, in 1/W; absent for streams of more than {METERS_MAX} meters"
     yield "spent_per_watt", help_, epsilons
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """The address at which systemd listens, and the interval of its watchdog; None if not set."""
+    """The address at which systemd listens, and the interval of its watchdog; each may be None (not set)."""
 
     address: str | None = None
     watchdog_s: float | None = None

@@ -85,11 +85,11 @@ class Listener:
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that have proved, since the last call, to belong to no other store.
+        """Return the topics that have become clear since the last call, on which windows may open.
 
         A topic is clear if its descriptor comes from this store or a predecessor, or if no descriptor arrives
         within `listen_s` after the broker granted the subscription. It is also clear, with a warning, if the
-        broker refuses the subscription or does not grant it within that time.
+        broker refuses the subscription or does not grant it within `listen_s` after the question.
         """
         now_s = _now_s()
         for name, question in list(self._questions.items()):
@@ -126,7 +126,7 @@ class Listener:
         self._foreign_topics.add(name)
         self._alarms.raise_("other_agent", self._stream, meters=len(self._foreign_topics))
         _log.error(
-            "stream %s: another agent releases a meter, so its windows do not open here: stop one of them",
+            "stream %s: another agent releases a meter, whose windows do not open here: stop one agent",
             self._stream,
         )
 

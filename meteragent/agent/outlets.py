@@ -4,8 +4,8 @@ The runner and the watch see the receivers' sinks as one sink (`SharedSink`), an
 listener (`SharedListener`).
 
 For a shared stream, the core uses the public id alone as a topic, and each receiver's topics are translated
-to public ids. A meter is held if the broker of any receiver refuses its topic. A meter is clear once none of
-its topics at any receiver can belong to another agent.
+to public ids. A meter is held if at least one receiver's broker refuses its topic. A meter is clear once none
+of its topics at any receiver can belong to another agent.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class SharedRefusals:
 
     @property
     def held_topics(self) -> Collection[str]:
-        """The public ids of the meters whose messages any receiver's broker refuses."""
+        """The public ids of the meters whose messages at least one receiver's broker refuses."""
         return {
             identity.public_id(template, topic)
             for template, refusals in self._refusals
@@ -132,7 +132,7 @@ class SharedListener:
                 listener.ask([public_id])
 
     def clear(self) -> list[str]:
-        """Return the meters that have proved, since the last call, to belong to no other agent."""
+        """Return the meters that have become clear at every receiver since the last call."""
         for queue, listener in self._listeners.items():
             for public_id in listener.clear():
                 self._unclear.get(public_id, set()).discard(queue)
@@ -169,7 +169,7 @@ class Outlets(NamedTuple):
         return self.all[0].crowd if self.all else None
 
     def last_due_ms(self, store: Store) -> dict[str, int]:
-        """Return, by the core's topic, when the last of the messages that are not yet due will be due."""
+        """Return, by the core's topic, when the last message that is not yet due in the store will be due."""
         last_ms: dict[str, int] = {}
         for outlet in self.all:
             rows = outbox.last_due_ms(store.connection, outlet.queue, store.clock_ms)
@@ -192,7 +192,10 @@ class OutletMaker:
     page: settings.Page | None = None
 
     def of(self, stream: settings.Stream, links: parts.Links) -> Outlets:
-        """Return a stream's connections: one to its sink, or one to each receiver that is admitted."""
+        """Return a stream's connections: one to its sink, or one to each receiver that is admitted.
+
+        Raises ConfigError or StoreError if a receiver's broker settings cannot be read.
+        """
         store = self.thread.store
         if links.sink is not None:
             _, client_id = parts.client_ids(store, stream.name)
@@ -246,7 +249,10 @@ class OutletMaker:
         return crowd.keys(stream.group, self.thread)
 
     async def withdraw(self, grant: Grant) -> None:
-        """Send the messages that wait for a revoked receiver, which only withdraw its descriptors."""
+        """Send the messages that wait for a revoked receiver, which only withdraw its descriptors.
+
+        If the settings of its broker cannot be read, a warning is logged and the descriptors stay.
+        """
         try:
             endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
         except (ConfigError, StoreError) as error:

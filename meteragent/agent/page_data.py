@@ -1,4 +1,4 @@
-"""The local page's data: guarantees, the privacy spent, the last message sent, and the connections."""
+"""The local page's data: guarantees, privacy spent, messages and reports sent, connections, and history."""
 
 import asyncio
 import sqlite3
@@ -49,11 +49,14 @@ _OVERLAP_MS = 60_000
 """How far back deliveries are read again, because a delivery has the time of the commit that marks it, and
 the commit is visible only later."""
 _EXAMPLES = [name for name, preset in COMPLETE.items() if preset.space is not Space.PEAK]
-"""The presets for which the page draws examples: all except those that release peaks."""
+"""The presets for which the page draws examples: those that define their slots and do not release peaks."""
 
 
 def page_settings(page: settings.Page) -> Settings:
-    """Return the page's address, host names and token. Raises ConfigError if the token cannot be used."""
+    """Return the page's address, host names and token.
+
+    Raises ConfigError if the token cannot be used, or if there is none and other machines can reach the page.
+    """
     host, _, port = page.listen.rpartition(":")
     path = page.token_file
     token = None if path is None else settings.read_secret("page.token_file", path)
@@ -260,7 +263,10 @@ def _topic(watched_stream: WatchedStream, meter: str) -> str:
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
-    """Return the stream under a preset without overrides; None if `check` refuses this configuration."""
+    """Return the stream under a preset without overrides.
+
+    Returns None if the configuration would be refused, or if the readings are too coarse for the preset.
+    """
     zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
     slots = {"length": None, "step": None, "blocks": None, "bands": None}
     no_tariff = {"band": (), "rest": None, "holidays": ()}
@@ -278,8 +284,8 @@ def _read_state(
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
     """Return a meter's epsilons and the state of a queue.
 
-    The state consists of the last delivery since `since_ms`, the number of undelivered messages, and the time
-    at which the first due message was due; None if no message is due.
+    The state consists of the last delivery since `since_ms` (None if there is none), the number of
+    undelivered messages, and the time at which the first due message was due (None if no message is due).
     """
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
     epsilons = {

@@ -36,7 +36,7 @@ class Links(NamedTuple):
 
     @classmethod
     def of(cls, stream: settings.Stream) -> "Links":
-        """Read and return a stream's links. Raises ConfigError, which names the key, for unreadable files."""
+        """Read and return a stream's links. Raises ConfigError, with the key, if a file cannot be read."""
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)
@@ -99,7 +99,7 @@ def price_topic(stream: settings.Stream) -> str | None:
 
 
 def presence(stream: settings.Stream, secret: bytes, page: settings.Page | None) -> Presence:
-    """Return the status and the Home Assistant devices that the sink sends in addition to records."""
+    """Return the status and the devices that the sink sends besides records; devices require a status."""
     sink = stream.sink
     if sink.status is None or sink.home_assistant is None:
         return Presence(sink.status, retain=sink.retain)
@@ -130,7 +130,7 @@ def budget(stream: settings.Stream) -> Budget | None:
 
 
 def has_event_clock(config: settings.Config) -> bool:
-    """Return whether any stream uses the event clock."""
+    """Return whether at least one stream uses the event clock."""
     return any(stream.window.clock is Clock.EVENT for stream in config.stream)
 
 
@@ -145,9 +145,9 @@ def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
 def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     """Return an odometer, set to the charges in the store, for each stream with a budget.
 
-    Charges are read from the earliest time at which a meter may still be charged. Under the event clock, the
-    readings of a new stream may start at any time in the past. Even after a change to the wall clock, the
-    first window of a meter may be one in the past.
+    Charges are read from the earliest time at which a meter may still be charged. If a stream uses the event
+    clock, all charges are read, because the readings of a new stream may start at any time in the past. Even
+    after a change to the wall clock, the first window of a meter may be one in the past.
     """
     budgets = {stream.name: budget(stream) for stream in config.stream}
     odometers = {
@@ -173,7 +173,7 @@ def keeps_session(stream: settings.Stream) -> bool:
 
 
 def receiver_client_id(store: Store, queue: str) -> str:
-    """Return the client id at a receiver's broker, from which receivers cannot link their streams."""
+    """Return the client id at a receiver's broker, by which receivers cannot link their streams."""
     return f"meteragent-{pseudonym(store.secret, f'sink/{queue}')}-sink"
 
 

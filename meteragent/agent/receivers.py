@@ -24,8 +24,8 @@ from meteragent.store.grants import Wanted
 LEAD_MS = 60_000
 """How long before its start a receiver is admitted, so that its first window can open on time."""
 NOTICE_MS = 30_000
-"""The shortest time from a receiver's admission to its first window, in which the agent finds out whether
-another agent releases on its topics (`other_agent`: a connection and an answer, 10 s each)."""
+"""The shortest time from a receiver's admission to its first window under the wall clock. In this time, the
+agent finds out whether another agent releases on its topics (a connection and an answer, 10 s each)."""
 TRANSIT_MS = 60_000
 """How long the last records may take to be delivered before the remaining ones are deleted."""
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("meteragent")
 
 
 def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int | None:
-    """Return when a receiver is revoked, which is after its last record; None if it has no end."""
+    """Return when a receiver is revoked, which is after its last record is due; None if it has no end."""
     if receiver.end is None:
         return None
     last_ms = receiver.end + settings.terms(stream).lateness_ms + stream.sink.spread
@@ -151,7 +151,7 @@ _BROKER = tuple(Broker.model_fields)
 
 
 def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
-    """Return a receiver's address and login as text, with the names of secret files but not their content."""
+    """Return the settings of a receiver's broker as JSON; secret files are only named, not read."""
     link = settings.receiver_link(stream, receiver)
     broker = settings.sink_broker(link)
     facts = {"url": settings.sink_url(link)} | {name: getattr(broker, name) for name in _BROKER}

@@ -21,8 +21,8 @@ catches up window by window, so that no transaction contains a year of records. 
 or closing lags behind opening, these steps only open windows. Then the waiting messages are fed, and only
 then do slots close, because a reading must not find its slot closed just because the agent was late (law 4).
 
-Processing pauses while there is no clock, while the store is full, and while another reader keeps old
-accumulators in the log (`_time`). Any exception must end the process.
+Processing pauses while the clock shows no time, while the store is full, and while another reader keeps old
+accumulators in the log for too long (`_time`). Any exception must end the process.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ POLL_S = 1.0
 """The longest sleep of a runner; it is short because the wall clock may be set during a sleep."""
 
 REFUSED_PART = 10
-"""While messages on refused topics occupy 1 / REFUSED_PART of the store's space, no window of these topics
-opens."""
+"""While messages on refused topics occupy 1 / REFUSED_PART or more of the store's space, no window of these
+topics opens."""
 
 UNERASED_MAX_S = 600.0
 """How long another reader may keep old accumulators in the log before processing pauses."""
@@ -218,7 +218,7 @@ WRITE_AT_ONCE = FlushPolicy(0, lambda time_ms: time_ms)
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    resume_ms  the stream's time at the last stop; at a first start, the current time
+    resume_ms  the stream's time at the last stop, or the current time if no slot or window is scheduled
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
     listener   the listener for other agents that release the same meters; None to detect none
@@ -286,7 +286,7 @@ class Runner:
             await self._feed([], now_ms, step_ms)
 
     def _steps(self, from_ms: int, to_ms: int) -> range:
-        """Return the times between `from_ms` and `to_ms` at which to feed the core: one for each window."""
+        """Return the times between `from_ms` and `to_ms` at which to feed the core: one per window length."""
         return range(from_ms + self.pipeline.length_ms, to_ms, self.pipeline.length_ms)
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
@@ -318,7 +318,7 @@ class Runner:
                 self.sink.take(rows)
 
     async def _time(self) -> int:
-        """Wait until the clock shows a time, the store has room and the log is erased; return the time."""
+        """Wait while processing must pause, for the reasons in the module's docstring; return the time."""
         is_paused = False
         while True:
             self.heartbeat()

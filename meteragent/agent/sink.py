@@ -7,23 +7,23 @@ A row goes through these stages:
     outbox      on disk, by (due time, id)
     queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by
                 `_read_outbox`
-    in flight   published, not yet answered; at most the broker's Receive Maximum
+    in flight   published, not yet answered; their number is limited (`_in_flight_max`)
     confirmed   answered, not yet marked in the outbox: the next commit marks the row (`note_marked`)
 
 After a crash, all unmarked rows are sent again from the outbox; on a new connection, all rows that are not
 confirmed. A record may therefore be sent twice but is never lost, and its bytes are always the same. `idle`
-is set when all rows that are due have been confirmed; a stop waits for it.
+is set when no row can be sent now and all rows sent have been answered; a stop waits for it.
 
 Rules
 1. A record is sent only after it is on disk: it is read from the outbox, or handed over by the commit that
    has just written it, with the same rows and bytes in the same order.
 2. No record is sent before it is due, and no message is sent while the clock shows no time.
-3. On every new connection the descriptors are sent first, then all rows that are not confirmed, from the
-   beginning. A meter's records are never out of order, though some may arrive twice. A record that the broker
-   refuses is never discarded: its meter waits and `health` reports the topic, while the other meters, the
-   other streams and the source continue (`refused_topics`).
+3. On every new connection the descriptors are sent before all rows that are not confirmed, which follow from
+   the beginning. A meter's records are never out of order, though some may arrive twice. A record that the
+   broker refuses is never discarded: its meter waits and `health` reports the topic, while the other meters,
+   the other streams and the source continue (`refused_topics`).
 4. All other messages (a status, and devices for Home Assistant) depend on the time, on descriptors and on
-   starts of Home Assistant, never on a meter's behaviour (law 4). Other messages that arrive have no effect.
+   starts of Home Assistant, never on a meter's behaviour (law 4). Other incoming messages have no effect.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from meteragent.wire.descriptor import topics as descriptor_topics
 from meteragent.wire.home_assistant import ONLINE
 
 FETCH = 1000
-"""The largest number of rows to read from the outbox at once."""
+"""The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
 POLL_S = 1.0
 """The longest time between two reads of the outbox, as the clock may be set; a read covers twice as much."""
 
@@ -89,7 +89,7 @@ class SendQueue:
         self._rows = []
 
     def add(self, rows: Iterable[WaitingRow]) -> None:
-        """Add committed rows; if the queue becomes too long, drop its last rows, which the outbox holds."""
+        """Add the committed rows up to `end`; if they are too many, drop the last and move `end` back."""
         self._rows += [row for row in rows if _ORDER(row) <= self.end]
         self._rows.sort(key=_ORDER)
         if len(self._rows) > 2 * FETCH:
@@ -168,7 +168,7 @@ class Sink:
         self.refusals.recount()
 
     def finish(self) -> None:
-        """Send only rows that are already due, after which `idle` stays set and all rows can be marked."""
+        """Send only rows that are already due; once these are answered, `idle` stays set."""
         self._last_ms = self._now_ms() or 0
         self.wake()
 
@@ -180,7 +180,7 @@ class Sink:
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
-        """The ids of delivered rows that are not yet marked as delivered in the outbox.
+        """The ids of rows, delivered or too late, that are not yet marked as delivered in the outbox.
 
         Ids stay in this set until `note_marked` is called, because a cancelled commit may not have marked
         their rows. A row may be marked twice.
@@ -296,7 +296,7 @@ class Sink:
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
-        """Subscribe to starts of Home Assistant; if this fails, it still finds the retained devices."""
+        """Subscribe to starts of Home Assistant, which finds the retained devices even if this fails."""
         if self.presence.discovery is not None:
             try:
                 await session.subscribe(self.presence.discovery.birth)
@@ -349,7 +349,7 @@ class Sink:
         return rows
 
     async def _read_outbox(self, now_ms: int) -> None:
-        """Read rows from the outbox that come after the queue and are due now or soon.
+        """Read rows from the outbox, after the queue or from the beginning, that are due now or soon.
 
         Rows that are in flight, or confirmed but not yet marked, are left out.
         """
@@ -380,7 +380,7 @@ class Sink:
         return 1 if self.refusals.one_by_one else session.inflight
 
     async def _wait(self, next_ms: int | None) -> None:
-        """Wait for a wake-up, or until the next row, status or trial is due."""
+        """Wait for a wake-up, or until the next row, status, device or trial is due."""
         now_ms, now_s = self._now_ms(), _now_s()
         pause_s = POLL_S
         if next_ms is not None and now_ms is not None and next_ms <= self._last_ms:

@@ -3,8 +3,9 @@
 Theory of operation
 -------------------
 A message passes through two sets. It *waits* from its arrival until `batch` hands it to the core. It is
-*held* from then until the core returns its token and `acknowledge` tells the broker. While a message waits or
-is held, the broker keeps it and sends it again after a crash, so open spans survive without being stored.
+*held* from then until the core returns its token and `acknowledge` tells the broker. While a QoS 1 message
+waits or is held, the broker keeps it and sends it again after a crash, so open spans survive without being
+stored. A QoS 0 message has no token and is never held.
 
 Each connection is an *epoch*. A token of an earlier epoch acknowledges nothing: the delivery ended with its
 connection, and the broker sends the message again. Such a token is dropped when the core returns it. A
@@ -183,7 +184,7 @@ class Source:
         self._arrival.set()
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: MqttToken | None) -> None:
-        """Queue a message. Raises LinkError if more messages wait than the protocol allows (rule 3)."""
+        """Queue a message, or shed it by rule 3. Raises LinkError if too many messages wait (rule 3)."""
         backlog = len(self._backlog)
         if backlog >= self.receive_maximum:
             if qos == 0:
@@ -226,7 +227,7 @@ class Source:
         return -(-len(self._backlog) // BATCH)
 
     def batch(self, now_ms: int) -> list[Message]:
-        """Return the next messages in order of arrival, and hold them.
+        """Return the next messages, at most `BATCH`, in order of arrival, and hold those with a token.
 
         A message that arrived while the clock showed no time gets the time of the next message, or `now_ms`.
         """
@@ -258,7 +259,8 @@ class Source:
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:
         """Acknowledge the messages whose tokens the core has returned after a commit (rule 1).
 
-        Held messages beyond the bound are acknowledged early, the oldest first (rule 2).
+        Held messages beyond the bound are acknowledged early, the oldest first (rule 2). If no message waits,
+        a due test acknowledges the oldest message early.
         """
         deliveries = [token for token in tokens if token is not None]
         for delivery in deliveries:

@@ -21,7 +21,7 @@ _HARDWARE_CLOCKS = Path("/sys/class/rtc")
 
 
 def kernel_state() -> int:
-    """Return the result of adjtimex(2): 0 to 4 if synchronised, 5 if not, -1 if the call is forbidden."""
+    """Return the result of adjtimex(2): 0 to 4 if synchronised, 5 if not, -1 if the call fails."""
     try:
         return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
     except (AttributeError, OSError):

@@ -1,8 +1,9 @@
 """The state of the running agent, for `health`, the page and systemd.
 
 A socket beside the store (`<store>.health`) answers each connection with the vitals as JSON. Its mode is
-0600, so only the agent's user can connect. systemd's watchdog receives messages only while all runners make
-progress: an agent with a runner that hangs does not count as alive, even if its event loop responds.
+0600, so only the agent's user and root can connect. systemd's watchdog receives messages only while all
+runners make progress: an agent with a runner that hangs does not count as alive, even if its event loop
+responds.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ STATUS_S = 10.0
 """The longest time between two status messages to systemd."""
 _DESCRIPTORS = Path("/proc/self/fd")
 _ASK_S = 5.0
-"""The longest time that an answer may take."""
+"""The longest time for which the agent prepares and sends an answer, or for which `ask` waits for data."""
 
 
 def _now_s() -> float:
@@ -67,7 +68,7 @@ class StreamWatch:
         *,
         queues: Collection[str] | None = None,
     ) -> None:
-        """Watch a stream; `queues` holds its receivers' queues, or is None if it is not shared."""
+        """Watch a stream; `queues` holds the queues of its connections, by default one with its name."""
         self.name = stream.name
         self.group = None if stream.group is None else stream.group.name
         self.crowd: Keys | None = None

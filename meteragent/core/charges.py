@@ -22,14 +22,14 @@ class Spending:
     odometers: tuple[Odometer, ...] = ()
 
     def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count the charge of a window about to open, unless it would exceed `own_budget`.
+        """Count a charge at `start_ms`, unless it would exceed `own_budget`.
 
         `epsilon` is in 1/W. Returns whether the charge is counted.
         """
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
-            # Not `add`: the budgets of other streams also count this window, but cannot forbid it.
+            # Not `add`, which may refuse: other streams' budgets count this charge, but cannot forbid it.
             odometer.restore(meter, start_ms, epsilon)
         return True
 
@@ -37,7 +37,7 @@ class Spending:
 class Charges:
     """The charges since the last commit.
 
-    Windows are counted by the id of their terms until `take`, because hashing fractions is slow.
+    Until `take`, charges are counted by the day and the id of the terms, because hashing fractions is slow.
     """
 
     __slots__ = ("_epsilon", "_spending", "_windows")
@@ -48,7 +48,10 @@ class Charges:
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
-        """Charge a window about to open, unless the budget forbids it; return whether it is charged."""
+        """Charge a window about to open, or a peak about to be redrawn, unless the budget forbids it.
+
+        Returns whether it is charged. The charge counts on the UTC day that contains `start_ms`.
+        """
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w
@@ -56,7 +59,7 @@ class Charges:
         return True
 
     def take(self) -> dict[Charge, Counter[str]]:
-        """Return the number of windows charged since the last call, by charge and meter."""
+        """Return how often each meter was charged since the last call, by charge and meter."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for (day_ms, terms_id), windows in self._windows.items():
             charges[Charge(day_ms, self._epsilon[terms_id])].update(windows)

@@ -19,10 +19,10 @@ class Claims:
     A topic on which this store has sent a descriptor belongs to the store for ever. For any other topic, the
     core asks the shell once whether another store releases there (`take`), and the shell answers only if no
     other store does (`settle`). Unless the stream `listens`, every topic belongs to this store. The store's
-    mark in descriptors is derived from `key`.
+    mark in descriptors is derived from `key`; if `key` is None, descriptors have no mark.
 
-    A receiver that is admitted to a shared stream adds topics of its own, so the core asks again. Until the
-    answer arrives, windows that the new receiver would get do not open.
+    A receiver that is admitted to a shared stream adds topics of its own, so the core asks again about a
+    topic of this store. Until the answer arrives, windows that the new receiver would get do not open.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Claims:
         self._questions: list[str] = []
 
     def ask(self, sink_topic: str) -> None:
-        """Ask about a topic, unless it is known to be this store's or has been asked about already."""
+        """Ask about a topic, unless it belongs to this store at every receiver or has been asked about."""
         is_known = sink_topic in self._announced and not self._unannounced.get(sink_topic)
         if not (is_known or self._is_clear(sink_topic) or sink_topic in self._asked_topics):
             self._asked_topics.add(sink_topic)
@@ -76,7 +76,7 @@ class Claims:
         self._clear_topics.update(sink_topics)
 
     def is_own(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether the topics of all receivers of a window's first slot belong to this store.
+        """Return whether a topic belongs to this store, at every receiver of a window's first slot.
 
         The window starts at `window_ms`, and its first slot ends at `slot_end_ms`.
         """
@@ -88,19 +88,24 @@ class Claims:
         return not self._listens or sink_topic in self._clear_topics
 
     def _has_new(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether some receiver of a slot has not been sent the topic's latest descriptor."""
+        """Return whether at least one receiver of a slot has not been sent the topic's latest descriptor."""
         validities = self._unannounced.get(sink_topic, ())
         return any(validity.has_slot(window_ms, slot_end_ms) for validity in validities)
 
     def forget(self, sink_topic: str) -> None:
-        """Forget the answer about a forgotten meter's topic; if the meter returns, the core asks again."""
+        """Forget the answer about a forgotten meter's topic.
+
+        If the meter returns, the core asks again, unless this store has sent a descriptor on the topic.
+        """
         self._asked_topics.discard(sink_topic)
         self._clear_topics.discard(sink_topic)
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
-        """Add a window's descriptor to the commit, unless all receivers of the window have it already.
+        """Add a window's descriptor and its messages to the commit, unless it has been announced.
 
-        A window that releases a share has no descriptor: the leader publishes the descriptor of the total.
+        It has been announced if it is the topic's latest descriptor and every receiver of the window's first
+        slot was sent it. A window that releases a share has no descriptor: the leader publishes the
+        descriptor of the total.
         """
         first_slot = window.start_ms, window.start_ms + window.terms.first_slot[1]
         is_latest = self._announced.get(window.topic) == terms.id

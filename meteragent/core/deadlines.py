@@ -7,7 +7,8 @@ from collections.abc import Iterator
 class Deadlines:
     """The times at which slots are due to open and to close: two heaps, whose entries may be stale.
 
-    Closings come before openings with the same time, in the order of their meters' public ids (law 4).
+    Closings come before openings with the same time. Closings with the same time are in the order of their
+    meters' public ids (law 4).
     """
 
     __slots__ = ("_closings", "_openings")
@@ -17,7 +18,7 @@ class Deadlines:
         self._closings: list[tuple[int, str, str]] = []
 
     def __bool__(self) -> bool:
-        """Return whether any opening or closing is scheduled."""
+        """Return whether at least one opening or closing is scheduled."""
         return bool(self._openings or self._closings)
 
     def add_opening(self, time_ms: int, meter: str) -> None:
@@ -29,7 +30,7 @@ class Deadlines:
         heapq.heappush(self._closings, (time_ms, public_id, meter))
 
     def first_ms(self, *, closing: bool) -> int | None:
-        """Return the earliest scheduled time, or None if nothing is scheduled.
+        """Return the earliest scheduled time, or None if there is none.
 
         If `closing` is False, only openings count.
         """

@@ -2,7 +2,7 @@
 
 A message may hold several readings. They are processed in time order, and each is counted under its outcome.
 A message may be acknowledged once the tokens of all its readings have been given back. For a meter with
-phases, each reading of a phase changes the sum of the phases, and this sum is the meter's reading.
+phases, a reading of a phase may complete a new sum of the phases, which is then the meter's reading.
 """
 
 from collections.abc import Iterable
@@ -46,10 +46,11 @@ class Intake:
     ) -> list[MeterReading]:
         """Return the readings of messages that arrived in the same millisecond.
 
-        The tokens of refused messages and of replaced readings are appended to `free_tokens`. Messages that
-        waited in a broker arrive together. If several readings of a meter or phase are stamped with the same
-        time on arrival, only the last one counts: a power reading holds from then on, a register reading
-        includes the use before it, and of interval readings only the last is known to have just ended.
+        Refused messages and replaced readings are counted, and their tokens are appended to `free_tokens`.
+        Messages that waited in a broker arrive together. If several readings of a meter or phase are stamped
+        with the same time on arrival, only the last one counts: a power reading holds from then on, a
+        register reading includes the use before it, and of interval readings only the last is known to have
+        just ended.
         """
         items: list[MeterReading] = []
         arrivals: dict[tuple[str, str | None, int], MeterReading] = {}
@@ -103,10 +104,10 @@ class Intake:
         return *origin, readings
 
     def _origin(self, topic: str) -> tuple[str, str | None]:
-        """Return the meter and phase that a topic names, and cache them.
+        """Return the meter and phase that a topic names, and cache them; a full cache is emptied first.
 
-        Raises PayloadError if the topic names no meter of this stream and shard, or a meter whose name is not
-        allowed in a topic.
+        Raises PayloadError if the topic names no meter of this stream and shard, or if the meter would leave
+        under a name that is not allowed in a topic.
         """
         source = self._stream.source
         origin = source.place(topic)
@@ -128,7 +129,7 @@ class Intake:
     ) -> tuple[Outcome, list[Token], Pending | None]:
         """Add a phase's reading to its meter; return the outcome, the freed tokens and the sum.
 
-        The sum of the phases is None if the reading does not complete a new one.
+        The sum is None if the reading completes no new sum, or if a sum of registers is not accepted.
         """
         phases = self._phases.get(meter)
         if phases is None:

@@ -1,11 +1,12 @@
-"""The noise of the slots that open in one feed; nothing is drawn before the feed or kept after it.
+"""The noise of the slots that open in one feed; nothing is drawn before the feed, and no unused draw is kept.
 
 When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
-slot is drawn when that slot opens, and every slot has a dither. In a pair (R, z), R has the mechanism's
-distribution and z is uniform on {-R .. R}. Pairs are independent, and so are dithers, which are uniform over
-the quantum of their slot. Readings do not influence the draws. So any number of pairs or dithers may be drawn
-together, as long as each is used for only one window or slot. If thousands of windows open at once, drawing
-in bulk is several times faster.
+slot is drawn from R when that slot opens. In l1, each slot has its own R, and the noise of all slots is drawn
+when the window opens. Every slot has a dither, except in half-up windows. In a pair (R, z), R has the
+mechanism's distribution and z is uniform on {-R .. R}. Pairs are independent, and so are dithers, which are
+uniform over the quantum of their slot. Readings do not influence the draws. So any number of pairs for the
+same terms, or of dithers for the same quantum, may be drawn together, as long as each is used for only one
+window or slot. If thousands of windows open at once, drawing in bulk is several times faster.
 
 If noise for a later window were kept in memory, every copy of the memory, such as a snapshot of a virtual
 machine, would contain it. The copy and the original would then each open a window with the same noise. Hence
@@ -29,11 +30,11 @@ A home opens few windows, so it needs no batch.
 BATCH = 256
 """The size of the batches drawn thereafter; drawing a batch takes as long as a dozen single draws."""
 LATTICE_MAX = 2**63
-"""The largest quantum, in accumulator units, whose dithers fit into 64-bit arrays."""
+"""The largest quantum, in accumulator units, whose dithers are drawn in batches, as 64-bit integers."""
 
 
 class Noise:
-    """The draws of one feed.
+    """The draws of the current feed.
 
     Unused draws are kept until the feed ends: pairs (R, z) by the id of their terms, and dithers by lattice.
     The windows of a crowd have a pad instead of noise, drawn from the same bits.
@@ -52,7 +53,8 @@ class Noise:
     def begin(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
         """Draw the noise of a new window's first slot, and keep R if more slots follow.
 
-        In l1, the noise of all slots is drawn at once. The window of a crowd gets its pad.
+        In l1, the noise of all slots is drawn at once, each from its own R, and no R is kept. The window of a
+        crowd gets a pad instead of noise.
         """
         if isinstance(window, ShareWindow) and self._crowd is not None:
             window.begin(self._crowd, self._bits, integrated_until_ms)
@@ -71,12 +73,12 @@ class Noise:
         Raises MeteragentError if the window has no noise bound.
         """
         if window.noise_bound is None:
-            raise MeteragentError("a slot without a noise bound")
+            raise MeteragentError("the window has no noise bound for its next slot")
         noise = mechanism.draw(window.noise_bound, self._bits)
         window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
-        """Return R and the first slot's noise for a window of these terms, drawn from `mechanism`."""
+        """Return a new noise bound R for these terms, and the noise of one slot, uniform on {-R .. R}."""
         count = self._pair_counts.get(terms_id, 0)
         self._pair_counts[terms_id] = count + 1
         pairs = self._pairs.get(terms_id)

@@ -1,4 +1,4 @@
-"""The observer of a feed: a local page that shows the readings and spans of some meters."""
+"""The observer of a feed: the local page, which gets all accepted readings and the spans of some meters."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -8,7 +8,7 @@ from meteragent.domain.reading import Observer
 
 
 def observe(timelines: Mapping[str, Timeline], previous: Observer | None, current: Observer | None) -> None:
-    """Send the spans of observed meters to this feed's observer instead of the previous feed's."""
+    """Send the spans of observed meters to this feed's observer, if any, instead of the previous feed's."""
     for observer, span in ((previous, None), (current, current and current.span)):
         for meter in observer.meters if observer else ():
             if (timeline := timelines.get(meter)) is not None:

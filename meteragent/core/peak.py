@@ -7,15 +7,17 @@ the accumulator is
 
     A = z * L + u + max_k S_k,    released: floor(A / L)
 
-where the maximum is over the parts that have ended. Further parts can be added only with the mask z * L + u.
-But A minus the mask is the measured energy of a part, so the store must not hold both (theory A.13). The
-store keeps A alone, and the mask exists only in memory. Nothing of the open part is stored either: time is
-integrated in whole parts (`whole_ms`), and the readings of a part are pending until the part ends, so that
-the broker delivers them again after a crash.
+where the maximum is over the parts that have ended; before the first has, it is the lower limit of the range
+times the length of a part. Further parts can be added only with the mask z * L + u. But A minus the mask is
+the measured energy of a part, so the store must not hold both (theory A.13). The store keeps A alone, and the
+mask exists only in memory. Nothing of the open part is stored either: time is integrated in whole parts
+(`whole_ms`), and the readings of a part are pending until the part ends, so that the broker delivers them
+again after a crash.
 
 After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
 like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
-energy. `draws` counts the masks, and the record states this number. A part does not count if the budget
+energy. If several parts are integrated together, the day is that of the last part, and the energy is the
+largest. `draws` counts the masks, and the record states this number. A part does not count if the budget
 forbids its charge.
 """
 
@@ -31,8 +33,9 @@ from meteragent.domain.errors import MeteragentError
 class PeakWindow(Window):
     """An open window that releases the largest mean of its parts.
 
-    mask             z * L + u; None after a restart, until a part has ended
-    part             the energy of the open part so far; None unless time is being integrated
+    mask             z * L + u; None until noise is drawn: when the window opens, and again after a restart
+    part             the energy of the open part so far; None between parts, and whenever no integration is
+                     under way
     unmasked_energy  the largest energy of the parts that wait for `redraw`, without a mask; None if no part
                      waits
     """
@@ -67,7 +70,8 @@ class PeakWindow(Window):
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
         """Open the window with its noise and dither; parts that are already integrated count as gap.
 
-        Raises MeteragentError if the window is open already.
+        Raises MeteragentError if the window is open already, or if a dithered window gets no dither or a
+        half-up window gets one.
         """
         if self.draws:
             raise MeteragentError("a peak's noise is drawn again without a restart")
@@ -78,7 +82,10 @@ class PeakWindow(Window):
         self.redraw(noise, dither)
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
-        """Mask the largest unmasked energy with a new dither and with noise from a new noise bound."""
+        """Mask the largest unmasked energy with a new dither and with noise from a new noise bound.
+
+        Without an unmasked energy, this has no effect.
+        """
         energy, self.unmasked_energy = self.unmasked_energy, None
         if energy is not None:
             self.mask = self._mask(0, noise, dither)
@@ -90,7 +97,7 @@ class PeakWindow(Window):
         self.unmasked_energy = None
 
     def _rise(self, energy: int) -> None:
-        """Include the energy of a part in the maximum."""
+        """Include the energy of a part in the maximum or, without a mask, let it wait for `redraw`."""
         if self.mask is None:
             self.unmasked_energy = (
                 energy if self.unmasked_energy is None else max(self.unmasked_energy, energy)
@@ -99,9 +106,10 @@ class PeakWindow(Window):
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
-        """Add a value (None: the gap value) over a stretch of time to the parts in that stretch.
+        """Add a value (None: the gap value) over a stretch of time to the parts that it touches.
 
-        The time in a part before the part's first value counts as gap.
+        Values and rates are clamped to the range. The time in a part before the part's first value counts as
+        gap.
         """
         terms = self.terms
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
@@ -126,24 +134,24 @@ class PeakWindow(Window):
             at_ms = until_ms
 
     def seal(self, _integrated_until_ms: int) -> None:
-        """Exclude the remaining parts, because readings no longer count in them."""
+        """Do nothing, so that the remaining parts do not count: they are not integrated any more."""
 
     def close(self, slot_index: int) -> int:
-        """Return the released value in quanta: floor(A / L).
+        """Remove the slot and return its released value in quanta: floor(A / L).
 
-        Raises MeteragentError if a part has no noise.
+        Raises MeteragentError if a part is open or waits for noise.
         """
         if self.unmasked_energy is not None or self.part is not None:
-            raise MeteragentError("a part without noise")
+            raise MeteragentError("a part of the peak is open or waits for noise")
         return Window.close(self, slot_index)
 
     def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
         """Return what the store keeps of the window: A, without the mask.
 
-        Raises MeteragentError if a part has no noise.
+        Raises MeteragentError if a part is open or waits for noise.
         """
         if self.unmasked_energy is not None or self.part is not None:
-            raise MeteragentError("a part without noise")
+            raise MeteragentError("a part of the peak is open or waits for noise")
         return Window.state(self)
 
 

@@ -5,8 +5,8 @@ gives the meter a new reading: the sum of the standing readings. There is no sum
 while some phase has never sent a reading or has been silent for `hold` or longer. The message of a reading
 may be acknowledged once a newer reading of its phase stands and every sum that includes the reading has been
 integrated. So after a crash the broker delivers all standing readings again, and the sums resume unchanged. A
-reading older than the meter's newest is late. Readings of different phases with the same time give one sum.
-If several readings of one phase are stamped with the same time on arrival, the last to arrive stands.
+reading older than the meter's newest is refused. Readings of different phases with the same time give one
+sum. If several readings of one phase are stamped with the same time on arrival, the last to arrive stands.
 
 Registers: the standing readings are taken at different times, so their sum would not equal the sum of the
 registers at any single time. All energy that a phase used since its last reading would count as used at its
@@ -16,8 +16,9 @@ of the phase that lags, whenever this time advances. Between two sums, the sum i
 slot with a boundary between them may differ from the sum of the phases' slots. The total use is the same, and
 so is the Lipschitz constant, because the weights of each slot still sum to 1. A reading is kept until there
 is a sum at or after the time of the phase's next reading. If more than 64 readings of a phase are kept,
-because another phase lags, every other one is dropped, except the oldest and the newest. This loses no
-energy, only the time at which the energy was used. Sums are rounded to millionths of the unit, like values.
+because another phase lags, every other one is dropped, except the oldest and the newest. Unless a register is
+reset meanwhile, this loses no energy, only the time at which the energy was used. Sums are rounded to
+millionths of the unit, like values.
 """
 
 from bisect import bisect_right
@@ -35,7 +36,7 @@ from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
 
 _WAITING = 64
-"""The largest number of readings of a phase that are kept while another phase lags."""
+"""The largest number of readings of a phase's register that are kept while another phase lags."""
 
 
 class _PhaseReading(Share):
@@ -162,8 +163,8 @@ class RegisterPhases:
     def _sum(self, free_tokens: list[Token]) -> Pending | None:
         """Return the sum at the newest time up to which all phases have been read.
 
-        Returns None if some phase has not been read by that time, or if there is already a sum at that time.
-        Readings that no later sum needs are appended to `free_tokens`.
+        Returns None if some phase has not been read by that time, or if there is already a sum at that time
+        or later. Readings that no later sum needs are dropped and appended to `free_tokens`.
         """
         if not all(self._readings.values()):
             return None

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 `feed` takes a batch of messages and the time. It returns the content of one transaction, the messages to
-acknowledge after the commit, and the topics to listen on. `deadline_ms` returns the time of the next call. If
+acknowledge after the commit, and the topics to listen on. `deadline_ms` returns when a slot is next due. If
 the transaction cannot be written, the process must exit, because its memory is ahead of the store.
 
 A feed alternates between time and messages. Before it accepts the readings that arrived at a given time, it
@@ -11,8 +11,8 @@ opens and closes all slots that are due by then, so a reading meets the slots th
 `Deadlines` has the next opening and closing of each meter; an entry may be stale, so it is checked when due.
 
 Two clocks drive a wall-clock stream: `now_ms` opens windows and slots, and `closing_ms` closes slots. They
-differ only after a start, while readings that waited in the broker arrive and slots that fell due before stay
-open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both.
+differ after a start or a pause, while readings that waited in the broker arrive and overdue slots stay open
+(law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both.
 
 Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
@@ -116,11 +116,11 @@ class Pipeline:
         return self._terms.length_ms
 
     def leave_after(self, due_ms: Mapping[str, int]) -> None:
-        """Let no new record leave before the time in `due_ms`, by topic, when an older record is due."""
+        """Let no new record on a topic leave before `due_ms[topic]`, when its last older record is due."""
         self._due_ms = due_ms
 
     def withhold(self, topics: Collection[str]) -> None:
-        """Open no window on these topics: the broker refuses them, and too many records wait for them."""
+        """Open no window on these topics: the broker refuses them, and too many messages wait for them."""
         self._withheld_topics = topics
 
     def feed(
@@ -129,7 +129,7 @@ class Pipeline:
         """Process messages in order of arrival, then advance the time to `now_ms`; return the effects.
 
         Windows and slots that are due by `now_ms` open, and slots that are due by `closing_ms` close (wall
-        clock only). `observer` receives the accepted readings and the integrated spans.
+        clock only). `observer` receives the accepted readings, and the integrated spans of its meters.
         """
         observe(self._timelines, self._observer, observer)
         self._observer = observer
@@ -159,7 +159,7 @@ class Pipeline:
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return when the next opening or, if `closing`, closing is due; None if nothing is scheduled."""
+        """Return the next scheduled time, of openings only unless `closing`; None if there is none."""
         return self._deadlines.first_ms(closing=closing)
 
     def meters(self) -> Collection[str]:
@@ -171,12 +171,12 @@ class Pipeline:
         return {meter: self._names[meter].public_id for meter in self._timelines}
 
     def upcoming(self, meter: str) -> Upcoming | None:
-        """Return a meter's next slot to be released; None if there is no such slot."""
+        """Return a meter's next slot to be released; None if the meter is unknown or has no such slot."""
         timeline = self._timelines.get(meter)
         return upcoming(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
 
     def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Pass a reading to its meter; add the meter to `changes` if its state changes. Count a refusal."""
+        """Pass a reading to its meter or count a refusal; add the meter to `changes` if its state changes."""
         meter, phase, reading = item
         try:
             if self._take(meter, phase, reading, received_ms, now_ms):
@@ -214,7 +214,7 @@ class Pipeline:
         return True
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
-        """Count an accepted reading and pass it to the observer; None if a phase completes no sum."""
+        """Count an accepted reading, and pass on the meter's reading; None if a phase completes no sum."""
         self._counts.add("accepted")
         if reading is None:
             return
@@ -224,7 +224,7 @@ class Pipeline:
             self._counts.add("clamped")
 
     def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
-        """Return a meter's timeline; the timeline of a new meter starts at the next boundary (law 4)."""
+        """Return a meter's timeline; a new one starts at the next boundary. May raise PayloadError."""
         timeline = self._timelines.get(meter)
         if timeline is not None and timeline.next_ms is not None:
             return timeline
@@ -305,7 +305,7 @@ class Pipeline:
     # --- opening -------------------------------------------------------------------------------
 
     def _open(self, meter: str, timeline: Timeline, now_ms: int) -> None:
-        """Open the next slot, and also its window if the slot is the first."""
+        """Open the next slot, and also its window if the slot is the first and the window may open."""
         windows = timeline.windows
         if windows and windows[-1].noise_bound is not None:
             mechanism = self._formats.mechanism(windows[-1].terms_id)

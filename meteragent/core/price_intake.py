@@ -73,8 +73,8 @@ class PriceIntake:
 
         Earlier time is integrated in all timelines, or precedes all windows. The returned time is at most
         `now_ms`, because a new meter's first window may begin before the first window of a meter that is
-        still waiting for it. Even if time is not integrated, its prices are kept for at most twice the length
-        of a window or, if longer, of `AHEAD_MS`.
+        still waiting for it. Even for time that is not yet integrated, prices are kept for at most twice the
+        length of a window or, if longer, twice `AHEAD_MS`.
         """
         times_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)

@@ -3,7 +3,7 @@
 Rules
 1. A price whose time has begun is refused: it could depend on this home's use since then (theory 3.10).
 2. A price is never replaced. A repetition with the same time and value changes nothing. Any other price is
-   refused if its time overlaps the time of an earlier price.
+   refused if its time overlaps the time of a price that was accepted before.
 3. A price is committed no later than the energy that it weights, because no time is integrated before it has
    begun.
 4. A price beyond the bound is clamped to it, because the noise is scaled to the bound.
@@ -30,7 +30,7 @@ class Prices:
         self.rows = sorted(rows)
 
     def add(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
-        """Add or refuse a price; return the names of the counters to increase.
+        """Add a price, clamped to `bound_u`, or refuse it; return the names of the counters to increase.
 
         A repetition, as in a daily list that is sent every hour, is recognised as long as the price is kept,
         even after its time has begun.

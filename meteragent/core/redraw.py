@@ -26,8 +26,8 @@ class Redraws:
     def settle(self, meter: str, timeline: Timeline, formats: RecordFormats, commit: Commit) -> None:
         """Count the events of a timeline, and draw noise from new noise bounds where a window lacks it.
 
-        A peak is charged on the day of the part that needs the noise; if the budget forbids the charge, the
-        part does not count.
+        A peak is charged on the day of the last integrated part, and its meter is added to `commit.redrawn`;
+        if the budget forbids the charge, the parts that need the noise do not count.
         """
         for name in timeline.counts():
             self._counts.add(name)

@@ -4,14 +4,14 @@ Theory of operation
 -------------------
 Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used evenly over [t0, t1]. The register is
 interpolated at each slot boundary b and rounded down to a whole unit of the accumulator, W(b) = floor(r(b) *
-c); a slot gets W(end) - W(start). So a slot's value is a weighted mean of the power, in which the weights
-within each span sum to the overlap of the slot and the span. The map from load curves to slot vectors is
-1-Lipschitz up to two units of the accumulator, about 10^-12 of a default quantum in Wh, and over a run
-without gaps the values telescope to r(end) - r(start). Fractions of a unit must not be kept, because neither
-noise nor dither has fractions, so a fraction would reveal the energy of the span that the boundary cuts
-(THEORY-2 A.4). A reading's span lies between that reading and the next one. When a slot closes, its part
-after the newest reading is gap. When the next reading arrives, only the part of the span after the split
-counts, at the span's rate.
+c), where c converts registers to accumulator units; a slot gets W(end) - W(start). So a slot's value is a
+weighted mean of the power, in which the weights within each span sum to the overlap of the slot and the span.
+The map from load curves to slot vectors is 1-Lipschitz up to two units of the accumulator, about 10^-12 of a
+default quantum in Wh, and over a run without gaps and clamping the values telescope to r(end) - r(start).
+Fractions of a unit must not be kept, because neither noise nor dither has fractions, so a fraction would
+reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies between that
+reading and the next one. When a slot closes, its time after the newest reading is gap. When the next reading
+arrives, the span counts only from the split on, at the span's rate.
 
 Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. If a register
 falls further than the range allows and adding `modulus_u` brings the rate within the range, the register is
@@ -26,7 +26,7 @@ only from the earlier register, but neither that register nor two numbers that d
 slot that contains t0 is stored not as the accumulator A = noise * L + dither + use since the slot's start,
 but as
 
-    M = r0 * c - A    (c converts registers to accumulator units)
+    M = r0 * c - A
 
 which is the register at the slot's start minus noise and dither, and is constant throughout the slot (except
 for clamping and gap). M reveals no more about the register than A does about the energy: two homes whose
@@ -43,20 +43,22 @@ is forgotten along with its noise. The slot is released nevertheless (law 4), wi
 bound with the same distribution. No bound yields more than n values, the earlier draw is never released, and
 the new noise masks a constant.
 
-M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise +
-dither + energy for some |noise| <= K * L and some energy that the range allows for the time since the slot's
-start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: noise
-exceeds K * L in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds
-counts. So even after an unnoticed reset, the accumulator is one that the range and the noise allow.
+M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise * L
++ dither + energy for some |noise| <= K and some energy that the range allows for the time since the slot's
+start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: |noise|
+exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds counts.
+So even after an unnoticed reset, the accumulator is one that the range and the noise allow.
 
 If the clock closed the slot after the newest reading, the next slot contains no energy from the register yet,
 and accumulators are stored unchanged. So are the accumulators of bands, because a band consists of many
-stretches, and losing it at a boundary during an outage would cost half a month of readings. In bands, an
-outage without redelivery is gap.
+stretches, and losing it at a boundary during an outage would cost half a month of readings. The accumulators
+of peaks, weighted windows and shares are stored unchanged, too. In all these windows, an outage without
+redelivery is gap.
 
-A copy of the disk made while a slot is open reveals the register at the slot's end once the slot is released.
-In the same way, a copy of a power meter's state reveals the energy used since the copy was made. Two such
-copies reveal the use between the ends of their slots. The threat model states this.
+A copy of the disk made while a slot is open reveals the register at the slot's end, to within a quantum, once
+the slot is released. In the same way, a copy of a power meter's state reveals the energy used in the slot
+since the copy was made. Two copies of a register meter's state reveal the use between the ends of their
+slots. The threat model states this.
 """
 
 from collections.abc import Iterator
@@ -127,8 +129,8 @@ class RegisterTimeline(Timeline):
     def _gives_way(self, pending: Pending) -> bool:
         """Return whether the time up to `pending` is still to be integrated.
 
-        If it is already integrated, `pending` stays, and the use between the two readings counts with the
-        next reading.
+        If so, a newer reading with the same time replaces `pending`. Otherwise the newer reading is refused,
+        and the use since `pending` counts with the next reading.
         """
         return pending.time_ms > self.integrated_until_ms
 
@@ -139,7 +141,7 @@ class RegisterTimeline(Timeline):
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:
         """Yield the spans between pending readings as (start, end, use), in order.
 
-        The use is None if the register was reset.
+        Spans that start at `until_ms` or later are left out. The use is None if the register was reset.
         """
         terms = self._reading_terms
         for start, end in pairwise(self.pending):
@@ -176,7 +178,8 @@ class RegisterTimeline(Timeline):
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the freed tokens.
 
-        After a restart, the masked slot is first resumed or lost.
+        After a restart, the masked slot is first resumed or lost, unless a reading that resumes it may still
+        arrive.
         """
         window = next((window for window in self.windows if window.masked_slot is not None), None)
         if window is None:
@@ -184,7 +187,10 @@ class RegisterTimeline(Timeline):
         return self._resume(window, until_ms) + super().integrate_until(until_ms)
 
     def _resume(self, window: Window, until_ms: int) -> list[Token]:
-        """Recover the masked slot's accumulator, or lose the slot; return the freed tokens."""
+        """Recover the masked slot's accumulator, or lose the slot once it has ended without a reading.
+
+        The slot is also lost if its first reading is implausible. Returns the freed tokens.
+        """
         end_ms = window.slot_end_ms(window.masked_slot or 0)
         oldest = self.pending[0] if self.pending else None
         if oldest is not None and oldest.time_ms <= min(until_ms, end_ms):

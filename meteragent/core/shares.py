@@ -7,8 +7,7 @@ With P the pad, u the dither, S the energy so far and L one quantum in accumulat
 No noise is added here, because the operators add it to the sum of all homes. P is sealed when the window
 opens, and then dropped. A is uniform whatever the use, so one copy of A reveals nothing without the pad.
 
-The store keeps A itself, as for bands: if a register is not read between a restart and the end of the slot,
-the time in between is gap.
+For a register's slot, too, the store keeps A itself, as for bands, so an outage without redelivery is gap.
 """
 
 from dataclasses import dataclass
@@ -52,14 +51,17 @@ class ShareWindow(Window):
         self._fill_gap(0, integrated_until_ms)
 
     def report(self, crowd: Crowd, leave_ms: int) -> Outgoing:
-        """Close the slot and return its report, which is due at `leave_ms`."""
+        """Close the slot and return its report, which is due at `leave_ms`.
+
+        The report is not sent once the group's deadline after the slot's end has passed.
+        """
         until_ms = self.end_ms + (0 if self.terms.crowd is None else self.terms.crowd.deadline_ms)
         payload = crowd.close(self.state(), self.terms)
         self.slots.clear()
         return Outgoing(self.topic, payload, leave_ms, False, until_ms=until_ms)
 
     def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
-        """Return what the store keeps of the window, with the accumulator modulo 2^64 L."""
+        """Reduce the accumulator modulo 2^64 L, and return what the store keeps of the window."""
         for slot_index in self.slots:
             self.slots[slot_index] %= MODULUS * self.terms.lattice(slot_index)
         return Window.state(self)

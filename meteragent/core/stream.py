@@ -21,7 +21,7 @@ class Stream:
     schedule       the windows of the stream and their terms
     secret         the key of the meters' delays
     pseudonym_key  the key of the meters' public ids; None: meters leave under their names in the source
-    claim_key      the key from which the store's mark in descriptors is derived
+    claim_key      the key from which the store's mark in descriptors is derived; None: they have no mark
     listens        whether windows wait until the shell reports that no other store owns their topic
     total          whether running totals are also released
     format         the format of records
@@ -61,7 +61,7 @@ class Stream:
         return self.schedule.usual
 
     def has_receiver(self, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether any receiver gets a slot; `window_ms` is the start of the slot's window.
+        """Return whether at least one receiver gets a slot, by its window's start and its own end.
 
         The sink of a stream that is not shared gets every slot.
         """
@@ -70,9 +70,9 @@ class Stream:
         return any(validity.has_slot(window_ms, slot_end_ms) for validity in self.validities)
 
     def is_wanted(self, start_ms: int, terms: Terms) -> bool:
-        """Return whether any receiver gets a slot of the window that starts at `start_ms`.
+        """Return whether at least one receiver gets a slot of the window that starts at `start_ms`.
 
-        If so, some receiver gets the slot that ends first.
+        If so, at least one receiver gets the slot that ends first.
         """
         return self.has_receiver(start_ms, start_ms + terms.first_slot[1])
 

@@ -22,8 +22,9 @@ Rules
    give the use between them (`register`). All other time is gap.
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
    span lies partly before the split counts from the split on (law 7).
-3. A reading's token is returned once its whole span is integrated, never before. If readings share a message
-   or are summed over phases, `meteragent.core.share` determines when it is acknowledged.
+3. A reading's token is returned once its whole span is integrated, or once the reading is refused, replaced
+   or dropped (rule 5). If readings share a message or are summed over phases, `meteragent.core.share`
+   determines when it is acknowledged.
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
    (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
@@ -47,7 +48,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""The number of integrated times kept to tell `duplicate` from `late`, and the number dropped at once."""
+"""The limit of integrated times kept to tell `duplicate` from `late`, and the number dropped at the limit."""
 PENDING = 4096
 """The largest number of a meter's pending readings; a sender could stamp thousands within `ahead`."""
 
@@ -112,8 +113,8 @@ class Timeline:
     ) -> "Timeline":
         """Restore a timeline from the store under the current terms; open windows keep their own terms.
 
-        If the meaning of the readings has changed (kind, unit or interval), the remaining time of the open
-        windows is gap.
+        A crowd's windows are dropped if the stream is in no crowd any more. If the meaning of the readings
+        has changed (kind, unit or interval), the open windows are sealed.
         """
         timeline = cls(terms, next_ms)
         timeline.integrated_until_ms = state.integrated_until_ms
@@ -130,7 +131,7 @@ class Timeline:
         return timeline
 
     def _seal(self) -> None:
-        """Count the remaining time of the open windows as gap, since readings no longer count in them."""
+        """Seal the open windows: their remaining time counts as gap or, in a peak, does not count."""
         for window in self.windows:
             window.seal(self.integrated_until_ms)
         self.integrated_until_ms = max(self.integrated_until_ms, self.windows[-1].end_ms)
@@ -185,10 +186,10 @@ class Timeline:
     def _thin(self) -> list[Token]:
         """Drop the pending readings that follow their predecessor most closely; return their tokens.
 
-        The remaining readings, except the last, are apart by at least 1/2,048 of the time from first to last.
+        All times that remain, except the last, differ by at least 1/2,048 of the time from first to last.
         The choice depends on times alone, never on a value. A power reading stands a little longer, a
-        register loses only the time at which energy was used, and a dropped interval becomes gap unless
-        another covers it.
+        register loses only the time at which energy was used (unless it is reset), and a dropped interval
+        becomes gap unless another covers it.
         """
         oldest, *readings, newest = self.pending
         distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
@@ -251,7 +252,7 @@ class Timeline:
         """Accept a power reading and integrate up to it in one step, if this stays within one open slot.
 
         This is the fast path through `accept` and `integrate_to_watermark`. Return the previous standing
-        reading, to be given back. If the fast path does not apply, return None and change nothing.
+        reading, whose token is free. If the fast path does not apply, return None and change nothing.
         """
         if len(self.pending) != 1 or len(self.windows) != 1:
             return None
@@ -335,7 +336,7 @@ class Timeline:
             yield start_ms, self._end_ms(index), reading.value_u
 
     def _count_up_to(self, time_ms: int) -> int:
-        """Count the pending readings up to `time_ms`; they are few, as those before the split are dropped."""
+        """Count the pending readings whose time is at most `time_ms`."""
         count = 0
         for reading in self.pending:
             if reading.time_ms > time_ms:
@@ -376,7 +377,7 @@ class Timeline:
     # --- the schedule --------------------------------------------------------------------------
 
     def next_open_ms(self) -> int | None:
-        """Return the time when the next slot or window opens; None if the meter is about to be forgotten."""
+        """Return when the next slot or window opens; None if no further window is scheduled."""
         if self.windows and self.windows[-1].draws < self.windows[-1].terms.n:
             return self.windows[-1].slot_start_ms(self.windows[-1].draws)
         return self.next_ms

@@ -1,4 +1,7 @@
-"""Running totals: the sum of a meter's released energies since the last missing slot, and the sum's error."""
+"""Running totals: the sum of a meter's released energies since the last missing slot, and its noise variance.
+
+A total starts again at 0 after a missing slot, and when the unit changes.
+"""
 
 from collections.abc import Mapping
 

@@ -7,10 +7,11 @@ from meteragent.core.timeline import Timeline
 
 
 class Upcoming(NamedTuple):
-    """A slot that will be released: its start and end, and the earliest time at which its record is sent.
+    """The next slot to be released: its start and end, and the earliest time at which its record is sent.
 
-    A meter whose first reading arrives in the middle of a window has no open slot until the next window
-    begins (law 4), so its upcoming slot is in that next window.
+    Under the event clock, readings may close the slot at any time, so the record may be sent earlier. A meter
+    whose first reading arrives in the middle of a window has no open slot until the next window begins (law
+    4), so its upcoming slot is in that next window.
     """
 
     start_ms: int
@@ -21,9 +22,9 @@ class Upcoming(NamedTuple):
 def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | None:
     """Return the slot that closes next, which need not be open yet.
 
-    Returns None if no window is scheduled, or if no receiver gets the slot. `delay_ms` is the meter's fixed
-    delay (`sink.spread`). Whether the window opens also depends on the budget and on other agents, which are
-    not known in advance.
+    Returns None if no slot is open and no window is scheduled, or if no receiver gets the slot. `delay_ms` is
+    the meter's fixed delay (`sink.spread`). Whether the window opens also depends on the budget and on other
+    agents, which are not known in advance.
     """
     closing = timeline.closing()
     if closing is not None:

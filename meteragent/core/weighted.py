@@ -84,7 +84,7 @@ class WeightedWindow(Window):
     def _weights(self) -> Weights:
         """The weights of the terms. Raises MeteragentError if the terms have none."""
         if self.terms.weights is None:
-            raise MeteragentError("a weighted window without weights")
+            raise MeteragentError("the terms of a weighted window have no weights")
         return self.terms.weights
 
     def _open_slot_at(self, _time_ms: int) -> int | None:

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-An accumulator counts in millionths of the unit times milliseconds. Before any reading is added, it is z * L +
-u, where L is one quantum in this unit (quantum * slot length for a mean power), z is the slot's noise and u
-is uniform on {0, ..., L - 1}. With S the energy so far,
+An accumulator counts in millionths of the readings' unit times milliseconds (and, in a weighted window, times
+the price). Before any reading is added, it is z * L + u, where L is one quantum in this unit (quantum * slot
+length for a mean power), z is the slot's noise and u is uniform on {0, ..., L - 1}. With S the energy so far,
 
     A = z * L + u + S,    released: floor(A / L)
 
@@ -59,12 +59,12 @@ class RegisterUse(NamedTuple):
 class Window:
     """An open window: its open accumulators, the number of slots with noise, and R while slots lack noise.
 
-    noise_bound         R; None in l1, and once the last slot's noise is drawn. R is then no longer needed,
-                        and together with an accumulator it would rule out all energies further away than
-                        the noise can reach (THEORY-2 A.3)
-    draws               the number of slots that have received noise
+    noise_bound         R; None in l1 and in a crowd, and once the last slot's noise is drawn. R is then no
+                        longer needed, and together with an accumulator it would rule out all energies
+                        further away than the noise can reach (THEORY-2 A.3)
+    draws               the number of slots that have opened; in a peak, the number of masks
     slots               the accumulators of the open slots, by index
-    slots_with_reading  the open slots to which a reading has been added; the others are gap throughout
+    slots_with_reading  the open slots to which a reading has been added since the agent started
     masked_slot         the index of the slot, if any, whose accumulator is unknown after a restart: `slots`
                         holds a register minus the accumulator instead (`register`)
     lost_slot           the index of the slot, if any, whose accumulator was abandoned; the slot has no noise
@@ -144,13 +144,20 @@ class Window:
             self.slots[slot_index] += self._gap_u * gap_ms
 
     def _mask(self, slot_index: int, noise: int, dither: int | None) -> int:
-        """Return the accumulator with which a slot begins: z * L + u, or z * L in half-up windows."""
+        """Return the accumulator with which a slot begins: z * L + u, or z * L in half-up windows.
+
+        Raises MeteragentError if a dithered window gets no dither or a half-up window gets one.
+        """
         if (dither is None) != (self.terms.rounding == "half-up"):
             raise MeteragentError("a slot needs a dither if and only if its window is dithered")
         return noise * self.terms.lattice(slot_index) + (dither or 0)
 
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
-        """Add a value (None: the gap value) over a stretch of time to the slots that the stretch touches."""
+        """Add a value (None: the gap value) over a stretch of time to the slots that the stretch touches.
+
+        Values and rates are clamped to the range. A register's use may count in the unknown band
+        (`_slots_of`).
+        """
         from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms >= to_ms:
             return
@@ -165,7 +172,7 @@ class Window:
                 self.put(slot_index, end - start, value)
 
     def put(self, slot_index: int, duration_ms: int, value_u: int | None) -> None:
-        """Add a value (None: the gap value) to an open slot for `duration_ms`."""
+        """Add a value, clamped to the range (None: the gap value), to an open slot for `duration_ms`."""
         if value_u is None:
             self.slots[slot_index] += self._gap_u * duration_ms
             return
@@ -193,9 +200,9 @@ class Window:
     ) -> Iterable[tuple[int, int, int]]:
         """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
 
-        All energy of a span that is longer than `split_ms` and touches several bands goes to the unknown
-        band. This choice depends only on the times at which the register was read, which are public, and not
-        on the use.
+        All use of a register over a span that is longer than `split_ms`, and does not lie within a single
+        stretch of a band, goes to the unknown band. This choice depends only on the times at which the
+        register was read, which are public, and not on the use.
         """
         split_ms = self.terms.split_ms
         if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
@@ -207,11 +214,14 @@ class Window:
         return ((self.terms.n - 1, from_ms, to_ms),)
 
     def has_gap(self, slot_index: int) -> bool:
-        """Return whether a slot has received no reading; False for the unknown band, which has no hours."""
+        """Return whether a slot has received no reading since the agent started.
+
+        Returns False for the unknown band, which has no hours.
+        """
         return slot_index not in self.slots_with_reading and self.terms.slot_ms(slot_index) > 0
 
     def _touched(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int, int]]:
-        """Return the parts of a stretch of the window, cut at its slots' boundaries: (index, from, to)."""
+        """Return the pieces of a stretch of the window, cut at its slots' boundaries: (index, from, to)."""
         if self.terms.bands:
             return self._bands(from_ms, to_ms)
         step_ms = self.terms.step_ms
@@ -251,7 +261,7 @@ class Window:
         Raises MeteragentError if the slot has no noise.
         """
         if slot_index in (self.masked_slot, self.lost_slot):
-            raise MeteragentError("a slot without noise")
+            raise MeteragentError("the slot has no noise")
         accumulator = self.slots.pop(slot_index)
         lattice = self.terms.lattice(slot_index)
         if self.terms.rounding == "dithered":
@@ -262,11 +272,11 @@ class Window:
         """Return what the store keeps of the window.
 
         `standing` holds the time of the register's reading up to which everything is integrated, and the
-        register in accumulator units. The slot that contains this time is kept as the register minus its
-        accumulator. Raises MeteragentError if a slot has no noise.
+        register in accumulator units. The open slot that contains this time, unless it is a band, is kept as
+        the register minus its accumulator. Raises MeteragentError if a slot has no noise.
         """
         if self.lost_slot is not None:
-            raise MeteragentError("a slot without noise")
+            raise MeteragentError("the slot has no noise")
         masked_index, slots = self.masked_slot, self.slots
         if standing is not None and masked_index is None:
             time_ms, register = standing
@@ -301,9 +311,9 @@ class Window:
     def unmask(self, time_ms: int, register: int) -> bool:
         """Resume the masked slot if `register`, read at `time_ms`, is plausible; return whether it is.
 
-        The register is plausible if some use within the range and some noise of at most `reach` explain the
-        stored difference. R would narrow this down, but is not used, because it is dropped with the last
-        draw.
+        `register` is in accumulator units. Without a masked slot, True is returned. The register is plausible
+        if some use within the range and some noise of at most `reach` explain the stored difference. R would
+        narrow this down, but is not used, because it is dropped with the last draw.
         """
         slot_index = self.masked_slot
         if slot_index is None:
@@ -327,7 +337,7 @@ class Window:
             self.lost_slot = slot_index
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
-        """Mask the lost slot with a new dither and with noise from a new noise bound."""
+        """Mask the lost slot, if any, with a new dither and with noise from a new noise bound."""
         slot_index, self.lost_slot = self.lost_slot, None
         if slot_index is not None:
             self.slots[slot_index] += self._mask(slot_index, noise, dither)

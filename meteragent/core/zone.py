@@ -2,9 +2,9 @@
 
 A single time far from its arrival proves nothing, since its message may have waited in a broker. But messages
 that waited arrive at shorter intervals than those at which they were sent, so their times catch up with their
-arrivals. Times that differ from their arrivals by the same whole number of hours for a minute are taken to be
-in another zone. Every reading is then refused until the difference changes. The state is in memory only:
-after a restart, the first minute is treated as at the first start.
+arrivals. If a meter's times differ from their arrivals by nearly the same whole number of hours for a minute,
+they are taken to be in another zone. Each message of the meter is then refused until the difference changes.
+The state is in memory only: after a restart, the first minute is treated as at the first start.
 """
 
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
@@ -26,7 +26,10 @@ class ZoneWatch:
         self._steady: dict[object, tuple[int, int]] = {}
 
     def is_off(self, meter: object, time_ms: int, received_ms: int) -> bool:
-        """Return whether a meter's times have been off by whole hours for `SETTLED_MS` or longer."""
+        """Note the time of a reading; return whether the meter's times have been off by whole hours.
+
+        They must have been off by the same difference for `SETTLED_MS` or longer.
+        """
         off_ms = time_ms - received_ms
         since_ms, first_off_ms = self._steady.get(meter, (received_ms, off_ms))
         if abs(off_ms - first_off_ms) > _STEADY_MS or received_ms < since_ms:

@@ -305,9 +305,9 @@ def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
         other.integrate_until(4)
         [window] = other.windows
         assert window.lost_slot == 0
-        with pytest.raises(MeteragentError, match="without noise"):
+        with pytest.raises(MeteragentError, match="the slot has no noise"):
             window.close(0)
-        with pytest.raises(MeteragentError, match="without noise"):
+        with pytest.raises(MeteragentError, match="the slot has no noise"):
             other.state()
         window.redraw(5)
         assert window.slots[0] == (5 + 1) * MICRO * HOUR
@@ -320,7 +320,7 @@ def test_noise_cannot_leave_while_its_slot_is_masked() -> None:
     meter = register(noise=9)
     read(meter, (0, 100), (3, 107))
     [window] = restarted(meter).windows
-    with pytest.raises(MeteragentError, match="without noise"):
+    with pytest.raises(MeteragentError, match="the slot has no noise"):
         window.close(0)
 
 

@@ -324,6 +324,6 @@ def test_a_weighted_window_has_weights() -> None:
     """Without them it adds nothing."""
     terms = replace(schedule().terms(MONTH_MS), weights=None)
     window = WeightedWindow(MONTH_MS, terms, terms.id, "topic", "m1", slots={0: 0})
-    with pytest.raises(MeteragentError, match="without weights"):
+    with pytest.raises(MeteragentError, match="the terms of a weighted window have no weights"):
         window.add(MONTH_MS, MONTH_MS + 1, 5)
     assert Weights("EUR", 1, 0).is_table

@@ -63,7 +63,7 @@ def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Respons
 
 
 class _Page:
-    """Responses for the page's paths; files and texts are read once."""
+    """Responses for the page's paths; scripts, styles and images are read once."""
 
     def __init__(self, view: View, viewers: Viewers, keys: Keys) -> None:
         self._view = view
@@ -153,7 +153,7 @@ class _Page:
         return Response(serialise.history(history), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
-        """Answer with the events of a meter."""
+        """Answer with the events of a meter, or with the event `full` if too many pages are open."""
         choice = self._choose(request)
         if isinstance(choice, Response):
             return choice

@@ -1,6 +1,7 @@
 """Access control for the page: host names, the origin, and the token.
 
-The page shows raw readings, so every request must pass these checks, in this order:
+The page shows raw readings, so every request must pass these checks, in this order; only the login page and
+its style sheet skip the last:
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
@@ -140,7 +141,10 @@ def _name(host: str) -> str:
 
 
 def _is_same_origin(request: Request, host: str) -> bool:
-    """Return whether a request comes from a page of this origin, or from no page at all."""
+    """Return whether a request comes from a page of this origin, from no page, or from an allowed link.
+
+    Another page may link only to the front page and the login page.
+    """
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
         return False

@@ -1,10 +1,10 @@
 """The noiseless mean of each slot while a page is open, computed with the core's arithmetic, in memory only.
 
 The core reports the stretches of time that it adds to its slots (`domain.reading.Observer`). This module adds
-them to noiseless windows of the same class. A mean is therefore the private number without its noise,
-computed by the same code that clamps values, handles register rollover and fills gaps. There are windows for
-the stream's own terms and for each preset that the page can show instead. The means are sent to the page only
-(law 3).
+them to noiseless windows without prices. A mean is therefore the private number as a power, without its
+noise, rounding and prices, computed by the same code that clamps values, handles register rollover and fills
+gaps. There are windows for the stream's own terms and for each preset that the page can show instead. The
+means are sent to the page only (law 3).
 """
 
 from dataclasses import replace

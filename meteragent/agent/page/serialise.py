@@ -34,7 +34,10 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
 def facts(
     streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
 ) -> bytes:
-    """Encode each stream's promise, the promises of all other presets for its readings, and the problems."""
+    """Encode the version, the counters' meanings, the problems, and the facts about each stream.
+
+    The facts are the stream's promise, its promises under other presets, its meters and its group.
+    """
     views = [
         {
             "name": stream.name,
@@ -119,7 +122,7 @@ def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
 
 
 def news(batch: News) -> dict[str, Any]:
-    """Return readings as (time in ms, value), records as sent, and slot means by schedule."""
+    """Return readings as (time in ms, value), records as sent, dropped events, and means by schedule."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_text(record) for record in batch.records]
     means = {name: [mean._asdict() for mean in slots] for name, slots in batch.means.items()}

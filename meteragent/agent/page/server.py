@@ -1,7 +1,7 @@
 """The page's server: uvicorn in the agent's event loop, without uvicorn's signal handlers, logs and timer.
 
-The server limits the number of connections, how long a connection may be silent before a request, and how
-long sent data may stay unacknowledged. uvicorn itself wakes ten times a second to check whether it should
+The server limits the number of connections, how long a connection may be silent before its first request, and
+how long sent data may stay unacknowledged. uvicorn itself wakes ten times a second to check whether it should
 stop. This server waits to be cancelled instead, so it uses no CPU time while no page is open.
 """
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 CONNECTIONS = 64
 """The largest number of connections at once; a browser opens up to six."""
 PATIENCE_S = 20
-"""The longest silence before a request, and the longest time for which sent data may stay unacknowledged."""
+"""The longest silence before the first request, and the longest time before sent data is acknowledged."""
 GRACE_S = 2
 """How long responses may take to finish when the server stops."""
 

@@ -54,7 +54,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """A stream's guarantee, and its guarantee under each other preset.
+    """A stream's guarantee, and its guarantees under those other presets of which the page draws examples.
 
     `schedules` holds the stream's schedule under the key `OWN`, and the schedule under each of these presets.
     """
@@ -127,7 +127,10 @@ class Costs(NamedTuple):
 
 
 class BandWindow(NamedTuple):
-    """A closed window of bands: the energy of each band, in kWh, and its costs if tariffs are configured."""
+    """A closed window of bands, with the energy of each band, in kWh.
+
+    `costs` is None if there are no tariffs, or if they cannot price the window.
+    """
 
     start_ms: int
     end_ms: int
@@ -144,8 +147,9 @@ class History(NamedTuple):
 
 
 class Reports(NamedTuple):
-    """The numbers of a stream's reports to a crowd since the agent started.
+    """The numbers of a stream's reports to a crowd, and the state of its keys.
 
+    `sent_count` and `late_count` are the numbers of reports confirmed and too late since the agent started.
     `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the time at
     which the broker last confirmed a report; None if it has confirmed none. `has_keys` says whether both
     operators' keys for the current slot are known.
@@ -163,7 +167,7 @@ class Glance(NamedTuple):
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
     today, this month (both UTC), and ever. `lag_ms` is how long the first undelivered message has been due;
-    None if no message is due. `upcoming` is the slot to be released next; None if no slot is scheduled.
+    None if no message is due. `upcoming` is the slot to be released next; None if there is no such slot.
     `allowance` is None if the stream has no budget. `reports` is None if the stream sends records.
     """
 

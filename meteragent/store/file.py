@@ -49,7 +49,7 @@ DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """Primary error codes of a damaged file; a constant statement raises SQLITE_ERROR only for such a file."""
 
 KEPT_FILES = 3
-"""The number of damaged stores to keep, newest first; each may be as large as the store."""
+"""The number of stores that are kept after they were set aside, the newest ones; each may be large."""
 
 RESTORE_HINT = (
     "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that it may have"
@@ -129,13 +129,13 @@ class StoreFile(NamedTuple):
 def open_or_create(
     path: Path, now_ms: int, floor_ms: int | None, again_s: float, descriptors: ExitStack
 ) -> StoreFile:
-    """Return a connection to the store at `path` after examining it; create a store if there is none.
+    """Examine and connect to the store at `path`; create a store if there is none or it is damaged.
 
     The connection used for the examination is kept: the last connection to close deletes the log, and a
     killed agent may have left accumulators in the log, which must be erased first (`wal`). A failed read may
     look like damage, so a file that looks damaged is examined again after `again_s`. The caller closes the
-    connection first, then `descriptors`. Raises StoreLost for a damaged store if `floor_ms` is None, and
-    StoreError for another program's file.
+    connection first, then `descriptors`. Raises StoreLost for a damaged or missing store if `floor_ms` is
+    None, StoreInUse, or StoreError for another program's file or a store that is too new.
     """
     _check_space(path)
     if path.exists():
@@ -158,7 +158,7 @@ def open_or_create(
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
     """Return the connection from `examine` and an empty string, or None and the damage.
 
-    An exception that is still being handled would keep statements and locks alive.
+    The damage is not raised, because an exception keeps statements and locks alive while it is handled.
     """
     try:
         return examine(path), ""
@@ -208,7 +208,10 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Return the connection, set to fsync commits and zero deleted rows; restrict its files to the owner."""
+    """Return the connection, set to fsync commits and zero deleted rows; restrict its files to the owner.
+
+    Raises StoreError if the file system cannot hold a write-ahead log.
+    """
     for part in ("", "-wal", "-shm"):  # SQLite gave them the mode of the database file
         with suppress(FileNotFoundError):
             Path(f"{path}{part}").chmod(0o600)
@@ -284,9 +287,9 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
 
 
 def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
-    """Check the structure (SQLite's quick_check) and the content that startup requires.
+    """Check the structure (SQLite's quick_check) and, if `exists`, the content that startup requires.
 
-    Raises Damage if either is damaged.
+    Raises Damage if either is damaged, and StoreError if the device cannot read the file.
     """
     [(text,)] = connection.execute(QUICK_CHECK)
     if "error code=" in text:  # quick_check reports an error of the device instead of raising it
@@ -337,7 +340,7 @@ def _blank(aside_path: Path) -> bool:
 
 
 def _forget_old(path: Path) -> None:
-    """Delete all but the newest stores that were set aside."""
+    """Delete all but the newest `KEPT_FILES` stores that were set aside."""
     paths_by_time: dict[int, list[Path]] = {}
     for file in path.parent.iterdir():
         match = re.fullmatch(re.escape(path.name) + r"\.corrupt-(\d+)(-\w+)?", file.name, re.ASCII)

@@ -49,7 +49,7 @@ _ROUNDING = 1e-6
 class Error(NamedTuple):
     """One standard deviation of a number, or its 95% half-width, to four significant digits.
 
-    The error is `useful` if it is small compared with an average home's value.
+    The error is `useful` if it is small compared with an average home's value; a half-width never is.
     """
 
     value: float
@@ -92,8 +92,8 @@ class Guarantee:
     `errors` has the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
     totals, `month_total` for amounts in the unit, `mean_of_100` and `mean_of_1000` for one slot over that
     many homes, and `combined` and `combined_ci95` for combined numbers of nested streams. A stream of a crowd
-    has only the means. `tariffs` has the errors of costs. `warn_of_stream` returns the warnings about the
-    settings.
+    has only the means, and energies above a threshold have no totals. `tariffs` has the errors of costs.
+    `warn_of_stream` returns the warnings about the settings.
     """
 
     stream: str
@@ -122,7 +122,7 @@ class Guarantee:
 
     @property
     def meter_epsilon_per_day(self) -> Fraction | None:
-        """The daily charge, in 1/W, of a meter that all streams read; None if there is only one stream."""
+        """The daily charge, in 1/W, of a meter that all streams read; None if no other stream charges it."""
         return self.terms.per_day + self.terms.others_per_day if self.terms.others_per_day else None
 
     def level_in(self, days: int) -> Fraction:
@@ -141,7 +141,7 @@ class Guarantee:
 
     @cached_property
     def level_of_curves(self) -> Fraction | None:
-        """The level for load curves that differ by at most the radius; None if no dead band is known."""
+        """The level for load curves within the radius; None if the dead band is unknown or 0."""
         return loads.level_of_curves(self.terms) if self.terms.dead_band else None
 
     @property

@@ -101,7 +101,7 @@ VERSION_6 = (
        PRIMARY KEY (group_id, role)) WITHOUT ROWID""",
     "ALTER TABLE outbox ADD COLUMN until_ms INTEGER",
 )
-"""Reports to crowds. An older program cannot read the terms of their streams, and so releases nothing."""
+"""Reports to crowds. An older program refuses a configuration of a crowd, and so opens no windows for it."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     *(VERSION_1, VERSION_2, VERSION_3),

@@ -298,10 +298,11 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
     """Return an attacker's success limit, in per cent, rounded up, for an event that happens on `days` days.
 
     Both answers are equally likely beforehand. An event that starts just off the grid is rounded up in two
-    windows instead of one; a further quantum (in l1, one for each slot) in its last window, or in every
-    window of a day or longer, covers that. If a window spans several days, the distances for these days add
-    up. If each slot has its own dithered noise, the sum of all distances also bounds the probability (THEORY
-    T.7); off the grid, the event can touch one more window per day, which adds one step of the readings.
+    windows instead of one; a further quantum (in l1, one for each slot) in the window that it changes least,
+    or in every window of a day or longer, covers that. If a window spans several days, the distances for
+    these days add up. If each slot has its own dithered noise, the sum of all distances also bounds the
+    probability (THEORY T.7); off the grid, the event can touch one more window per day, which adds one step
+    of the readings.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)

@@ -52,7 +52,7 @@ _CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONST
 _FAR_U = 1 << 100
 """A bound, in millionths, that is larger than any number in a test."""
 _LOW_QUANTA = 1 << 40
-"""The distance of the threshold below 0, in quanta per hour; every reading in a window is higher. The
+"""The distance of the threshold below 0, in quanta per ms; every reading in a window is higher. The
 threshold's energy is subtracted from the outputs."""
 
 

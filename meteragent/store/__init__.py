@@ -274,7 +274,7 @@ class Store:
         if previous not in ("", meters):
             raise StoreMoved(f"{self.path}: {stream} had shard {previous}, not {meters}: {file.SHARD_HINT}")
         if not previous and meters != ALL_METERS and not follows_wall_clock and not has_floor:
-            raise StoreLost(f"{self.path}: is new, but {stream} is part of a fleet: {file.RESTORE_HINT}")
+            raise StoreLost(f"{self.path}: {stream} is new here and part of a fleet: {file.RESTORE_HINT}")
         if not row or not previous:
             with self.transaction() as tx:
                 _put(tx, **{key: meters})

@@ -118,7 +118,7 @@ def pending(
 
 
 def next_due_ms(connection: sqlite3.Connection, stream: str, now_ms: int) -> int | None:
-    """Return the time of the next row that is due after `now_ms`; None if there is no such row."""
+    """Return the due time of the first undelivered row due after `now_ms`; None if there is no such row."""
     [(due_ms,)] = connection.execute(
         "SELECT min(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ?",

@@ -261,7 +261,7 @@ def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting
 
 
 def minimal(hide: Hide, setting: Setting) -> Setting:
-    """Find the setting with the least energy, to three figures, that hides `hide` in the same windows.
+    """Find the setting with the least energy, to at least three figures, that hides `hide` in these windows.
 
     If `hide` is not an event, return `setting` itself.
     """

@@ -391,7 +391,7 @@ def _put(tx: sqlite3.Connection, **values: Any) -> None:
 
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     if at_ms < (clock_ms := meta(tx, "clock_ms")):
-        raise StoreError(f"TIME is before the newest clock in the store; use {iso_time(clock_ms)} or later")
+        raise StoreError(f"TIME is before the newest time in the store; use {iso_time(clock_ms)} or later")
     tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")

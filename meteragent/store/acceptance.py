@@ -28,7 +28,7 @@ def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = F
     newest = generation.read(path)
     name = newest.name if newest else ""
     if name not in (meta(connection, "generation"), meta(connection, "previous")):
-        raise StoreRestored(f"{path}: a copy from before its last start or stop; {file.RESTORE_HINT}")
+        raise StoreRestored(f"{path}: it is a copy from before its last start or stop; {file.RESTORE_HINT}")
     if newest is None:
         return None
     if newest.releases is None:
@@ -37,10 +37,10 @@ def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = F
         newest = Generation.begin(newest.name)
         generation.write(path, newest)
     elif newest.releases > count_releases(connection):
-        raise StoreRestored(f"{path}: a copy from before the last records left; {file.RESTORE_HINT}")
+        raise StoreRestored(f"{path}: it is a copy from before the last records left; {file.RESTORE_HINT}")
     elif not may_be_moved and not generation.is_in_place(path, newest):
         raise StoreRestored(
-            f"{path}: restored from a backup, or moved; if it was restored, {file.RESTORE_HINT};"
+            f"{path}: it was restored from a backup, or moved; if it was restored, {file.RESTORE_HINT};"
             f" {file.MOVED_HINT}"
         )
     return newest

@@ -76,7 +76,7 @@ def device(path: Path) -> Iterator[None]:
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path}: {error}") from error
     except UnicodeDecodeError:  # SQLite's message about a damaged schema may quote bytes that are not text
-        raise StoreError(f"{path}: corrupt") from None
+        raise StoreError(f"{path}: it is corrupt") from None
 
 
 def lock(path: Path) -> int:
@@ -243,11 +243,11 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StoreError(f"{path}: a database of another program; choose another store.path")
+        raise StoreError(f"{path}: it is a database of another program; choose another store.path")
     [(version,)] = connection.execute("PRAGMA user_version")
     if version > len(MIGRATIONS) and meta(connection, "compatible_from") > len(MIGRATIONS):
         raise StoreError(
-            f"{path}: written by a newer version of meteragent; install that version or a later one"
+            f"{path}: it was written by a newer version of meteragent; install that version or a later one"
         )
     return True
 
@@ -259,7 +259,7 @@ def examine(path: Path) -> sqlite3.Connection | None:
     """
     connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read(path):
-        raise Damage("missing, although its generation file exists")
+        raise Damage("it is missing, although its generation file exists")
     return connection
 
 
@@ -275,11 +275,11 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
             exists = is_ours(connection, path)
             _check(connection, path, exists=exists)
         except UnicodeDecodeError:
-            raise Damage("corrupt") from None
+            raise Damage("it is corrupt") from None
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGED:
                 raise
-            raise Damage("corrupt") from None
+            raise Damage("it is corrupt") from None
         if exists:
             undo.pop_all()
             return connection
@@ -295,7 +295,7 @@ def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
     if "error code=" in text:  # quick_check reports an error of the device instead of raising it
         raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")
     if text != "ok":
-        raise Damage("corrupt")
+        raise Damage("it is corrupt")
     if not exists:
         return
     try:

@@ -293,12 +293,12 @@ class Store:
 
     @property
     def client_id(self) -> str:
-        """The random part of this agent's client ids at its brokers: 16 hex digits, drawn once."""
+        """The random part of client ids at brokers, unless it follows from `secret`: 16 hex digits, drawn once."""
         return str(meta(self.connection, "client_id"))
 
     @property
     def secret(self) -> bytes:
-        """The key of the hashes from which meters' delays and some client ids follow: 32 random bytes."""
+        """The key of the hashes from which delays and some client ids follow: 32 bytes, drawn once."""
         return bytes(meta(self.connection, "secret"))
 
     @property

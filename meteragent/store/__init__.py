@@ -293,7 +293,7 @@ class Store:
 
     @property
     def client_id(self) -> str:
-        """The random part of client ids at brokers, unless it follows from `secret`: 16 hex digits, drawn once."""
+        """The random part of most client ids at brokers: 16 hex digits, drawn once."""
         return str(meta(self.connection, "client_id"))
 
     @property

@@ -104,7 +104,10 @@ class Counts(Counter[str]):
         return _Part(self)
 
     def text(self, *, public: bool = False) -> str:
-        """Format all positive counts, or only `PUBLIC` ones, as ``name=count`` in the order of `COUNTERS`."""
+        """Format all positive counts, or only `PUBLIC` ones, as ``name=count`` in the order of `COUNTERS`.
+
+        Returns "nothing" if there are none.
+        """
         names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not public)]
         return " ".join(f"{name}={self[name]}" for name in names) or "nothing"
 

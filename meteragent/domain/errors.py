@@ -9,9 +9,9 @@
     +-- DatabaseError        the receiver's database: it refuses what `collect` needs
     +-- StoreError           the device: the file that holds the ledger
         +-- StoreInUse       another agent has the store open
-        +-- StoreRestored    the store is older than records that have already left
+        +-- StoreRestored    the store is, or may be, older than records that have already left
         +-- StoreMoved       the store has the marks of meters other than the configured ones
-        +-- StoreLost        the store is missing or corrupt, and its clock is unknown
+        +-- StoreLost        the store is missing, corrupt or new; the time of the last release is unknown
     +-- PageError            the device: the address of the local page is taken
     +-- FormatError          the operator: a file of another system that cannot be read or written
     +-- ArchiveError         the operator: an archive, its output or its ledger that cannot be used
@@ -40,9 +40,10 @@ class ConfigError(MeteragentError):
     """A refused configuration, with the key, its value and the expected value.
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
-    `meant` is the value that was probably intended, or None. `text` is the message that follows the key; if
-    it is None, the message states the value found and the value expected. `file` and `line` are None while
-    the position is unknown. Whatever the key, the message never repeats an address that contains a password.
+    `meant` is the value that was probably intended, or None. The attribute `text` is the message without its
+    place. It begins with the key, which the argument `text` follows or, if that is None, the value found and
+    the value expected. `file` and `line` are None while the position is unknown. Whatever the key, the
+    message repeats no value that contains an address with a password.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class RecordError(MeteragentError):
 
 
 class LinkError(MeteragentError):
-    """A broker or database that cannot be reached, or a broker that refused a request."""
+    """A broker or database that cannot be reached or was lost, or a broker that refused a request."""
 
 
 class DatabaseError(MeteragentError):
@@ -142,7 +143,7 @@ class StoreInUse(StoreError):
 
 
 class StoreRestored(StoreError):
-    """A store that is an old copy: it lacks the records that have left since the copy was made."""
+    """A store that is an old copy, which lacks records that have left since, or that may be one."""
 
 
 class StoreMoved(StoreError):
@@ -150,7 +151,7 @@ class StoreMoved(StoreError):
 
 
 class StoreLost(StoreError):
-    """A missing or corrupt store, so the time from which releases may safely continue is unknown."""
+    """A missing, corrupt or new store, so the time from which releases may safely continue is unknown."""
 
 
 class PageError(MeteragentError):

@@ -9,7 +9,7 @@ _DIGITS = 60
 _WHOLE_FROM = 999.5
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
-"""The largest exponent of ten; no setting needs a larger one, and huge integers would stall the check."""
+"""About the largest exponent of ten of a number in TOML; huge integers would stall the check."""
 _EXPONENT_DIGITS = 3
 _NUMBER_CHARS_MAX = 100
 

@@ -92,7 +92,7 @@ CALENDAR_UNITS = ("1d", "1w", "1mo")
 
 
 class Hours(NamedTuple):
-    """Hours of the local day, in minutes after midnight; if `from_min` > `to_min`, they span midnight."""
+    """Hours of the local day, in minutes after midnight; unless `from_min` < `to_min`, they span midnight."""
 
     from_min: int
     to_min: int
@@ -104,7 +104,7 @@ class Hours(NamedTuple):
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """The hours as (from, to) in minutes: one part, or two parts if midnight divides them."""
+        """The hours as (from, to) in minutes, in order: one part, or two parts if midnight divides them."""
         if self.from_min < self.to_min:
             return ((self.from_min, self.to_min),)
         return tuple(part for part in ((0, self.to_min), (self.from_min, 24 * 60)) if part[0] < part[1])

@@ -37,8 +37,8 @@ _WILDCARDS = "+#"
 def holds_topic(text: str) -> bool:
     """Return whether clients may publish to the topic `text`.
 
-    The topic must not be empty, contain a wildcard or a control character, or begin with $, which is reserved
-    for brokers.
+    The topic must not be empty, contain a wildcard or a character that a broker may refuse (`_UNFIT`), or
+    begin with $, which is reserved for brokers.
     """
     return (
         bool(text)
@@ -59,8 +59,8 @@ def holds_name(name: str) -> bool:
 def parse_template(text: str) -> tuple[str, ...]:
     """Split a template into segments.
 
-    Raises ValueError unless exactly one segment is ``{meter}``, clients may publish to the topic, and it has
-    at most `_TEMPLATE_MAX_BYTES` bytes.
+    Raises ValueError unless exactly one segment is ``{meter}``, there is no other ``{``, clients may publish
+    to the topic, and it has at most `_TEMPLATE_MAX_BYTES` bytes.
     """
     segments = tuple(text.split("/"))
     if segments.count(PLACEHOLDER) != 1 or text.count("{") != 1:
@@ -188,8 +188,9 @@ class SourceTopic:
     def place(self, topic: str) -> tuple[str, str | None] | None:
         """Return the meter and phase that `topic` names.
 
-        The result is None if the topic does not match the template, or if its meter's name is empty or longer
-        than `_NAME_MAX` characters. The phase is None if the template has no ``{phase}``.
+        The result is None if the topic does not match the template, if its meter's name is empty or longer
+        than `_NAME_MAX` characters, or if its phase is not one of `phases`. The phase is None if the template
+        has no ``{phase}``.
         """
         segments = topic.split("/")
         if len(segments) != len(self.segments):
@@ -210,7 +211,8 @@ class SourceTopic:
 def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
     """Return whether a topic of the sink template, or a topic below it, could match the source template.
 
-    Segments are compared one by one; ``{meter}``, ``{phase}`` and ``{shard}`` match any segment.
+    The topics below are those of descriptors and totals. Segments are compared one by one; ``{meter}``,
+    ``{phase}`` and ``{shard}`` match any segment.
     """
     topics = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER), (*sink, "total")]
     return any(len(source) == len(topic) and all(map(_meet, source, topic)) for topic in topics)

@@ -60,7 +60,10 @@ def counts(terms: Terms) -> int:
 
 
 def distance(terms: Terms, change_wh: Fraction) -> Fraction:
-    """Return a bound on the distance by which a change within a slot moves a window, in the values' unit."""
+    """Return a bound, in the values' unit, on the distance between windows with and without a change.
+
+    The change adds or removes `change_wh` within one slot.
+    """
     if not change_wh or terms.kind is not Kind.POWER:
         return as_reported(terms, change_wh / terms.hours / terms.wh_per_value)
     energy_wh = sampled(change_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))

@@ -148,7 +148,10 @@ class Problem:
 
 
 def problem(code: str, stream: str | None = None, **fields: str | int) -> Problem:
-    """Create a problem with the `fields` of its cause filled in. Raises KeyError if `code` is unknown."""
+    """Create a problem with the `fields` of its cause filled in.
+
+    Raises KeyError if `code` is unknown or a field of its cause is missing.
+    """
     meaning = PROBLEMS[code]
     texts = {
         name.removesuffix("_ms"): duration_text(int(value), 2) if name.endswith("_ms") else value

@@ -70,7 +70,7 @@ def nearest(value: Any, words: Sequence[str]) -> str | None:
 
 
 def value_text(name: str | int, value: Any) -> str:
-    """Return a value as shown in an error: no address, no secret, and only the start of a long string.
+    """Return a value as shown in an error: no table, address or secret, and only the start of a long value.
 
     An address may contain a password, and a secret may have been entered in place of its file's name.
     """
@@ -108,7 +108,7 @@ def text_of_file(path: Path) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return the reason why a file could not be read, in the operating system's words."""
+    """Return why a file could not be read: in the operating system's words, if it has any."""
     return (getattr(error, "strerror", None) or "not the name of a file").lower()
 
 
@@ -140,7 +140,8 @@ def _not_toml(error: Exception, text: str) -> ConfigError:
 def raise_all(problems: Iterable[ConfigError]) -> None:
     """Raise one ConfigError with all problems, if any, sorted by file and line.
 
-    The file that was named first has none; in each file, problems without a line come last.
+    Problems without a file, which are those of the file that was named first, come first. In each file,
+    problems without a line come last.
     """
     errors = sorted(problems, key=lambda error: (error.file or "", error.line is None, error.line or 0))
     if errors:

@@ -29,7 +29,10 @@ class BandRules:
     has_unknown: bool = False
 
     def bands(self, calendar: Calendar, start_ms: int) -> tuple[Band, ...]:
-        """Return the bands of a window in the order in which they begin; leave out bands without any time."""
+        """Return the bands of a window in the order in which they begin, without those that have no time.
+
+        If `has_unknown`, the unknown band is added at the end.
+        """
         length_ms = calendar.end_ms(start_ms) - start_ms
         bands = [Band(rule.name, calendar.stretches(start_ms, rule)) for rule in self.rules]
         if self.rest is not None:

@@ -219,7 +219,7 @@ class Terms:
 
     @cached_property
     def hours(self) -> Fraction:
-        """The hours that turn a slot's value into an energy: 1 for an energy, the slot's hours for a mean."""
+        """The hours that turn a slot's value into an energy: 1 for an energy, or those of `step_ms`."""
         return Fraction(1) if self.is_energy else Fraction(self.step_ms, HOUR_MS)
 
     @property
@@ -246,7 +246,7 @@ class Terms:
 
     @cached_property
     def value_per_reading(self) -> Fraction:
-        """The largest change in a value per unit of the readings.
+        """The largest change in a value per unit of the readings or, for energies of a power, per unit-hour.
 
         It is 1 unless values are amounts, means of energies, or shares in a unit other than the readings'
         unit.
@@ -288,8 +288,8 @@ class Terms:
     def reach_of_power(self) -> Fraction:
         """The distance by which one more unit of power throughout a window changes its means or energies.
 
-        For one slot, this is 1 if values are means, and the slot's hours if they are energies. In l1 it is
-        the sum over all slots, which for bands is the window's hours.
+        In linf it is 1 if values are means, and the hours of the longest slot if they are energies. In l1 it
+        is the sum over all slots, which for the energies of bands is the window's hours.
         """
         in_all = self.metric is Metric.L1
         if not self.is_energy:

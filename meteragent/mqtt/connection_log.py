@@ -8,7 +8,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt.session import LoginRefused
 
 SUMMARY_S: Final = 60.0
-"""The shortest time, in seconds, from a log line to a summary of further failures."""
+"""The shortest time, in seconds, from a warning to a summary of further failures."""
 REASONS_MAX: Final = 5
 """The largest number of different reasons per outage that are logged immediately."""
 STABLE_S: Final = 30.0
@@ -21,9 +21,10 @@ class ConnectionLog:
     """A log of the attempts to keep a connection open.
 
     The first failure after an established connection is logged immediately, and so is each new reason, up to
-    REASONS_MAX. Further failures are counted, and their number is logged at most once every SUMMARY_S. While
-    counted failures have not been logged, a new connection is logged only when it has lasted for STABLE_S,
-    because a broker may accept connections and end them at once.
+    REASONS_MAX. Other failures are counted. One that comes SUMMARY_S or more after the last warning is
+    logged, with the number of failures so far. While counted failures have not been logged, a new connection
+    is logged only when it has lasted for STABLE_S, because a broker may accept connections and end them at
+    once.
     """
 
     def __init__(self, name: str, login_hint: str) -> None:

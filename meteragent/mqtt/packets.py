@@ -1,6 +1,6 @@
 """MQTT 3.1.1 and MQTT 5 packets as bytes: encoders for a client's packets, and a reader of fields.
 
-Section numbers are those of the OASIS standards 3.1.1 (2014-10-29) and 5.0 (2019-03-07), which agree on them.
+Section numbers are those of the OASIS standard 5.0 (2019-03-07) or, where noted, of 3.1.1 (2014-10-29).
 """
 
 import struct
@@ -13,7 +13,7 @@ MQTT_5: Final = 5
 """Protocol levels in CONNECT (3.1.2.2)."""
 
 LONGEST: Final = 268_435_455
-"""The largest remaining length that four bytes can encode (2.2.3)."""
+"""The largest remaining length that four bytes can encode (2.1.4)."""
 
 _SHORT: Final = struct.Struct("!H")
 _LONG: Final = struct.Struct("!I")
@@ -24,7 +24,7 @@ _NUMBERS: Final = 2048
 
 
 class Kind(IntEnum):
-    """A packet's type: the first byte without its flags (2.2.1)."""
+    """A type of packet that this client uses: the first byte without its flags (2.1.2)."""
 
     CONNECT = 0x10
     CONNACK = 0x20
@@ -142,7 +142,7 @@ def _packet(first_byte: int, *parts: bytes) -> bytes:
 
 
 def header(data: bytes, offset: int) -> tuple[int, int] | None:
-    """Return the start and end of the fields of the packet at `offset` (2.2).
+    """Return the start and end of the fields of the packet at `offset` (2.1.1).
 
     Returns None if bytes of the header are missing. Raises Malformed if the length has more than four bytes.
     """
@@ -165,14 +165,17 @@ _FIXED: Final = {
     **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
     **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
 }
-"""The size in bytes of each property that is a single number, by identifier (2.2.2.2)."""
+"""The size in bytes of each property that is a number of fixed size, by identifier (2.2.2.2)."""
 _TEXTS: Final = {0x03: 1, 0x08: 1, 0x09: 1, 0x12: 1, 0x15: 1, 0x16: 1, 0x1A: 1, 0x1C: 1, 0x1F: 1, 0x26: 2}
-"""The number of strings or binary values in each other property, by identifier."""
+"""The number of values in each property of strings or binary data, by identifier."""
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 _REPEATABLE: Final = (_SUBSCRIPTION_IDENTIFIER, 0x26)
 
 Properties = dict[int, int]
-"""The values of properties by identifier; for a string, the value is its length."""
+"""The values of properties by identifier: a number, or the total length of strings and binary data.
+
+Of a repeated property, it is the value of the last occurrence.
+"""
 
 
 class Cursor:
@@ -252,7 +255,7 @@ _RETURN_CODES: Final = {
     4: "the user name or the password is malformed",
     5: "the broker does not authorise this client",
 }
-"""The meaning of MQTT 3.1.1's return codes (3.2.2.3)."""
+"""The meaning of MQTT 3.1.1's return codes (3.1.1, section 3.2.2.3)."""
 _REASONS: Final = {
     0x00: "normal disconnection",
     0x01: "the broker does not support this version of MQTT",  # the reply of an older broker
@@ -284,9 +287,9 @@ _REASONS: Final = {
     0x9D: "server moved",
     0x9F: "connection rate exceeded",
 }
-"""The meaning of MQTT 5's reason codes for a connection (3.2.2.2, 3.14.2.1)."""
+"""The meaning of most of MQTT 5's reason codes for a connection (3.2.2.2, 3.14.2.1)."""
 
 
 def reason_text(level: int, reason: int) -> str:
-    """Return the meaning of a code in a CONNACK or DISCONNECT."""
-    return (_RETURN_CODES if level == MQTT_3 else _REASONS).get(reason, "a reason that MQTT does not define")
+    """Return the meaning of a code in a CONNACK or DISCONNECT, or a general text if it is not listed."""
+    return (_RETURN_CODES if level == MQTT_3 else _REASONS).get(reason, "an unknown reason")

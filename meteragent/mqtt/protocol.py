@@ -4,15 +4,15 @@ Theory of operation
     This module has neither a socket nor a clock. `receive` takes bytes from the network, in pieces of any
     size, and yields events; the other methods return bytes to write. `session` decides when to acknowledge.
     Whole packets are read from the piece in which they arrive (`_read_packets`). The remainder of a piece is
-    kept in `_pieces`; further pieces are merely appended until all bytes for the next step have arrived.
-    PUBLISH and PUBACK are read in place, all other packets through a `Cursor`.
+    kept in `_pieces`; further pieces are merely appended until all bytes for the next step have arrived. Most
+    PUBLISH and PUBACK packets are read in place, all other packets through a `Cursor`.
 
-    Each request takes the next free packet id and notes the kind of packet that answers it
-    (`_answers`); the answer frees the id. An answer that matches no request is ignored.
+    A SUBSCRIBE, UNSUBSCRIBE or PUBLISH takes the next free packet id, under which the kind of its answer is
+    noted (`_answers`); the answer frees the id. An answer that matches no request is ignored.
 
 Rules
-    1. A packet that the standard forbids yields a `Violation`, the last event of its connection. The event
-       names the rule and contains no part of the packet, which may hold a reading.
+    1. A packet that is malformed or unexpected yields a `Violation`, the last event of its connection. The
+       event names the rule and contains no part of the packet, which may hold a reading.
     2. A PUBLISH of more than `max_packet_bytes` yields an `Oversized` as soon as its packet id has arrived.
        The remainder is skipped as it arrives. Only in MQTT 5 is the limit sent to the broker.
     3. Pieces are joined only when the bytes for the next step are complete, however small the pieces are.
@@ -35,7 +35,7 @@ _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compar
 
 
 class Connected(NamedTuple):
-    """A CONNACK that accepts the connection, with the granted values; None means as requested."""
+    """A CONNACK that accepts the connection, with its limits; None means as requested, or no size limit."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -63,7 +63,7 @@ class Message(NamedTuple):
 
 
 class Oversized(NamedTuple):
-    """A PUBLISH that is skipped because it is too large."""
+    """A PUBLISH that is skipped because it is too large; `packet_id` is 0 at QoS 0."""
 
     packet_id: int
     size_bytes: int
@@ -226,7 +226,7 @@ class Protocol:
             yield Violation(str(error))
 
     def _read_packets(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of complete packets, and keep the remaining data."""
+        """Yield the events of complete and of oversized packets, and keep the remaining data."""
         offset = 0
         while (fields := packets.header(data, offset)) is not None:
             begin, end = fields
@@ -259,7 +259,7 @@ class Protocol:
         return next_data
 
     def _oversized(self, data: bytes, offset: int, begin: int, end: int) -> Oversized | None:
-        """Return the event of a packet that is too large; None until its packet id has arrived."""
+        """Return the event of a PUBLISH that is too large; None until its packet id has arrived."""
         if data[offset] & 0xF0 != Kind.PUBLISH:
             raise Malformed("a packet that is too large")
         cursor = Cursor(data, begin, len(data))
@@ -391,7 +391,7 @@ class Protocol:
 
 
 def _qos(first_byte: int) -> int:
-    """Return the QoS of a PUBLISH, 0 or 1. Raises Malformed for 2, because subscriptions are at QoS 1."""
+    """Return the QoS of a PUBLISH, 0 or 1. Raises Malformed above 1, because subscriptions are at QoS 1."""
     qos = first_byte >> 1 & 3
     if qos > 1:
         raise Malformed(f"a message at QoS {qos}")

@@ -58,13 +58,14 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
     A lost connection cancels `serve`. If `serve` returns, the connection stays open; if it raises LinkError,
     the connection is replaced. Any other exception from `serve` or a callback is raised here. A cancelled
     connection ends with a DISCONNECT (not over 3.1.1 with a `will`). The broker keeps the session for
-    `session_expiry_s` (0: none), and publishes `will` after each connection.
+    `session_expiry_s` (0: none; otherwise, over 3.1.1, as long as it likes), and publishes `will` after each
+    connection.
 
-    `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight`
-    limits the unanswered publications, and `timeout_s` limits each wait for an answer. `on_refused` is called
-    for each publication that the broker refuses (MQTT 5 only). If it is None, or the refusal does not concern
-    a topic, the connection ends. `on_failed` gets the reason when a connection ends or cannot be opened. The
-    log puts `role` before the address, and `login_hint` after a refused login.
+    `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight` is
+    an upper limit of `Session.inflight`, and `timeout_s` limits each wait for a connection or a subscription.
+    `on_refused` is called for each publication that the broker refuses (MQTT 5 only). If it is None, or the
+    refusal does not concern a topic, the connection ends. `on_failed` gets the reason when a connection ends
+    or cannot be opened. The log puts `role` before the address, and `login_hint` after a refused login.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
@@ -113,9 +114,10 @@ async def _one_connection(
 
 
 class _Versions:
-    """The MQTT version of the next connection: 5 until the broker refuses it, unless one is configured.
+    """The MQTT version of the next connection: the configured one, or else 5 until the broker refuses it.
 
-    A CONNECT without an answer counts as a refusal only if the version has never worked.
+    Then it is 3.1.1 until the broker refuses that, and so on. A CONNECT without an answer counts as a refusal
+    only if the version has never worked.
     """
 
     def __init__(self, version: Version) -> None:

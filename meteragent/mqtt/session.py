@@ -41,7 +41,7 @@ Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
 """Called when an open connection is lost, a publication is refused, or a message is too large."""
 
 MAX_PACKET_BYTES: Final = 4 * 2**20
-"""The largest packet that is read; larger ones are skipped."""
+"""The size of the largest packet that is read; a larger message is skipped."""
 SKIP_S: Final = 60.0
 """The longest time, in seconds, that an oversized packet may take to arrive."""
 UNANSWERED_S: Final = 300.0
@@ -72,7 +72,7 @@ _REFUSALS: Final[dict[int, type[LinkError]]] = {
 
 
 class SubscriptionRefused(LinkError):
-    """The broker refuses a subscription."""
+    """The broker refuses a subscription, or grants it at another QoS than 1."""
 
 
 class NoConnack(LinkError):
@@ -80,7 +80,7 @@ class NoConnack(LinkError):
 
 
 class NoAnswer(LinkError):
-    """The broker did not answer a request in time."""
+    """The broker did not answer a connection attempt or a subscription in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Session:
         self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
 
     async def subscribe(self, topic_filter: str) -> None:
-        """Subscribe at QoS 1 and wait for the answer. Raises LinkError unless QoS 1 is granted."""
+        """Subscribe at QoS 1 and wait for the answer. Raises LinkError unless QoS 1 is granted in time."""
         answer: asyncio.Future[int] = self._loop.create_future()
         packet_id, packet = self._protocol.subscribe(topic_filter)
         self._pending_subscriptions[packet_id] = answer
@@ -144,7 +144,7 @@ class Session:
             raise SubscriptionRefused(f"subscription refused: reason 0x{answer.result():02x}")
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """End a subscription. Raises LinkError if the session has ended."""
+        """End a subscription without waiting for the answer. Raises LinkError if the session has ended."""
         if self._session_end.done():
             raise LinkError("the session has ended")
         self._transport.write(self._protocol.unsubscribe(topic_filter))
@@ -155,7 +155,7 @@ class Session:
         Tokens of other sessions, and tokens that were returned before, are ignored. The acknowledgements of
         one iteration of the event loop are written together. Brokers reuse an id after it is acknowledged,
         and mosquitto 2.0.11 reuses any id after 65,535 messages. A broker applies an acknowledgement to the
-        oldest message with that id, so none is sent before the caller has acknowledged that message.
+        oldest message with that id, so each waits until the caller has returned all earlier tokens of the id.
         """
         packet_ids = []
         for token in tokens:
@@ -175,10 +175,10 @@ class Session:
         self._transport.pause(reading=reading)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
-        """Publish at QoS 1; return the packet id with which `on_delivered` will be called.
+        """Publish at QoS 1; return the packet id for `on_delivered` or `on_refused`.
 
-        Raises LinkError if the session has ended or the broker accepts no more packets, or none this large.
-        The caller must leave at most `inflight` publications unanswered, which also limits waiting bytes.
+        Raises LinkError if the session has ended, too many publications are unanswered, or this one is too
+        large. The caller must leave at most `inflight` unanswered, which also limits waiting bytes.
         """
         if self._session_end.done():
             raise LinkError("the session has ended")
@@ -200,7 +200,7 @@ class Session:
         """Connect. Raises LinkError if this fails or takes longer than `timeout_s`."""
         connect_task = asyncio.ensure_future(self._connect())
         try:
-            await self._first_of(connect_task, "the connection")
+            await self._first_of(connect_task, "the connection attempt")
         except NoAnswer as error:
             raise NoConnack(str(error)) if self._connect_written else error from None
         finally:
@@ -230,7 +230,7 @@ class Session:
             self._end(error)
 
     async def run(self, serve: "Callable[[Session], Awaitable[None]]") -> NoReturn:
-        """Run `serve` until the session ends, then raise the reason, which may be an error of `serve`."""
+        """Run `serve` until the session ends; raise the reason, perhaps an error of `serve` or a callback."""
         serve_task = asyncio.ensure_future(self._serve(serve))
         self._loop.call_soon(self._hand_over_early)  # after the first step of serve
         try:
@@ -247,7 +247,7 @@ class Session:
             self._end(error)
 
     async def close(self) -> None:
-        """Write the waiting packets and a DISCONNECT; the broker keeps its side of the session."""
+        """End the session: write the waiting packets and, except over 3.1.1 with a will, a DISCONNECT."""
         self._end(LinkError("the session was closed"))
         # In 3.1.1 a DISCONNECT would make the broker discard the will, which it must publish.
         is_silent = self._link.will and self.version == MQTT_3

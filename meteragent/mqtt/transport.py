@@ -69,7 +69,10 @@ class Transport(asyncio.Protocol):
             self._timer.cancel()
 
     def write(self, packets: bytes) -> None:
-        """Write packets at the end of this iteration of the event loop."""
+        """Write packets together with all others of this iteration of the event loop, when it has ended.
+
+        They are dropped if the connection is closing by then.
+        """
         if not self._packets:
             self._loop.call_soon(self._flush)
         self._packets.append(packets)

@@ -31,9 +31,9 @@ async def watch(
 ) -> NoReturn:
     """Pass messages that match `filters` to `on_message` until cancelled; reconnect after a loss.
 
-    `on_listening` is called on each connection, when the broker has granted all filters. Raises LinkError if
-    the broker cannot be reached or refuses the client before it has granted all filters; the text of a
-    refused login ends with `login_hint`.
+    `on_listening` is called on each connection, when the broker has granted all filters. Raises the LinkError
+    of the last attempt if ATTEMPTS connections fail or end before the broker has granted all filters once;
+    the text of a refused login ends with `login_hint`.
     """
     watcher = _Watcher(filters, on_message, on_listening, login_hint)
     await keep_connected(
@@ -71,13 +71,13 @@ class _Watcher:
         self._on_listening()
 
     def take(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
-        """Acknowledge a message and pass it to `on_message`."""
+        """Acknowledge a message, unless its QoS is 0, and pass it to `on_message`."""
         if token is not None and self._session is not None:
             self._session.acknowledge([token])
         self._on_message(topic, payload, retain)
 
     def failed(self, reason: LinkError) -> None:
-        """Raise `reason` once `ATTEMPTS` connections have failed and none has ever listened."""
+        """Raise `reason` once ATTEMPTS connections have failed or ended, and none has ever listened."""
         self._failure_count += 1
         if not self._has_listened and self._failure_count >= ATTEMPTS:
             if self._login_hint and isinstance(reason, LoginRefused):

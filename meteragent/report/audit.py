@@ -1,10 +1,10 @@
 """Audit a configuration's mechanisms: does each keep its promise, and how powerful is the test?
 
 `meteragent.privacy.audit` tests each distinct mechanism of a stream twice (those of calendar windows differ
-in epsilon). First the mechanism is tested alone, with many windows. Then it is tested from readings to
-messages (`pipeline_mechanism`), with as many windows as time allows, because the whole core runs for each
-slot. ALARM bounds the probability that a correct configuration is rejected; it is divided equally among all
-audits.
+in epsilon). First the mechanism is tested alone, with many windows. Then, unless that would take too long, it
+is tested from readings to messages (`pipeline_mechanism`), with fewer windows, because the whole core runs
+for each slot. ALARM bounds the probability that a correct configuration is rejected; it is divided equally
+among all audits.
 """
 
 import json
@@ -33,8 +33,8 @@ _END_MS = 5000 * 365 * DAY_MS  # consecutive windows start in 1970, and end befo
 class Trial:
     """The audits of a stream's mechanism: alone, and from readings to messages.
 
-    `messages` is None if windows have too many slots. `descriptors` describe all windows with this mechanism;
-    the windows differ in length but not in noise.
+    `messages` is None if that audit would take too long, as it would for windows of many slots. `descriptors`
+    describe all windows with this mechanism; the windows differ in length but not in noise.
     """
 
     stream: str

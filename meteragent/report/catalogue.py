@@ -44,7 +44,10 @@ def _domain_texts() -> dict[str, str]:
 
 @contextmanager
 def speaking(language: str) -> Iterator[None]:
-    """Set the language of `say` inside this context, and in the tasks and threads that it starts."""
+    """Set the language of `say` inside this context, and in the tasks that are started in it.
+
+    `asyncio.to_thread` passes it on as well, but a new thread begins in English.
+    """
     token = _language.set(language)
     try:
         yield
@@ -69,7 +72,7 @@ def of_environment(environment: Mapping[str, str]) -> str:
 
 
 def of_reader(accept: str) -> str:
-    """Return the language that a browser's Accept-Language prefers among those with texts, else English."""
+    """Return the language with texts that a browser's Accept-Language prefers; English if it names none."""
     ranges = [_range(item) for item in accept.split(",")]
     choices = [(quality, language) for quality, language in ranges if language in LANGUAGES and quality > 0]
     return max(choices, key=lambda item: item[0], default=(0.0, ENGLISH))[1]

@@ -1,7 +1,8 @@
 """Public examples of events in a home, and how far each changes the values of a window.
 
-An event is a power for a duration, added to all other use. An attacker asks whether it happened; the answer
-depends on d_inf between the windows with and without the event.
+An event is a power for a duration that is added to all other use or, if nobody is at home, missing from it.
+An attacker asks whether it happened. How sure the answer can be depends on the distance between the windows
+with and without the event.
 """
 
 import re

@@ -105,8 +105,9 @@ def _factor(level: Fraction) -> str:
 def odds(level: Fraction) -> str:
     """Return the largest factor by which the odds change, such as ``e^1 = 2.72``.
 
-    A level with more than three decimal places is rounded up to three figures, and further until its factor,
-    as it is written, is not smaller than e^level. So the equation is right, and nothing is understated.
+    A level with at most three decimal places is written in full. Any other is rounded up, to three figures or
+    from 1,000 to a whole number. Below 700, it is rounded up further until its factor, as it is written, is
+    not smaller than e^level. So the rounded level does not understate the odds.
     """
     if (level * _RATE_PLACES).denominator == 1:
         return f"e^{rate(level)} = {odds_figures(level)}"

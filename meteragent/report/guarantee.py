@@ -49,7 +49,7 @@ _ROUNDING = 1e-6
 class Error(NamedTuple):
     """One standard deviation of a number, or its 95% half-width, to four significant digits.
 
-    The error is `useful` if it is small compared with an average home's value.
+    The error is `useful` if it is small compared with an average home's value; a half-width never is.
     """
 
     value: float
@@ -92,8 +92,8 @@ class Guarantee:
     `errors` has the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
     totals, `month_total` for amounts in the unit, `mean_of_100` and `mean_of_1000` for one slot over that
     many homes, and `combined` and `combined_ci95` for combined numbers of nested streams. A stream of a crowd
-    has only the means. `tariffs` has the errors of costs. `warn_of_stream` returns the warnings about the
-    settings.
+    has only the means, and energies above a threshold have no totals. `tariffs` has the errors of costs.
+    `warn_of_stream` returns the warnings about the settings.
     """
 
     stream: str
@@ -122,7 +122,7 @@ class Guarantee:
 
     @property
     def meter_epsilon_per_day(self) -> Fraction | None:
-        """The daily charge, in 1/W, of a meter that all streams read; None if there is only one stream."""
+        """The daily charge, in 1/W, of a meter that all streams read; None if no other stream charges it."""
         return self.terms.per_day + self.terms.others_per_day if self.terms.others_per_day else None
 
     def level_in(self, days: int) -> Fraction:
@@ -141,7 +141,7 @@ class Guarantee:
 
     @cached_property
     def level_of_curves(self) -> Fraction | None:
-        """The level for load curves that differ by at most the radius; None if no dead band is known."""
+        """The level for load curves within the radius; None if the dead band is unknown or 0."""
         return loads.level_of_curves(self.terms) if self.terms.dead_band else None
 
     @property
@@ -298,10 +298,11 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
     """Return an attacker's success limit, in per cent, rounded up, for an event that happens on `days` days.
 
     Both answers are equally likely beforehand. An event that starts just off the grid is rounded up in two
-    windows instead of one; a further quantum (in l1, one for each slot) in its last window, or in every
-    window of a day or longer, covers that. If a window spans several days, the distances for these days add
-    up. If each slot has its own dithered noise, the sum of all distances also bounds the probability (THEORY
-    T.7); off the grid, the event can touch one more window per day, which adds one step of the readings.
+    windows instead of one; a further quantum (in l1, one for each slot) in the window that it changes least,
+    or in every window of a day or longer, covers that. If a window spans several days, the distances for
+    these days add up. If each slot has its own dithered noise, the sum of all distances also bounds the
+    probability (THEORY T.7); off the grid, the event can touch one more window per day, which adds one step
+    of the readings.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)

@@ -6,7 +6,7 @@ With this class, every test of a mechanism can test the whole core: accumulators
 slot, and the messages. The core runs under a stream's terms for one meter, window by window. Three things
 differ from a household: the decoder is simple, because payload formats do not affect the noise; there is no
 `range`, because the windows to distinguish may be far apart (clamping only brings them closer); and all
-windows of the grid are alike (on the calendar, every day has 23 hours).
+windows of the grid are alike (on the calendar, for example, every day has 23 hours).
 
 Two readings at the start of a slot carry its number: one for the first millisecond, and one for as much of
 the rest as one reading can cover. The remainder of the slot is a gap, for which the two values compensate
@@ -52,7 +52,7 @@ _CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONST
 _FAR_U = 1 << 100
 """A bound, in millionths, that is larger than any number in a test."""
 _LOW_QUANTA = 1 << 40
-"""The distance of the threshold below 0, in quanta per hour; every reading in a window is higher. The
+"""The distance of the threshold below 0, in quanta per ms; every reading in a window is higher. The
 threshold's energy is subtracted from the outputs."""
 
 

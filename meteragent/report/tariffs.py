@@ -19,7 +19,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 from meteragent.wire.number import figure
 
 MISTAKEN = 0.05
-"""The largest p-value at which a difference counts as recognised, and the probability of missing it."""
+"""The largest p-value of a recognised difference, and the probability of missing one of the stated size."""
 
 
 class TariffCost(NamedTuple):

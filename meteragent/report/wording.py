@@ -1,6 +1,7 @@
 """The sentences that state a guarantee, for `check`, the statement, the page, `plan` and the demo.
 
-Each function fills in one text of the catalogue. Nothing is computed here: numbers come from `guarantee`.
+Each function fills in texts of the catalogue. The numbers come from `guarantee` and, for the reasons of a
+higher cost, from `domain.loads`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -90,7 +91,7 @@ def slot(terms: Terms) -> str:
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
-    """Return the phrase for where in a window energy is hidden: in any slot, or in all bands together."""
+    """Return the phrase for where in a window energy is hidden: in any slot, or in all of the window."""
     if terms.metric is Metric.L1:
         return say("promise.in_all" if terms.weights is None else "promise.in_all_amount")
     return say("promise.within", slot=slot_text or slot(terms))
@@ -287,7 +288,7 @@ def useful() -> str:
 
 
 def _size(guarantee: Guarantee, name: str) -> str:
-    """Return the size of an error; for a number, add the 95% half-width."""
+    """Return the size of an error; for a number, combined or not, add the 95% half-width."""
     error = guarantee.errors[name]
     size = amount(error.value, error.unit)
     if name not in {"number", "combined"}:

@@ -1,9 +1,9 @@
 """The store: one SQLite file that survives kill -9, power cuts and operator mistakes.
 
-Theory of operation. Everything that one step of the core decides (marks, charges, states, rows of the outbox)
-is written in one transaction (`transaction`). The rows may leave once the block of `Store.committing` has
-ended, because the transaction is fsynced by then. All methods are synchronous and called from one thread,
-except `prepare`, which touches only a file beside the store.
+Theory of operation. Everything that one step of the core decides (marks, charges, states, rows of the outbox
+and the rest of a `Commit`) is written in one transaction (`transaction`). The rows may leave once the block
+of `Store.committing` has ended, because the transaction is fsynced and counted (rule 3) by then. All methods
+are synchronous and called from one thread, except `prepare`, which writes only a file beside the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this
@@ -11,9 +11,9 @@ Rules:
 2. The file holds the current value of an accumulator and no earlier one. Two values of one accumulator differ
    by the energy measured between them, so their history is as sensitive as raw readings (law 3). Hence:
    - After a transaction that writes a state, and before the next write, the WAL is moved into the file and
-     overwritten with zeros in place (`erase`). A copy of the disk that is made between commit and erasure, or
-     during a commit, holds the values from before and after that commit, whether or not the commit's records
-     have left by then.
+     overwritten with zeros in place (`erase`), unless another program is reading the file. A copy of the disk
+     that is made between commit and erasure, or during a commit, may hold the values from before and after
+     that commit, whether or not the commit's records have left by then.
    - A row of `state` is only ever appended, or overwritten in place at the same size. `secure_delete` zeroes
      deleted rows, but not the copies that SQLite leaves behind when it moves a row to another page. So these
      rows never move: a state that outgrows its row is appended as a new row, and the old row is blanked.
@@ -28,7 +28,7 @@ Rules:
    agent can no longer write.
 4. The code does not touch content that it does not understand: an incompatible newer store and another
    program's database are refused. A corrupt store is set aside. A new store, with a floor before which no
-   window opens, replaces a corrupt or missing store.
+   window opens, replaces a corrupt or missing store, unless no safe floor is known (StoreLost).
 5. A store records the shard of each stream. A changed shard is refused until `restore_at` has raised the
    floor, because the marks of a meter that moves to another store stay in the old one.
 """
@@ -68,10 +68,10 @@ _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
 class Store:
     """An open store: `Store.open` opens it, and `close` (or the end of a `with` block) closes it.
 
-    `connection` is passed to the reading functions of `ledger` and `outbox`. `set_aside` is True if this
-    start replaced a corrupt or missing store; `blanked` is True if no open window remains in the replaced
-    store. `erased` is False while the WAL may hold old accumulators, for example because another program
-    reads the file; every later transaction tries again to erase them.
+    `connection` is passed to the reading functions of the other modules, such as `ledger` and `outbox`.
+    `set_aside` is True if this start replaced a corrupt or missing store; `blanked` is False if the replaced
+    store may still hold open windows. `erased` is False while the WAL may hold old accumulators, for example
+    because another program reads the file; every later transaction tries again to erase them.
     """
 
     def __init__(self, path: Path, store_file: file.StoreFile) -> None:
@@ -100,7 +100,7 @@ class Store:
         `<path>.corrupt-<now_ms>`. No window opens before `recovery_floor_ms`, and charges before `now_ms` are
         unknown. If `recovery_floor_ms` is None (a stream does not follow the wall clock), StoreLost is raised
         instead and nothing is renamed. A file that looks damaged is examined again after `again_s`. Also
-        raises StoreInUse, StoreRestored for an old copy, or StoreError.
+        raises StoreInUse, StoreRestored for an old or moved copy, or StoreError.
         """
         return cls._open(Path(path), now_ms, recovery_floor_ms, again_s, restored_at_ms=None)
 
@@ -139,7 +139,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the store cleanly; copies that were made earlier are refused from now on."""
+        """Close the store; unless a write has failed, earlier copies are refused from now on."""
         try:
             if not self._failed:
                 self._rotate()
@@ -188,9 +188,9 @@ class Store:
                 raise
 
     def erase(self) -> None:
-        """Move the WAL into the file and erase the WAL, if it holds old accumulators (rule 2).
+        """Move the WAL into the file and erase the WAL, if it may hold old accumulators (rule 2).
 
-        Raises StoreError if this fails. The store then refuses all writes.
+        If another program reads the file, `erased` stays False. After a StoreError, all writes are refused.
         """
         self._erase_due = False
         if self.erased or self._failed:
@@ -214,7 +214,7 @@ class Store:
             self._generation_file.prepare(current._replace(releases=current.releases + 1))
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Write a commit, except its charges and messages. Raises StoreError if the commit breaks law 1."""
+        """Write a commit, but no charges, descriptors or messages. Raises StoreError if it breaks law 1."""
         self._check_openings(tx, commit)
         if commit.marks:
             tx.execute(_MARK, (commit.stream, batch(commit.marks)))
@@ -260,8 +260,8 @@ class Store:
     def claim(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim the shard `meters` of a fleet, such as "2/8 by name", for a stream.
 
-        Raises StoreMoved if the stream had another shard before (rule 5). Raises StoreLost for a new store
-        whose stream follows the meters' clocks, because meters may send readings of times that another store
+        Raises StoreMoved if the stream had another shard before (rule 5). Raises StoreLost if the stream is
+        new here and follows the meters' clocks, because meters may send readings of times that another store
         has released; the operator must first state a time with `restore_at`.
         """
         key = f"shard/{stream}"
@@ -274,13 +274,13 @@ class Store:
         if previous not in ("", meters):
             raise StoreMoved(f"{self.path}: {stream} had shard {previous}, not {meters}: {file.SHARD_HINT}")
         if not previous and meters != ALL_METERS and not follows_wall_clock and not has_floor:
-            raise StoreLost(f"{self.path}: is new, but {stream} is part of a fleet: {file.RESTORE_HINT}")
+            raise StoreLost(f"{self.path}: {stream} is new here and part of a fleet: {file.RESTORE_HINT}")
         if not row or not previous:
             with self.transaction() as tx:
                 _put(tx, **{key: meters})
 
     def retire(self, streams: Collection[str]) -> int:
-        """Blank the states of all streams except these; return the number of states that were not blank."""
+        """Blank the states of all streams except these; return the number of states that were blanked."""
         with self.transaction() as tx:
             meter_count = tx.execute(
                 "UPDATE state SET state = zeroblob(length(state))"
@@ -293,12 +293,12 @@ class Store:
 
     @property
     def client_id(self) -> str:
-        """This agent's client id at its brokers, drawn once."""
+        """The random part of most client ids at brokers: 16 hex digits, drawn once."""
         return str(meta(self.connection, "client_id"))
 
     @property
     def secret(self) -> bytes:
-        """The key of the hash that sets each meter's delay within `spread`: 32 bytes, drawn once."""
+        """The key of the hashes from which delays and some client ids follow: 32 bytes, drawn once."""
         return bytes(meta(self.connection, "secret"))
 
     @property
@@ -317,7 +317,7 @@ class Store:
         return int(meta(self.connection, "floor_ms"))
 
     def _migrate(self, floor_ms: int | None, unknown_before_ms: int | None) -> None:
-        """Bring the schema up to date; a new store also gets the values that never change."""
+        """Bring the schema up to date; a new store also gets its first values in the table `meta`."""
         [(version,)] = self.connection.execute("PRAGMA user_version")
         if version >= len(schema.MIGRATIONS):
             return
@@ -374,10 +374,10 @@ def restore_at(
 ) -> None:
     """Make a restored or lost store usable: no time before `at_ms` is ever released again.
 
-    Marks and floor rise to `at_ms`. Open windows are deleted, because lost records may have used their noise.
-    Undelivered rows are kept and leave unchanged. Charges before `at_ms` are unknown. If `take_over`, the
-    store takes over the meters that another store announced by then. Raises StoreError if the store's clock
-    is later than `at_ms`.
+    Earlier marks and the floor rise to `at_ms`. Open windows are deleted, because lost records may have used
+    their noise. Undelivered rows are kept and leave unchanged. Running totals begin again, and each stream
+    may claim any shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over the
+    meters that another store announced by then. Raises StoreError if the store's clock is later than `at_ms`.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:
@@ -391,7 +391,7 @@ def _put(tx: sqlite3.Connection, **values: Any) -> None:
 
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     if at_ms < (clock_ms := meta(tx, "clock_ms")):
-        raise StoreError(f"TIME is before the newest clock in the store; use {iso_time(clock_ms)} or later")
+        raise StoreError(f"TIME is before the newest time in the store; use {iso_time(clock_ms)} or later")
     tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")

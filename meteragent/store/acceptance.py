@@ -28,7 +28,7 @@ def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = F
     newest = generation.read(path)
     name = newest.name if newest else ""
     if name not in (meta(connection, "generation"), meta(connection, "previous")):
-        raise StoreRestored(f"{path}: a copy from before its last start or stop; {file.RESTORE_HINT}")
+        raise StoreRestored(f"{path}: it is a copy from before its last start or stop; {file.RESTORE_HINT}")
     if newest is None:
         return None
     if newest.releases is None:
@@ -37,22 +37,23 @@ def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = F
         newest = Generation.begin(newest.name)
         generation.write(path, newest)
     elif newest.releases > count_releases(connection):
-        raise StoreRestored(f"{path}: a copy from before the last records left; {file.RESTORE_HINT}")
+        raise StoreRestored(f"{path}: it is a copy from before the last records left; {file.RESTORE_HINT}")
     elif not may_be_moved and not generation.is_in_place(path, newest):
         raise StoreRestored(
-            f"{path}: restored from a backup, or moved; if it was restored, {file.RESTORE_HINT};"
+            f"{path}: it was restored from a backup, or moved; if it was restored, {file.RESTORE_HINT};"
             f" {file.MOVED_HINT}"
         )
     return newest
 
 
 def accept_moved(path: Path | str) -> bool:
-    """Accept a store in its current place, and change nothing else; return False if it has not moved.
+    """Accept a store in its current place; return False if it has not moved.
 
-    Call it only for an operator who has moved the store together with the files beside it, and who runs no
-    agent at the old location. A folder that was restored from a backup would be accepted, too. Raises
-    StoreRestored for a store that is refused for another reason, StoreLost for a damaged store, and
-    StoreError if there is no store.
+    The content of the store does not change, but its WAL is moved into the file and erased. Call it only for
+    an operator who has moved the store together with the files beside it, and who runs no agent at the old
+    location. A folder that was restored from a backup would be accepted, too. Raises StoreRestored for a
+    store that is refused for another reason, StoreLost for a damaged or missing store, StoreInUse, or
+    StoreError if there has never been a store.
     """
     path = Path(path).resolve()
     with file.device(path), ExitStack() as undo:

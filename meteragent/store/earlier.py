@@ -1,9 +1,9 @@
-"""The conversion of states from version 3 to version 4.
+"""The conversion of states from versions before 4 to version 4.
 
 Version 3 kept the noise bound R as long as a window was open, and stored the accumulators of registers as
 fractions. Version 4 keeps R only while slots remain to be drawn from it, and stores accumulators as whole
-numbers. States are rewritten when the store is first opened, so that no later copy holds the removed values.
-Windows that were open at that time finish as they began: their values are rounded half up.
+numbers. States are rewritten when a newer program first opens the store, so that no later copy holds the
+removed values. Windows that were open at that time finish as they began: their values are rounded half up.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ from meteragent.store.states import States
 def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None:
     """Rewrite all states of an earlier version in the current format.
 
-    Raises StoreError if a state cannot be read.
+    Blank states stay blank. Raises StoreError if a state or its terms cannot be read.
     """
     slot_counts = {
         (stream, id_): decode_terms(text).n

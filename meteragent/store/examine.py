@@ -1,8 +1,9 @@
 """Examine a store's content when the store is opened.
 
-SQLite detects a malformed page, but not a changed number, or a string in place of a number. All of these
-count as damage, and a damaged store is set aside. States and terms have a checksum (`schema`). For marks,
-charges, receivers and waiting rows, only the types are checked.
+SQLite detects a malformed page, but not a changed number, or a string in place of a number. Whatever is
+detected here counts as damage, and a damaged store is set aside. States, terms and prices have a checksum
+(`schema`). In the other tables, the types of values are checked; so a changed number is noticed only if it is
+impossible, such as an epsilon that is not positive.
 """
 
 import json
@@ -83,7 +84,8 @@ _TEXTS_5 = (
     "SELECT queue, topic, id FROM sent",
     "SELECT DISTINCT id_of_terms FROM outbox WHERE delivered_ms IS NULL",
 )
-"""Queries for all columns that are read as text; reading bytes that are not UTF-8 raises an exception."""
+"""Queries for columns that a start reads as text; reading bytes that are not UTF-8 raises an exception.
+`_TEXTS_5` is for the tables and columns that version 5 added."""
 
 
 def meta(connection: sqlite3.Connection, key: str) -> Any:
@@ -118,7 +120,7 @@ def examine(connection: sqlite3.Connection) -> None:
 
 
 def _examine_rows(connection: sqlite3.Connection, types: dict[str, str], texts: Iterable[str]) -> None:
-    """Run the queries for wrong types, and the queries that read all strings.
+    """Run the queries for values of a wrong type, and the queries that read strings.
 
     Raises StoreError for a row with a wrong type, and sqlite3.Error for a string that cannot be read.
     """
@@ -145,7 +147,10 @@ def _examine_prices(connection: sqlite3.Connection) -> None:
 
 
 def _examine_states(connection: sqlite3.Connection, version: int) -> None:
-    """Check that states agree with their terms and marks. Raises StoreError if one does not."""
+    """Check that terms are usable, and that states agree with their terms and marks.
+
+    Raises StoreError otherwise.
+    """
     terms_by_id: dict[tuple[str, str], Terms] = {}
     for stream, id_, text in connection.execute("SELECT channel, id, terms FROM terms"):
         terms_by_id[stream, id_] = decode_terms(text)
@@ -158,7 +163,8 @@ def _examine_states(connection: sqlite3.Connection, version: int) -> None:
     for stream, state, mark_ms in rows:
         if not isinstance(state, bytes):
             raise _unreadable_error("a state")
-        # A state that is all zero bytes was erased on purpose, when its windows were abandoned.
+        # A state of zero bytes was blanked on purpose: it outgrew its row, its meter was forgotten, or its
+        # windows were abandoned.
         for window in decode_state(state, version).windows if state.strip(b"\0") else ():
             terms = terms_by_id.get((stream, window.terms_id))
             if terms is None or not _is_possible(window, terms, version):

@@ -49,7 +49,7 @@ DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """Primary error codes of a damaged file; a constant statement raises SQLITE_ERROR only for such a file."""
 
 KEPT_FILES = 3
-"""The number of damaged stores to keep, newest first; each may be as large as the store."""
+"""The number of stores that are kept after they were set aside, the newest ones; each may be large."""
 
 RESTORE_HINT = (
     "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that it may have"
@@ -76,7 +76,7 @@ def device(path: Path) -> Iterator[None]:
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path}: {error}") from error
     except UnicodeDecodeError:  # SQLite's message about a damaged schema may quote bytes that are not text
-        raise StoreError(f"{path}: corrupt") from None
+        raise StoreError(f"{path}: it is corrupt") from None
 
 
 def lock(path: Path) -> int:
@@ -129,13 +129,13 @@ class StoreFile(NamedTuple):
 def open_or_create(
     path: Path, now_ms: int, floor_ms: int | None, again_s: float, descriptors: ExitStack
 ) -> StoreFile:
-    """Return a connection to the store at `path` after examining it; create a store if there is none.
+    """Examine and connect to the store at `path`; create a store if there is none or it is damaged.
 
     The connection used for the examination is kept: the last connection to close deletes the log, and a
     killed agent may have left accumulators in the log, which must be erased first (`wal`). A failed read may
     look like damage, so a file that looks damaged is examined again after `again_s`. The caller closes the
-    connection first, then `descriptors`. Raises StoreLost for a damaged store if `floor_ms` is None, and
-    StoreError for another program's file.
+    connection first, then `descriptors`. Raises StoreLost for a damaged or missing store if `floor_ms` is
+    None, StoreInUse, or StoreError for another program's file or a store that is too new.
     """
     _check_space(path)
     if path.exists():
@@ -158,7 +158,7 @@ def open_or_create(
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
     """Return the connection from `examine` and an empty string, or None and the damage.
 
-    An exception that is still being handled would keep statements and locks alive.
+    The damage is not raised, because an exception keeps statements and locks alive while it is handled.
     """
     try:
         return examine(path), ""
@@ -208,7 +208,10 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Return the connection, set to fsync commits and zero deleted rows; restrict its files to the owner."""
+    """Return the connection, set to fsync commits and zero deleted rows; restrict its files to the owner.
+
+    Raises StoreError if the file system cannot hold a write-ahead log.
+    """
     for part in ("", "-wal", "-shm"):  # SQLite gave them the mode of the database file
         with suppress(FileNotFoundError):
             Path(f"{path}{part}").chmod(0o600)
@@ -240,11 +243,11 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StoreError(f"{path}: a database of another program; choose another store.path")
+        raise StoreError(f"{path}: it is a database of another program; choose another store.path")
     [(version,)] = connection.execute("PRAGMA user_version")
     if version > len(MIGRATIONS) and meta(connection, "compatible_from") > len(MIGRATIONS):
         raise StoreError(
-            f"{path}: written by a newer version of meteragent; install that version or a later one"
+            f"{path}: it was written by a newer version of meteragent; install that version or a later one"
         )
     return True
 
@@ -256,7 +259,7 @@ def examine(path: Path) -> sqlite3.Connection | None:
     """
     connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read(path):
-        raise Damage("missing, although its generation file exists")
+        raise Damage("it is missing, although its generation file exists")
     return connection
 
 
@@ -272,11 +275,11 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
             exists = is_ours(connection, path)
             _check(connection, path, exists=exists)
         except UnicodeDecodeError:
-            raise Damage("corrupt") from None
+            raise Damage("it is corrupt") from None
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGED:
                 raise
-            raise Damage("corrupt") from None
+            raise Damage("it is corrupt") from None
         if exists:
             undo.pop_all()
             return connection
@@ -284,15 +287,15 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
 
 
 def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
-    """Check the structure (SQLite's quick_check) and the content that startup requires.
+    """Check the structure (SQLite's quick_check) and, if `exists`, the content that startup requires.
 
-    Raises Damage if either is damaged.
+    Raises Damage if either is damaged, and StoreError if the device cannot read the file.
     """
     [(text,)] = connection.execute(QUICK_CHECK)
     if "error code=" in text:  # quick_check reports an error of the device instead of raising it
         raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")
     if text != "ok":
-        raise Damage("corrupt")
+        raise Damage("it is corrupt")
     if not exists:
         return
     try:
@@ -337,7 +340,7 @@ def _blank(aside_path: Path) -> bool:
 
 
 def _forget_old(path: Path) -> None:
-    """Delete all but the newest stores that were set aside."""
+    """Delete all but the newest `KEPT_FILES` stores that were set aside."""
     paths_by_time: dict[int, list[Path]] = {}
     for file in path.parent.iterdir():
         match = re.fullmatch(re.escape(path.name) + r"\.corrupt-(\d+)(-\w+)?", file.name, re.ASCII)

@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 A *grant* is one stretch of time in which a receiver gets a stream: a row of the table `receiver`, from its
 admission until it is revoked. Each grant has a queue of its own in the outbox, under a name that is never
-used again. A commit of a shared stream writes one row for each grant that may have a message, with the
-grant's topic and the same payload (`append`). So noise is drawn once, and an unreachable receiver does not
-hold up the others.
+used again. For each message of a shared stream, a commit writes one row for each grant that may have it, with
+the grant's topic and the same payload (`append`). So noise is drawn once, and an unreachable receiver does
+not hold up the others.
 
 A receiver gets a slot if the slot's window starts at or after the admission, and the slot ends by the end of
 the grant (`Validity`). Both are public times, so the configuration and the clock alone determine who gets a
@@ -134,7 +134,7 @@ def _grants(connection: sqlite3.Connection, condition: str) -> list[Grant]:
 def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
     """Append a shared stream's messages to the queue of each receiver that may have them.
 
-    Returns the new rows.
+    The descriptors are stored for the stream and for each of these receivers. Returns the new rows.
     """
     outbox.put_descriptors(tx, commit.stream, commit.descriptors)  # these topics now belong to this store
     if not (commit.outgoing or commit.descriptors):
@@ -249,7 +249,7 @@ def _url(link: str) -> str:
 
 
 def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> None:
-    """Delete a receiver's waiting messages, and withdraw its descriptors."""
+    """Revoke a grant: delete its waiting messages, and queue the withdrawal of its descriptors."""
     discarded = outbox.drop(tx, grant.queue)
     tx.execute("DELETE FROM descriptor WHERE channel = ?", (grant.queue,))
     topics = tx.execute("SELECT topic FROM announced WHERE queue = ? ORDER BY topic", (grant.queue,))
@@ -286,7 +286,7 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
 
 
 def receipts(connection: sqlite3.Connection) -> list[Receipt]:
-    """Return the receipts, not yet on disk, of revoked grants."""
+    """Return the receipts of the revoked grants whose receipts are not on disk yet."""
     grants = _grants(connection, "revoked_ms IS NOT NULL AND NOT receipt")
     return [_receipt(connection, grant) for grant in grants]
 

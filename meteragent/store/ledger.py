@@ -1,7 +1,7 @@
 """The ledger: the privacy spent, debited in the transaction that opens a window (law 2).
 
 Charges are exact epsilons in 1/W, because levels at different radii cannot be added (law 6). They are kept
-for ever, by meter, UTC day (of the window's start) and stream.
+for ever, by meter, UTC day (of the window's start), stream and epsilon.
 """
 
 import sqlite3
@@ -33,7 +33,7 @@ class PeriodCharge(NamedTuple):
 def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
     """Debit the windows that a commit opens.
 
-    Raises StoreError if a meter exceeds the budget of a period.
+    Raises StoreError if a meter would exceed the budget of a period.
     """
     for kind, windows in commit.charges.items():
         tx.execute(_CHARGE, (commit.stream, kind.day_ms, str(kind.epsilon_per_w), batch(windows)))
@@ -74,7 +74,7 @@ def report(
 def recent(
     connection: sqlite3.Connection, period_ms: int, from_ms: int
 ) -> Iterator[tuple[str, int, Fraction]]:
-    """Yield the meter, UTC day and epsilon (1/W) of every charge that may share a period with a new charge.
+    """Yield meter, UTC day and summed epsilons (1/W) of all charges that may share a period with a new one.
 
     A window opens at or after its meter's mark, and the first window of a stream at or after `from_ms`, so
     charges in periods before both times have no effect.
@@ -90,12 +90,12 @@ def recent(
 
 
 def streams(connection: sqlite3.Connection) -> set[str]:
-    """Return the streams that have ever opened a window."""
+    """Return the streams that have a mark, because they have opened or skipped a window."""
     return {stream for (stream,) in connection.execute("SELECT DISTINCT channel FROM mark")}
 
 
 def opened_to_ms(connection: sqlite3.Connection) -> int | None:
-    """Return the end of the last window that was, or may have been, opened; None if there is none."""
+    """Return the latest mark of any meter, after which no window was opened; None if there is no mark."""
     end_ms: int | None = connection.execute("SELECT max(end_ms) FROM mark").fetchone()[0]
     return end_ms
 

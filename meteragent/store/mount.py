@@ -26,7 +26,10 @@ class Mount(NamedTuple):
 
 
 def keeper(path: Path) -> str | None:
-    """Return the type of an existing store's file system if it keeps overwritten blocks, or else None."""
+    """Return the type of a store's file system if it keeps overwritten blocks.
+
+    Returns None if it does not, if the kernel does not list it, or if there is no store.
+    """
     mount = mount_of(path) if path.exists() else None
     return mount.kind if mount is not None and mount.keeps_old_blocks else None
 

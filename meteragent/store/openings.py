@@ -3,11 +3,11 @@
 Theory of operation
 -------------------
 Two noisy values of one interval reveal more than its charge covers, so an interval gets noise only once. To
-ensure that, the store keeps one number per meter and stream, the *mark*: the end of the last interval ever
-opened. Every window before the mark has been opened, or was skipped and will never open; no window from the
-mark on has been opened.
+ensure that, the store keeps one number per meter and stream, the *mark*: the end of the last interval that
+was ever opened or skipped. Every window before the mark has been opened, or was skipped and will never open;
+no window from the mark on has been opened.
 
-`check` runs before `Store.write` writes marks and states, and reads the old marks in the same transaction, so
+`check` runs before `Store.write` writes marks and states. It reads the old marks in the same transaction, so
 no other writer can intervene. For each meter with old mark m (the store's floor if the meter has none) and
 new mark m' (m if the commit has none):
 
@@ -47,7 +47,7 @@ class Openings:
 
         A mark may rise without a charge (a window was skipped because the budget was spent), but every charge
         raises the mark (except the charge of a redrawn peak), and no window ends after the new mark. Raises
-        StoreError if the commit is refused.
+        StoreError if the commit is refused or a window has unknown terms.
         """
         charged_meters = set().union(*commit.charges.values())
         meters = {*commit.marks, *commit.states, *charged_meters}

@@ -2,8 +2,8 @@
 
 A row is sent at `due_ms` or later, in the order (due, id), and sent again until the broker confirms it,
 always with the same bytes (law 1). Delivered rows stay for `export` until they are pruned in order of
-delivery. A row with a deadline, `until_ms`, is a report to a crowd, which is deleted once it is delivered or
-too late.
+delivery, sooner if the outbox is full. A row with a deadline, `until_ms`, is a report to a crowd, which is
+deleted once it is delivered or too late.
 """
 
 import json
@@ -19,7 +19,7 @@ from meteragent.store import Store, batch
 PAGE = 1000
 """The number of rows that `export` reads or `make_room` deletes at once."""
 _ROW_BYTES = 64
-"""The size of a row without its topic and payload; the triggers in `schema` use it, too."""
+"""The bytes that a row counts besides its topic and payload; the triggers in `schema` use them, too."""
 
 
 class WaitingRow(NamedTuple):
@@ -118,7 +118,7 @@ def pending(
 
 
 def next_due_ms(connection: sqlite3.Connection, stream: str, now_ms: int) -> int | None:
-    """Return the time of the next row that is due after `now_ms`; None if there is no such row."""
+    """Return the due time of the first undelivered row due after `now_ms`; None if there is no such row."""
     [(due_ms,)] = connection.execute(
         "SELECT min(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ?",
@@ -169,7 +169,7 @@ def prune(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
 
 
 def commit_bytes(commit: Commit) -> int:
-    """Return the number of bytes that a commit adds to the outbox, for each receiver of a shared stream."""
+    """Return the size in bytes of a commit's messages, counted once even for a shared stream."""
     return sum(_ROW_BYTES + len(row.topic) + len(row.payload) for row in commit.outgoing)
 
 
@@ -234,7 +234,7 @@ def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]
 def descriptors_of(
     connection: sqlite3.Connection, stream: str, topic: str, privacy_topic: str
 ) -> list[bytes]:
-    """Return the descriptors of a sink topic: the latest, and those among the outbox's newest rows.
+    """Return the payloads of a topic's descriptors: the latest, and those among the outbox's newest rows.
 
     Descriptors are also published on `privacy_topic`, where each has a row of its own.
     """

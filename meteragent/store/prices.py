@@ -15,6 +15,6 @@ def write(tx: sqlite3.Connection, commit: Commit) -> None:
 
 
 def read(connection: sqlite3.Connection, stream: str) -> tuple[Price, ...]:
-    """Return the prices of a stream. Raises StoreError if they cannot be read."""
+    """Return the prices of a stream, if it has any. Raises StoreError if they cannot be read."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (f"prices/{stream}",)).fetchone()
     return decode_prices(row[0]) if row else ()

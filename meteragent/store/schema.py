@@ -1,7 +1,7 @@
-"""The content of the store's file: the tables of each version, and states and terms as JSON.
+"""The content of the store's file: the tables of each version; states, terms, totals and prices as JSON.
 
-Two columns keep their names from the first version: `channel` is the stream's name, and `label` is the public
-id under which a meter's values leave.
+Two names are older than the glossary: `channel` is the name of a stream or, in the outbox, of a queue, and
+`label` is the public id under which a meter's values leave.
 """
 
 import json
@@ -84,7 +84,7 @@ VERSION_5 = (
        topic TEXT NOT NULL, link TEXT NOT NULL, since_ms INTEGER NOT NULL, until_ms INTEGER,
        revoked_ms INTEGER, reason TEXT, discarded INTEGER NOT NULL DEFAULT 0,
        receipt INTEGER NOT NULL DEFAULT 0)""",
-    # The topics on which a grant's descriptors are retained, in the order in which they are withdrawn.
+    # The topics on which a grant's descriptors may be retained, to be withdrawn when it is revoked.
     """CREATE TABLE announced (queue TEXT, topic TEXT, PRIMARY KEY (queue, topic)) WITHOUT ROWID""",
     # The records that the broker of a grant's receiver has confirmed, for the receipt.
     """CREATE TABLE sent (queue TEXT, topic TEXT, id TEXT, records INTEGER NOT NULL, from_ms INTEGER NOT NULL,
@@ -101,7 +101,7 @@ VERSION_6 = (
        PRIMARY KEY (group_id, role)) WITHOUT ROWID""",
     "ALTER TABLE outbox ADD COLUMN until_ms INTEGER",
 )
-"""Reports to crowds. An older program cannot read the terms of their streams, and so releases nothing."""
+"""Reports to crowds. An older program refuses a configuration of a crowd, and so opens no windows for it."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     *(VERSION_1, VERSION_2, VERSION_3),

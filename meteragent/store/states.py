@@ -1,8 +1,8 @@
 """The rows that hold the meters' states, which never move (rule 2 of the store).
 
-The ids and sizes of the rows are read once and cached, because no other program writes them. All rows of one
-size are written by one statement, which SQLite runs without the interpreter lock, so that the core runs at
-the same time.
+The ids and sizes of the rows are cached, because no other program writes them, and read again only after a
+rollback. All existing rows of one size are overwritten by one statement, which SQLite runs without the
+interpreter lock, so that the core runs at the same time.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ _APPEND = "INSERT INTO state (id, channel, meter, state) VALUES (?, ?, ?, ?)"
 
 
 class States:
-    """The id and size of each meter's row, by stream and meter."""
+    """A writer of states, which caches the id and size of each meter's row by stream and meter."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, tuple[int, int]]] | None = None
@@ -32,7 +32,10 @@ class States:
         self._rows = None
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Overwrite states in place; blank a row that is too small, and append a larger one (rule 2)."""
+        """Overwrite states in place; blank a row that is too small, and append a larger one (rule 2).
+
+        A state of None blanks its row.
+        """
         rows = self._rows_by_stream(tx).setdefault(commit.stream, {})
         updates: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         new_rows = []

@@ -7,9 +7,10 @@ One step of the core is one transaction, in this order:
 1. Charge the windows that open (`ledger.charge`). This comes first, so that a step over its budget is refused
    before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals, prices and clock (`Store.write`).
-3. Append the step's messages to the outbox (`outbox.append`); the messages of a shared stream are appended
-   once for each receiver that may have them (`grants.append`).
-4. Mark as delivered the earlier messages that the broker has confirmed, and delete old delivered messages.
+3. Store the step's descriptors, and append its messages to the outbox (`outbox.append`); the messages of a
+   shared stream are appended once for each receiver that may have them (`grants.append`).
+4. Count the earlier messages that the broker has confirmed (`grants.count_sent`), mark them as delivered, and
+   delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`), then count it in the
    generation file if it has messages (`generation`).
 6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).
@@ -52,8 +53,9 @@ def commit(
 ) -> CommitResult:
     """Write one step of the core, and mark the rows `delivered_ids` as delivered; fsync both.
 
-    Rows that were delivered more than `keep_ms` ago are pruned. The caller must call `Store.erase` next.
-    Raises StoreError, and writes nothing, if a window would open twice or exceed the budget.
+    Rows that were delivered more than `keep_ms` ago are pruned, at most `_PRUNED` at once. The caller must
+    call `Store.erase` next. Raises StoreError, and writes nothing, if a window would open twice or exceed the
+    budget. Also raises StoreError if the store cannot be written.
     """
     with store.committing() as tx:
         ledger.charge(tx, step, budget)

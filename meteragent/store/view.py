@@ -14,7 +14,7 @@ from meteragent.store import file, schema
 def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
     """Connect to a store read-only, even while the agent is running.
 
-    Raises StoreError if there is no store or it cannot be read.
+    Raises StoreError if there is no store, or if it cannot be read or is too new for this version.
     """
     path = Path(path).resolve()
     if not path.exists():

@@ -1,11 +1,11 @@
-"""The write-ahead log (WAL), which is erased after each commit.
+"""The write-ahead log (WAL), which is erased after each commit that writes a state.
 
 Theory of operation
 -------------------
 A frame of the log is a copy of a page, so the log holds the accumulators of several commits, and the
 difference between two values of one accumulator is the energy measured between the commits. Truncating or
-deleting the log frees its blocks but leaves their content on the device. So after each commit the log is
-overwritten with zeros in place:
+deleting the log frees its blocks but leaves their content on the device. So after each commit that writes a
+state, the log is overwritten with zeros in place:
 
 1. Move all frames into the database file (`wal_checkpoint(RESTART)`, which syncs the file) and check that no
    other connection reads the log.

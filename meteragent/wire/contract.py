@@ -25,8 +25,8 @@ EXACT = r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?"
 """The pattern of an exact number as text: an integer, a decimal or a ratio of integers."""
 
 DURATION = r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?"
-"""The pattern of a duration in hours, minutes and seconds. It also matches 0, and `PT` alone, which are not
-durations."""
+"""The pattern of a duration in hours, minutes and seconds. It also matches a duration of 0, and `PT` alone,
+which is not a duration."""
 
 RULES = {
     "json": "The message is one JSON object, or one SenML pack of one record.",
@@ -147,14 +147,14 @@ def descriptor() -> dict[str, Any]:
             {"enum": [*Metric]}, "linf: the radius holds in each slot; l1: in all slots together."
         ),
         "epsilon": _field(_EXACT, "level / radius."),
-        "epsilon_unit": _field({"type": "string", "pattern": "^1/"}, "1 by the unit of the values."),
+        "epsilon_unit": _field({"type": "string", "pattern": "^1/"}, "1 divided by the unit of the values."),
         "level": _field(_EXACT, "The bound of the privacy loss between loads that differ by `radius`."),
         "radius": _field(_EXACT, "In the unit of the values."),
         "hides_wh": _field(_EXACT, "The energy by which a load may change and still be hidden at the level."),
         "n": {"type": "integer", "minimum": 1, "description": "The number of slots in a window."},
         "quantum": _field(_EXACT, "The step of the lattice of values, in their unit."),
         "mechanism": _field(
-            {"const": "linf-laplace"}, "The law of the noise: see docs/contracts.md, rule `terms`."
+            {"const": "linf-laplace"}, "The distribution of the noise: see docs/contracts.md, rule `terms`."
         ),
         "length": _field(_DURATION, "The duration of the window."),
         "step": _field(_DURATION, "The duration of a slot, of the shortest band, or of a peak's part."),
@@ -236,7 +236,7 @@ _ONE_SLOT = {Space.WEIGHTED, Space.PEAK, Space.ABOVE}
 
 
 def _space(space: Space) -> dict[str, Any]:
-    """Return the rule for a space's descriptors: the fields that are required or forbidden."""
+    """Return the rule for a space's descriptors: required and forbidden fields, and `n` if it must be 1."""
     fields = _SPACE_FIELDS[space]
     foreign_fields = _OWN_FIELDS - set(fields)
     then: dict[str, Any] = {"required": list(fields), **_absent(*foreign_fields)}

@@ -81,7 +81,10 @@ _SPACES: dict[Space, dict[str, Any]] = {
 
 
 def _shape_facts(terms: Terms) -> dict[str, Any]:
-    """Return the optional facts about slots and values, and the meter's charges over all of its streams."""
+    """Return the optional facts about preset, calendar, rounding, slots and values, and the meter's charges.
+
+    The charges of all of the meter's streams are included if other streams charge it.
+    """
     facts: dict[str, Any] = {}
     if terms.preset is not None:
         facts["preset"] = terms.preset

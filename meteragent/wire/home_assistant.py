@@ -16,6 +16,8 @@ Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026
                 value, and sensors ignore empty values. The energy of a tariff's band is a "total" as above.
                 The band of a mean day is only part of that day, so its energy has no state class, which is
                 allowed.
+    threshold   The energy above a threshold is not all energy, so it has neither a device class nor a state
+                class.
     available   Sensors are available while the agent's status topic says "online". Values do not expire,
                 because each slot is released even if the meter sends nothing: its silence is private.
     diagnostic  Entities of the category "diagnostic" state whether the agent is running, the noise, the
@@ -43,7 +45,7 @@ ONLINE = b"online"
 _ENERGY = {"W": "Wh", "kW": "kWh"}
 _VALUE = "{{ value_json.value }}"
 _PRECISION_MAX = 6
-"""The largest number of decimals that Home Assistant shows."""
+"""The largest number of decimals that is suggested to Home Assistant."""
 _ISO_PARTS = re.compile(r"([\d.]+)([HMS])", re.ASCII)
 _PART_MS = {"H": HOUR_MS, "M": MINUTE_MS, "S": 1000}
 

@@ -44,7 +44,7 @@ class RecordFormat(NamedTuple):
     def record(
         self, public_id: str, window_ms: int, slot_index: int, value_quanta: int, draws: int = 1
     ) -> bytes:
-        """Encode the record of a slot: its start, its duration and its private value in the stream's unit.
+        """Encode the record of a slot: its start, its duration and its private value, in `terms.value_unit`.
 
         `window_ms` is the start of the window, and `value_quanta` the value in quanta. The record of a band
         has the start and duration of the window and the band's name. The record of a peak has the start and

@@ -53,7 +53,10 @@ def tail(descriptor: TermsDescriptor) -> str:
 
 
 def name(public_id: str) -> str:
-    """Encode a meter's name for SenML: unchanged if SenML allows it, else `UTF8` and its bytes in hex."""
+    """Encode a meter's name for SenML: unchanged if SenML allows it, else `UTF8` and its bytes in hex.
+
+    A name that begins with `UTF8` is always encoded.
+    """
     if _NAME.fullmatch(public_id) and not public_id.startswith(UTF8):
         return public_id
     return UTF8 + public_id.encode().hex()

@@ -297,7 +297,7 @@ def test_restored_at_cannot_be_before_what_the_store_knows(
     spend(tmp_path / "db")
     assert main(["ledger", write(), "--restored-at", "2024-10-01T00:00:00Z"]) == EXIT_CRASH
     refusal = capsys.readouterr().err
-    assert "before the newest clock" in refusal
+    assert "before the newest time in the store" in refusal
     (time,) = re.findall(r"in the store; use (\S+) or later", refusal)
     assert main(["ledger", write(), "--restored-at", time]) == 0
 

@@ -201,7 +201,7 @@ def test_what_the_standard_forbids_is_a_violation(level: int, packet: bytes, rul
 CONNACKS: list[tuple[int, bytes, Event]] = [
     (MQTT_3, b"\x20\x02\x01\x00", Connected(session_present=True)),
     (MQTT_3, b"\x20\x02\x00\x05", Refusal(5, "the broker does not authorise this client")),
-    (MQTT_3, b"\x20\x02\x00\x7f", Refusal(0x7F, "a reason that MQTT does not define")),
+    (MQTT_3, b"\x20\x02\x00\x7f", Refusal(0x7F, "an unknown reason")),
     (MQTT_3, b"\x20\x02\x02\x00", Violation("flags of CONNACK that are reserved")),
     (MQTT_3, b"\x20\x02\x01\x05", Violation("flags of CONNACK that are reserved")),
     (MQTT_5, b"\x20\x03\x00\x87\x00", Refusal(0x87, "not authorised")),

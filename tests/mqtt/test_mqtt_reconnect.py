@@ -122,7 +122,7 @@ async def test_a_broker_that_never_answers_is_given_up() -> None:
         await wire.end()
 
     async with FakeBroker(silent, accept) as broker, connected(broker.url, timeout_s=0.2) as peer:
-        assert "no answer to the connection within 0.2 s" in await peer.warned()
+        assert "no answer to the connection attempt within 0.2 s" in await peer.warned()
         await peer.session()
         assert peer.counts == []
 

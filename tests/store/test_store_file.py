@@ -300,7 +300,7 @@ def test_restore_at(path: Path) -> None:
     """A restored store opens nothing before the time given; what was undelivered still leaves."""
     path.with_name("db.gen").unlink()
     rows = waiting(path)
-    with pytest.raises(StoreError, match="before the newest clock"):
+    with pytest.raises(StoreError, match="before the newest time in the store"):
         restore_at(path, at_ms=-1, now_ms=0)
     restore_at(path, at_ms=7 * LENGTH_MS, now_ms=0)
     assert waiting(path) == rows
@@ -317,7 +317,7 @@ def test_restore_at(path: Path) -> None:
             persist(store, opening(7, meter))
         assert store.clock_ms == 7 * LENGTH_MS
     restore_at(path, at_ms=8 * LENGTH_MS, now_ms=0)
-    with pytest.raises(StoreError, match="before the newest clock"):
+    with pytest.raises(StoreError, match="before the newest time in the store"):
         restore_at(path, at_ms=7 * LENGTH_MS - 1, now_ms=0)
     with open_store(path) as store:
         assert set(store.snapshot("main").marks.values()) == {8 * LENGTH_MS}

@@ -152,8 +152,8 @@ def solve(question: AmountQuestion) -> AmountAnswer:
     """Find the error that hiding an energy costs, or the largest energy that can be hidden within an error.
 
     Raises:
-        ValueError: the question states neither energy nor error, error and price are in different
-            currencies, or the error is too small to hide anything.
+        ValueError: the question states neither energy nor error; error and price are in different
+            currencies; or it states no energy, and the error is too small to hide anything.
     """
     hide, goal = question.hide, question.goal
     if goal is not None and goal.currency != question.bound.currency:
@@ -170,9 +170,9 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 
 
 def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
-    """Return the setting that hides the most energy within the goal; None if that is less than 1 mWh.
+    """Return the setting that hides the most energy within the goal; None if no setting is found.
 
-    The energy is rounded down to three figures.
+    The energy is rounded down to three figures. It is at least 1 mWh and at most `ENERGY_MAX_WH`.
     """
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
     # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times the scale.

@@ -155,7 +155,13 @@ def hide(text: str) -> Hide:
 
 
 def _public_event(text: str) -> Event:
-    """Find the public event whose name contains all words of the text."""
+    """Find the public event whose name contains all words of the text.
+
+    Of several such events, the result is the one whose name has no other words.
+
+    Raises:
+        ValueError: there is no such event, or no such result; the error states the choices.
+    """
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
     exact_matches = [event for event in matches if words == _words(event.name)]
@@ -209,7 +215,7 @@ def goals(text: str) -> Goal | list[Goal | None]:
 
 
 def forms(word: str) -> tuple[str, ...]:
-    """Return a name in the singular and in the plural."""
+    """Return a name, in single spaces, and the same name with an s."""
     plain = " ".join(_WORDS.findall(word))
     return plain, f"{plain}s"
 

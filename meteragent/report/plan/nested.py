@@ -2,9 +2,9 @@
 
 A question names two or more lengths, such as half hours, days and months, and optionally an error for each.
 All streams hide the same energy, and their shares of the level add up to one, so the promise is that of a
-single stream (THEORY 3.8). All shares in steps of 1/20 are tried. The best shares minimise the largest error
-relative to its goal. If no length has a goal, each error is taken relative to that of a single stream of that
-length.
+single stream (THEORY 3.8). All shares in steps of 1/20 are tried, at least one step for the finest length.
+The best shares minimise the largest error relative to its goal. If no length has a goal, each error is taken
+relative to that of a single stream of that length.
 
 A single stream of the finest length, which receivers sum to days and months, is tried as well. Shares are
 proposed only if they are better.
@@ -55,7 +55,7 @@ class Division:
 
     @cached_property
     def errors_w(self) -> tuple[float, ...]:
-        """One standard deviation of each length's best estimate, as mean power."""
+        """One standard deviation of each length's best estimate, as mean power, in W."""
         kinds = [self._kind(length, share) for length, share in zip(self.lengths, self.shares, strict=True)]
         counts = [coarse.step_ms // fine.step_ms for fine, coarse in pairwise(self.lengths)]
         path = nested.regular(kinds, counts)
@@ -141,8 +141,8 @@ def solve(question: NestedQuestion) -> NestedAnswer:
     """Find the shares with the least error, and compare them with one stream of the finest length.
 
     Raises:
-        ValueError: the lengths are fewer than two or do not nest, there are not as many goals as lengths, or
-            a goal is not an error of its length.
+        ValueError: the lengths are fewer than two, are not from fine to coarse or do not nest, or there are
+            goals, but not as many as lengths.
     """
     _check(question)
     limits_w = question.limits_w()

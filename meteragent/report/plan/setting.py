@@ -27,9 +27,10 @@ sink.topic = "private/{meter}/power"
 """
 _ZONE = '    # the time zone of your homes, such as "Europe/Amsterdam"'
 _FIGURES = 3
-"""Energies to hide are rounded up to this many figures."""
+"""The number of figures to which energies to hide are rounded."""
 _FINE = 50
-"""A quantum is at most radius / _FINE, so an event off the grid costs at most 2% more."""
+"""Without a preset, a quantum is at most radius / _FINE (but at least `_FINEST_W`), so an event off the grid
+usually costs at most 2% more."""
 _ALIKE = 1.02
 """Gains over guessing that differ by a smaller factor are equal in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
@@ -88,7 +89,7 @@ class Setting:
 
     @cached_property
     def preset(self) -> str | None:
-        """The preset with exactly these numbers; None if there is none."""
+        """The preset with exactly this grid, hidden energy and level; None if there is none."""
         numbers = (*_grid(self), self.hide_wh, self.level)
         for name, preset in PRESETS.items():
             if (preset.length, preset.blocks, preset.space, preset.hide_wh, preset.level) == numbers:
@@ -229,7 +230,7 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
 
     An energy of any shape may lie in one slot, as may an event no longer than a slot, so more slots would
     only add noise for these. A longer event changes a window of many slots only by its power. A number of
-    slots is left out if its error, even with that power as the radius, exceeds the error of fewer slots.
+    slots is left out if its error, even with that power as the radius, is not below those of fewer slots.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
@@ -260,7 +261,10 @@ def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting
 
 
 def minimal(hide: Hide, setting: Setting) -> Setting:
-    """Find the setting with the least energy, to three figures, that hides `hide` in the same windows."""
+    """Find the setting with the least energy, to at least three figures, that hides `hide` in these windows.
+
+    If `hide` is not an event, return `setting` itself.
+    """
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)
@@ -278,9 +282,10 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
 
 
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
-    """Find the setting that hides most within an error of `error_w` for one home.
+    """Find the setting that hides most, to three figures, within an error of `error_w` for one home.
 
-    The result is None if its radius would be below 1 mW.
+    It hides at most `ENERGY_MAX_WH`. The result is None if its radius would be below 1 mW, or if no energy of
+    three figures is within the error.
     """
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours

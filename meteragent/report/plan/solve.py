@@ -17,7 +17,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question: the change to hide and the numbers to share, or one of these and a goal."""
+    """A question: the change to hide and the numbers to share, one of these and a goal, or all three."""
 
     hide: Hide | None = None
     share: Share | None = None

@@ -66,7 +66,7 @@ class LInfLaplace:
         a: The product epsilon * quantum. The distribution of the noise, in quanta, depends only on a and n.
 
     Raises:
-        TypeError: a parameter is not exact; the message shows a correct form.
+        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
         ValueError: a parameter is not positive, or n/a >= 2^45.
     """
 
@@ -107,7 +107,8 @@ class LInfLaplace:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the last axis of `outputs` is not of length n, `point` does not have shape (n,), or a
+                value is beyond 2^62 quanta.
         """
         if np.ndim(point) != 1:
             raise ValueError(f"the point is one window, of shape ({self.n},), not {np.shape(point)}")
@@ -137,6 +138,7 @@ class LInfLaplace:
 
         Raises:
             ValueError: a noise bound is not in 0 .. 2^62 - 1.
+            OverflowError: a noise bound does not fit into int64.
         """
         noise: list[int] = sampling.uniform_rows(np.array(noise_bounds, np.int64), 1, bits)[:, 0].tolist()
         return noise
@@ -166,7 +168,8 @@ class LInfLaplace:
         Raises:
             TypeError: the values are not integers.
             ValueError: the shape is not (rows.count, n), or a value is beyond 2^62 quanta.
-            OverflowError: n is above 2^24, or a row's bits are used up.
+            OverflowError: n is above 2^24 (above 2^23 if a row's R is 2^31 or more), or a row's bits are used
+                up.
         """
         values = whole_vectors(windows, self.n)
         if values.shape != (rows.count, self.n):

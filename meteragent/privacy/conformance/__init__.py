@@ -11,16 +11,18 @@ The suite checks (each result is a `Check` with its figures):
 
 * the promise: the loss is exact, is 0 at distance 0, does not decrease with the distance, and refuses floats
   and negative distances; if `make` is given, it refuses floats as parameters, too;
-* the ratio of masses: it is within the loss at all pairs that the space proposes for tests, and reaches the
-  loss at one of them; or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is
-  within delta. The sum is exact if the outputs can be listed. Otherwise it is bounded from below, by the
-  outputs that were drawn or, for outputs that are floats, by Hoeffding's inequality;
+* the ratio of masses: it is within the loss at the first 512 pairs that the space proposes for tests, and
+  reaches the loss at one of them; or, for a pair (epsilon, delta), the hockey-stick sum of
+  max(0, P - e^epsilon P') is within delta at up to 64 of these pairs. The sum is exact if the outputs can be
+  listed. Otherwise it is bounded from below, by the outputs that were drawn or, for outputs that are floats,
+  by Hoeffding's inequality;
 * the release: it keeps shapes, does not change its arguments, and takes all randomness from the bits;
-* the draws: they are distributed as `log_mass` states (by two-sided tests: `calibration`, and chi-square over
-  outputs or ranges of outputs) and are independent of each other. Noise on unbounded windows under d_inf also
-  has to pass all checks of `meteragent.privacy.audit`.
+* the draws: they are distributed as `log_mass` states (by two-sided tests: `calibration` and, unless outputs
+  are floats or rarely repeat, chi-square over outputs or ranges of outputs) and are independent of each
+  other. Noise on unbounded windows under d_inf also has to pass all checks of `meteragent.privacy.audit`.
 
-A mechanism without `log_mass` is a black box: two points are released many times, one half of the draws
+A mechanism with a loss but without `log_mass` is a black box: its loss and its shapes are checked as above,
+two points are released many times, one half of the draws
 chooses an event, and the other half gives a lower bound on how well this event distinguishes the points.
 `audit_release` does the same for a bare function and any claims.
 

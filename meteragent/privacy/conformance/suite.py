@@ -81,13 +81,14 @@ def conform(
         mechanism: the mechanism under test.
         pairs: pairs of points to distinguish, instead of those of the mechanism's space.
         make: the partial that created the mechanism; each of its numeric keywords is tested with a float.
-        tight: whether at least one pair must reach the loss.
+        tight: whether at least one pair must reach the loss; black boxes and (epsilon, delta) ignore it.
         samples: the number of draws for each test.
         alarm: the largest probability of failing a mechanism that keeps its promise.
         bits: the source of randomness; None means `BulkBits`.
 
     Raises:
-        UnsupportedMechanism: the mechanism lacks a method, or a method returns an array of the wrong shape.
+        UnsupportedMechanism: the mechanism lacks a method, it makes no promise for any pair, or a method
+            returns an array of the wrong shape or a log mass of NaN.
     """
     if not isinstance(mechanism, Mechanism) and isinstance(mechanism, LawlessMechanism):
         return _conform_black_box(mechanism, pairs, make, samples, alarm, bits)

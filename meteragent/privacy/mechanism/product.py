@@ -139,7 +139,9 @@ def _pair_of(row: Mechanism) -> Guarantee:
     if isinstance(row, PairMechanism):
         return row.guarantee
     if not isinstance(row, MetricMechanism):
-        raise TypeError(f"{type(row).__name__} states no promise: it is no PairMechanism or MetricMechanism")
+        raise TypeError(
+            f"{type(row).__name__} states no promise: it is neither a PairMechanism nor a MetricMechanism"
+        )
     diameter = row.space.diameter
     if diameter == math.inf:
         raise ValueError("rows may be any distance apart, so no epsilon holds: bound their space")

@@ -1,4 +1,4 @@
-"""Checks of the draws: their shape, the source of their randomness, and their distribution.
+"""Checks of the draws: their shape, the source of their randomness, their distribution and independence.
 
 Calibration
 -----------

@@ -1,4 +1,4 @@
-"""Checks of the promise: the loss is exact, and no ratio of masses exceeds it."""
+"""Checks of the promise: the loss and parameters are exact, and no ratio or hockey-stick sum exceeds it."""
 
 import math
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
 
 
 def check_parameters(make: "partial[Any]") -> Check:
-    """Check that `make` raises TypeError if any of its numeric keywords is replaced by a float."""
+    """Check that `make` raises TypeError whichever of its numeric keywords is replaced by a float."""
     floats = [
         name
         for name, value in make.keywords.items()
@@ -58,7 +58,7 @@ def check_parameters(make: "partial[Any]") -> Check:
 
 
 def _number(value: Any) -> Fraction | None:
-    """Return the number that a keyword's value states exactly; None if it is not a number."""
+    """Return the number that a keyword's value states; None if it is not an exact number."""
     if isinstance(value, bool) or not isinstance(value, Fraction | Decimal | int | str):
         return None
     try:

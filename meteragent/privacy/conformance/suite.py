@@ -43,7 +43,7 @@ class Report(Columns):
         return [check.name for check in self.checks if not check.passed]
 
     def figures(self) -> dict[str, Any]:
-        """Return the report as plain data."""
+        """Return the report as plain data, with the verdict and the probability of a miss."""
         checks = [check.plain() for check in self.checks]
         return {**asdict(self), "checks": checks, "conforms": self.conforms, "miss": MISS}
 
@@ -54,7 +54,7 @@ class Report(Columns):
         }
 
     def table(self) -> str:
-        """Format the results as text: a line for each check, and a line for the error rates."""
+        """Format the report as text: the verdict, a line for each check, and the false-alarm rate."""
         width = max(len(check.name) for check in self.checks)
         lines = [f"{'ok' if c.passed else 'NO':3}{c.name:{width}}  {c.finding}" for c in self.checks]
         verdict = "conforms" if self.conforms else f"does NOT conform: {', '.join(self.failed)}"

@@ -169,7 +169,7 @@ def _distribution(variance: float) -> tuple[NDArray[np.float64], NDArray[np.floa
 def _normaliser(variance: float) -> float:
     """Sum e^(-z^2/(2 variance)) over Z.
 
-    The relative error of sqrt(2 pi variance) is 2 e^(-2 pi^2 variance).
+    From variance 5 on, sqrt(2 pi variance) replaces the sum, with a relative error of 2 e^(-2 pi^2 variance).
     """
     if variance >= _SMOOTH:
         return math.sqrt(2 * math.pi * variance)
@@ -179,7 +179,10 @@ def _normaliser(variance: float) -> float:
 
 @lru_cache(maxsize=8)
 def _sum_distribution(n: int, variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distribution of the sum of n independent numbers: its points and their probabilities."""
+    """Return the distribution of the sum S of n slots' noise: its points and their probabilities.
+
+    From variance 5 on, S is taken as a discrete Gaussian number (see the module's docstring).
+    """
     if n == 1 or variance >= _SMOOTH:
         return _distribution(n * variance)
     _, slot_mass = _distribution(variance)

@@ -5,12 +5,12 @@ x + q z, is epsilon d_inf-private for x in q Z^n, because P(z - k)/P(z) <= e^(a 
 inequality.
 This also holds if each slot is released as soon as it ends and later readings react to it (THEORY 3.1).
 
-Optimality. On R^n no noise that is epsilon d_inf-private at *all* distances has a smaller mean error, for any
-measure of error that grows with |z_i| (`floor`). Noise that keeps a level at *one* radius only, without a
-better promise at smaller distances, can have a smaller error. For that promise the generalised staircase is
-optimal, for every norm (Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh 2026). On R^n the staircase is
-epsilon d-private for no epsilon, because its density falls by a factor of e^level between points that are
-arbitrarily close.
+Optimality. For windows of real numbers no noise that is epsilon d_inf-private at *all* distances has a
+smaller mean error, for any measure of error that grows with |z_i| (`floor`). Noise that keeps a level at
+*one* radius only, without a better promise at smaller distances, can have a smaller error. For that promise
+the generalised staircase is optimal, for every norm (Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh
+2026). On real numbers the staircase is epsilon d-private for no epsilon, because its density falls by a
+factor of e^level between points that are arbitrarily close.
 
 There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2 for R = 0, 1 ..,
 
@@ -18,9 +18,9 @@ There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2
     Z = 2^n e^(a/2) (1 - e^-a) sum over R >= 0 of r^n e^(-ar).
 
 The first sum is used if at most 2^17 of its terms matter (the terms are added without the 1, so that ln Z
-keeps its precision if Z is barely above 1). With more terms, a is so small that an integral, n! a^-(n+1),
-replaces the second sum: by Poisson summation, their relative difference is at most 2 sum over m > 0 of
-|1 + 2 pi i m/a|^-(n+1), below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
+keeps its precision if Z is barely above 1). With more terms, r^n e^(-ar) is so smooth that its integral,
+n! a^-(n+1), replaces the second sum: by Poisson summation, their relative difference is at most 2 sum over
+m > 0 of |1 + 2 pi i m/a|^-(n+1), below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
 """
 
 from __future__ import annotations  # help() shows `ArrayLike`, not the long union that it stands for

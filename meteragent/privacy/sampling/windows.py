@@ -62,7 +62,7 @@ _WORD = 64
 
 
 class _Line(NamedTuple):
-    """A cell's envelope, and a line that is provably below S w/w(M), by less than `gap`."""
+    """A cell's envelope, and a line that is provably at most S w/w(M), and at most `gap` below it."""
 
     top: int
     start: int  # at the cell's left end, in units of 2^-s

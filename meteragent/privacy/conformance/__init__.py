@@ -23,9 +23,9 @@ The suite checks (each result is a `Check` with its figures):
   other. Noise on unbounded windows under d_inf also has to pass all checks of `meteragent.privacy.audit`.
 
 A mechanism with a loss but without `log_mass` is a black box: its loss and its shapes are checked as above,
-two points are released many times, one half of the draws
-chooses an event, and the other half gives a lower bound on how well this event distinguishes the points.
-`audit_release` does the same for a bare function and any claims.
+two points are released many times, one half of the draws chooses an event, and the other half gives a lower
+bound on how well this event distinguishes the points. `audit_release` does the same for a bare function and
+any claims, except for the checks of the loss and the shapes.
 
 A mechanism that keeps its promise fails at least one of the tests on draws with a probability of at most
 `alarm`, which is divided among them.

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load(name: str, keywords: Sequence[str]) -> Any:
-    """Return the named mechanism, whose keywords are ignored, or a partial that creates it.
+    """Return the named mechanism (keywords are then ignored), or a partial that creates it.
 
     Raises:
         UnsupportedMechanism: the name does not exist, a keyword is not key=value, or the keywords are

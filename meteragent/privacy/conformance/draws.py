@@ -65,7 +65,7 @@ def check_shapes(trial: Trial) -> Check:
 def check_randomness(trial: Trial) -> Check:
     """Check that the same bits repeat the outputs, and that different bits and the default bits do not.
 
-    The latter is not checked if one output has a mass of at least 0.9.
+    No difference is required if an output that is drawn has a mass of at least 0.9.
     """
     x = trial.most_telling(1)[0].x
 

@@ -22,9 +22,9 @@ _DRAWS = 8
 
 
 def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
-    """Check at 7 distances that the loss is a Fraction, is 0 at 0 and never decreases; check what it refuses.
+    """Check that the loss is a Fraction, is 0 at 0, never decreases, and refuses floats and d < 0.
 
-    It has to refuse a float and a negative distance.
+    Seven distances from 0 to 10^6, one float and one negative distance are tried.
     """
     distances = [
         Fraction(n, d) for n, d in ((0, 1), (1, 10**9), (1, 3), (1, 1), (22, 7), (10, 1), (10**6, 1))

@@ -81,13 +81,13 @@ def conform(
         mechanism: the mechanism under test.
         pairs: pairs of points to distinguish, instead of those of the mechanism's space.
         make: the partial that created the mechanism; each of its numeric keywords is tested with a float.
-        tight: whether at least one pair must reach the loss; black boxes and (epsilon, delta) ignore it.
+        tight: whether at least one pair must reach the loss of a mechanism with `loss` and `log_mass`.
         samples: the number of draws for each test.
         alarm: the largest probability of failing a mechanism that keeps its promise.
         bits: the source of randomness; None means `BulkBits`.
 
     Raises:
-        UnsupportedMechanism: the mechanism lacks a method, it makes no promise for any pair, or a method
+        UnsupportedMechanism: the mechanism lacks a method, no pair of points can be tested, or a method
             returns an array of the wrong shape or a log mass of NaN.
     """
     if not isinstance(mechanism, Mechanism) and isinstance(mechanism, LawlessMechanism):

@@ -67,7 +67,9 @@ def promised_pairs(
         guarantee = [float(value) for value in mechanism.guarantee]
         listed = [PointPair(x, y, *guarantee) for x, y in candidates if _are_neighbours(space, x, y)]
     if not listed:
-        raise UnsupportedMechanism("no pair is at a positive finite distance, or of neighbours: give `pairs`")
+        raise UnsupportedMechanism(
+            "no two points are neighbours or at a positive finite distance: give `pairs`"
+        )
     return listed
 
 

@@ -137,7 +137,7 @@ class DitheredLaplace:
 
 
 def log_share(moved: ArrayLike, fraction: ArrayLike, a: float) -> NDArray[np.float64]:
-    """Return ln(P(y | S)/P(z = 0)) = -aT + ln(g + (1 - g) e^-a), with the module docstring's letters.
+    """Return ln(P(y | S)/P(z = 0)) = -aT + ln(g + (1 - g) e^-a), as in the module's docstring.
 
     `moved` holds y - m in whole quanta, with shape (..., n); `fraction` holds the f of each slot.
     """

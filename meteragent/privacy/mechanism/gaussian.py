@@ -95,7 +95,7 @@ class DiscreteGaussian:
         """Return the least delta such that (epsilon, delta) holds between windows at d_inf <= `distance`.
 
         `distance` is in the unit. For epsilon <= 700 the relative error is at most 1e-7 where delta is above
-        1e-300. For a larger epsilon the result may be too large, by up to half of delta or more.
+        1e-300. For a larger epsilon the result may be too large, but not too small.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.

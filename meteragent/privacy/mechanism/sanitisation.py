@@ -89,7 +89,7 @@ class LaplaceSanitisation:
 
     @property
     def scale(self) -> Fraction:
-        """The scale b of the noise, in the unit: the formula's value, rounded up as stated above."""
+        """The scale b of the noise, in the unit: the formula's value, rounded up (see the class)."""
         return 1 / self.noise.epsilon
 
     @property

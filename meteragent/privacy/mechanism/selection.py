@@ -82,7 +82,7 @@ class _Selection:
 
             (2 Delta/epsilon) (ln n + t)
 
-        It is farther below with a probability of at most e^-t (Pauwels 2016, Example 6).
+        This difference exceeds the bound with a probability of at most e^-t (Pauwels 2016, Example 6).
         """
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 

@@ -15,7 +15,7 @@ def whole(values: ArrayLike) -> NDArray[np.int64]:
     """Return `values`, whole quanta, as int64, without a copy if they are an int64 array already.
 
     Raises:
-        TypeError: the values are not an array of integers, for example an empty list.
+        TypeError: the values are not integers; an empty list counts as floats.
         ValueError: a value is beyond 2^62 quanta.
     """
     array: NDArray[Any] = np.asarray(values)

@@ -56,7 +56,7 @@ GUIDE_BITS = 12
 """The number of leading bits that determine the cell for 15 words in 16; a search finds the other cells."""
 
 TABLE_FROM = 256
-"""The least count for which `noise_bounds` creates a table, which takes as long as 1,500 draws."""
+"""The least count for which `noise_bounds` uses a table; creating one takes as long as 1,500 draws."""
 
 _WORD = 64
 

@@ -70,7 +70,7 @@ def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
 
 
 def both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Iterate over the given pairs in both orders, without repetitions and pairs of equal points."""
+    """Iterate over the given pairs in both orders, without repetitions; omit pairs of equal points."""
     distinct: dict[Pair, None] = {}
     for x, y in pairs:
         if x != y:

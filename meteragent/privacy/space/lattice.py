@@ -60,7 +60,7 @@ class Numbers:
         return tuple(_listed(self.low, self.high, 1))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise pairs 1 to 100 quanta apart, and the two ends."""
+        """Yield all pairs of a small space; otherwise pairs 1, 2, 5 or 100 quanta apart, and the two ends."""
         if _has_few_points(self.low, self.high, 1):
             return all_pairs(self.points)
         ends = [end for end in (self.low, self.high) if end is not None]
@@ -132,7 +132,7 @@ class Windows:
     def pairs(self) -> Iterator[Pair]:
         """Yield all pairs of a small space; otherwise pairs of a window and a shifted copy, and the corners.
 
-        The shifts are of one and of several quanta along each of `directions`, from a constant window and
+        The shifts are of 1, 2, 5 and 100 quanta along each of `directions`, from a constant window and
         from a varying one, because noise that suffices in some directions may leak in others (THEORY 6).
         """
         if _has_few_points(self.low, self.high, self.n):

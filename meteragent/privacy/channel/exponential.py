@@ -36,7 +36,8 @@ class Number:
     """The quotient of two sums, which compares exactly with Numbers, Fractions and ints.
 
     The operators + - * / take Numbers, Fractions and ints. Division by zero raises ZeroDivisionError; a float
-    raises TypeError. `float` is correct to the last bit or two. Create numbers with `number` and `exp`.
+    raises TypeError, except that `==` returns False. `float` is correct to the last bit or two. Create
+    numbers with `number` and `exp`.
     """
 
     numerator: Sum
@@ -139,7 +140,8 @@ def number(name: str, value: Any) -> Number:
     """Convert `value`, a Number or an exact value, to a Number; `name` is its name in error messages.
 
     Raises:
-        TypeError: `value` is neither.  ValueError: `value` is a string that is not a finite number.
+        TypeError: `value` is neither.
+        ValueError: `value` is a string or a Decimal that is not a finite number.
     """
     return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
 
@@ -148,7 +150,8 @@ def exp(exponent: Exact) -> Number:
     """Return e^exponent, exactly.
 
     Raises:
-        TypeError: `exponent` is not exact.  ValueError: it is a string that is not a finite number.
+        TypeError: `exponent` is not exact.
+        ValueError: it is a string or a Decimal that is not a finite number.
     """
     return Number({rational("exponent", exponent): Fraction(1)}, _ONE)
 

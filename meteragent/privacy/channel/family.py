@@ -33,7 +33,7 @@ def same_noise(
 ) -> bool:
     """Return whether a query with numeric answers is in C: whether its sensitivity is equal for both metrics.
 
-    `points` is the finite set of the query's arguments. The result is exact if distances are Fractions.
+    `points` is the finite set of the query's arguments. The result is exact if answers and distances are.
 
     Raises:
         ValueError: `stronger` exceeds `metric` for some pair, so its promise is not stronger.

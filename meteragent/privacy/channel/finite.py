@@ -39,7 +39,7 @@ _Row = tuple[Number, ...]
 class Channel:
     """A stochastic matrix: `rows[i][j]` is the probability of outputs[j] when inputs[i] is released.
 
-    Entries are exact: Fractions, ints, strings, Decimals, or numbers created with `exp`, such as
+    Entries are exact: Fractions, ints, strings, Decimals, or numbers computed from `exp`, such as
     1 / (1 + exp("1/2")). Each row must sum to 1 exactly; `Channel.of_weights` normalises rows.
 
     Raises:
@@ -70,7 +70,7 @@ class Channel:
 
     @classmethod
     def _make(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[_Row]) -> Channel:
-        """Create a channel from rows, unchecked; several inputs may share a row object (see `_nearest`)."""
+        """Create a channel with unchecked rows; several inputs may share a row object (see `_nearest`)."""
         channel = object.__new__(cls)
         object.__setattr__(channel, "inputs", _distinct("inputs", inputs))
         object.__setattr__(channel, "outputs", tuple(outputs))
@@ -90,7 +90,8 @@ class Channel:
 
         Raises:
             TypeError: a weight is not exact.
-            ValueError: a weight is negative, or all weights of a row are zero.
+            ValueError: a weight is negative, all weights of a row are zero, or inputs or outputs are empty or
+                repeat a point.
         """
         columns, rows = tuple(outputs), []
         for x in (points := tuple(inputs)):
@@ -196,8 +197,8 @@ class Channel:
     def smallest_epsilon(self, metric: Metric) -> float:
         """Return the smallest epsilon for which the channel is epsilon-d-private; math.inf if there is none.
 
-        The result is the largest ln(P(z|x)/P(z|x')) / d(x, x'), as a float, correct to its last bits. For an
-        exact decision use `is_private`.
+        The result is the largest ln(P(z|x)/P(z|x')) / d(x, x'), at least 0, as a float, correct to its last
+        bits. For an exact decision use `is_private`.
 
         Raises:
             ValueError: a distance is negative.
@@ -220,7 +221,9 @@ class Channel:
         return _largest_odds(self.row(x), self.row(other))
 
     def _nearest(self, metric: Metric) -> Iterable[tuple[_Row, _Row, Fraction]]:
-        """Return all pairs of different rows, in both orders, with the least distance between their inputs.
+        """Return all pairs of row objects, in both orders, with the least distance between their inputs.
+
+        Pairs at an infinite distance are omitted.
 
         After a query many inputs share a row. Among all inputs with two given rows, the constraint of the
         nearest pair implies those of the other pairs.
@@ -304,7 +307,7 @@ class Channel:
         """Apply this channel to the answers of a query: the inputs are `points`, and query(x) is released.
 
         Raises:
-            ValueError: an answer is not an input of this channel.
+            ValueError: an answer is not an input of this channel, or `points` is empty or repeats a point.
         """
         inputs = tuple(points)
         return Channel._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))

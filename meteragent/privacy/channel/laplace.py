@@ -55,7 +55,7 @@ def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact
     """
     level, listed = positive("epsilon", epsilon), tuple(points)
     if not 0 < len(listed) <= LARGEST or len(set(listed)) < len(listed):
-        raise ValueError(f"1 to {LARGEST} different points are needed, not {len(listed)}")
+        raise ValueError(f"give 1 to {LARGEST} different points, not {listed!r}")
     exponents: Exponents = [[-level * _distance(metric, y, z) for z in listed] for y in listed]
     denominator = _determinant(exponents)
     densities = {}

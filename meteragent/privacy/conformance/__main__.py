@@ -1,7 +1,7 @@
 """`python -m meteragent.privacy.conformance package.module:Name [key=value ..]`: test a mechanism.
 
-`Name` is a mechanism, or a class or function that creates one from the keywords. Values are exact strings
-(whole numbers become ints). Modules are imported from the current directory first.
+`Name` is a mechanism, which takes no keywords, or a class or function that creates one from the keywords.
+Values are exact strings (whole numbers become ints). Modules are imported from the current directory first.
 Exit codes: 0 the mechanism conforms; 3 it does not; 2 it cannot be tested, and a message says why.
 """
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load(name: str, keywords: Sequence[str]) -> Any:
-    """Return the named mechanism, or a partial that creates it.
+    """Return the named mechanism (keywords are then ignored), or a partial that creates it.
 
     Raises:
         UnsupportedMechanism: the name does not exist, a keyword is not key=value, or the keywords are

@@ -1,4 +1,4 @@
-"""Checks of the draws: their shape, the source of their randomness, and their distribution.
+"""Checks of the draws: their shape, the source of their randomness, their distribution and independence.
 
 Calibration
 -----------
@@ -41,7 +41,7 @@ _COVERED = 0.05  # the least mass of cells that is tested, because a smaller mas
 
 
 def check_shapes(trial: Trial) -> Check:
-    """Check that `release` returns one output per point for any shape, and does not change the points."""
+    """Check that `release` returns one output per point for some shapes, and does not change the points."""
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
     points = np.repeat(to_array([pair.x]), 6, axis=0)
@@ -63,7 +63,10 @@ def check_shapes(trial: Trial) -> Check:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that the same bits repeat the outputs, and that different bits and the default bits do not."""
+    """Check that the same bits repeat the outputs, and that different bits and the default bits do not.
+
+    No difference is required if an output that is drawn has a mass of at least 0.9.
+    """
     x = trial.most_telling(1)[0].x
 
     def draw(seed: int) -> list[Any]:
@@ -96,7 +99,7 @@ def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float
 
     `ratios` holds T = ln P(y | x')/P(y | x). As the module's docstring explains, the first p-value detects
     that one of the points produces more of the draws than stated, and the second that the ratios are larger
-    or smaller than stated. Both are 0 if an impossible draw occurs.
+    or smaller than stated. Both, and V, are 0 if an impossible draw occurs.
     """
     certain = np.isinf(ratios)
     if (second[certain] != (ratios[certain] > 0)).any():
@@ -145,7 +148,11 @@ def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, N
 
 
 def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
-    """Check that repeated outputs are as frequent as `log_mass` states, and that masses sum to at most 1."""
+    """Check that repeated outputs are as frequent as `log_mass` states, and that masses sum to at most 1.
+
+    There is no check if outputs are floats, nor at a point where cells cover less than 5% of the mass (unless
+    the masses sum to more than 1).
+    """
     points = trial.most_telling(CELL_POINTS)
     for pair in points:
         draws = trial.draw(pair.x, trial.samples)

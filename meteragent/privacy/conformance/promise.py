@@ -1,4 +1,4 @@
-"""Checks of the promise: the loss is exact, and no ratio of masses exceeds it."""
+"""Checks of the promise: the loss and parameters are exact, and no ratio or hockey-stick sum exceeds it."""
 
 import math
 from collections.abc import Iterator
@@ -15,14 +15,17 @@ from meteragent.privacy.mechanism.base import LawlessMechanism, MetricMechanism
 from meteragent.privacy.space import listed
 
 _SLACK = 1e-9
-"""The rounding error that is allowed for a delta, and for a ratio that reaches the loss."""
+"""The rounding error allowed for a delta and for a ratio that reaches the loss, and the least loss used."""
 
 _DRAWS = 8
 """The number of outputs drawn from each point at which ratios are computed, besides the points themselves."""
 
 
 def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
-    """Check that the loss is a Fraction, is 0 at 0, never decreases, and refuses floats and d < 0."""
+    """Check that the loss is a Fraction, is 0 at 0, never decreases, and refuses floats and d < 0.
+
+    Seven distances from 0 to 10^6, one float and one negative distance are tried.
+    """
     distances = [
         Fraction(n, d) for n, d in ((0, 1), (1, 10**9), (1, 3), (1, 1), (22, 7), (10, 1), (10**6, 1))
     ]
@@ -39,7 +42,7 @@ def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
 
 
 def check_parameters(make: "partial[Any]") -> Check:
-    """Check that `make` raises TypeError if any of its numeric keywords is replaced by a float."""
+    """Check that `make` raises TypeError whichever of its numeric keywords is replaced by a float."""
     floats = [
         name
         for name, value in make.keywords.items()
@@ -55,7 +58,7 @@ def check_parameters(make: "partial[Any]") -> Check:
 
 
 def _number(value: Any) -> Fraction | None:
-    """Return the number that a keyword's value states exactly; None if it is not a number."""
+    """Return the number that a keyword's value states; None if it is not an exact number."""
     if isinstance(value, bool) or not isinstance(value, Fraction | Decimal | int | str):
         return None
     try:
@@ -94,7 +97,10 @@ def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
 
 
 def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
-    """Check that no pair needs more than the promised delta at its epsilon (Holohan 2014, Definition 1)."""
+    """Check that no pair needs more than the promised delta at its epsilon (Holohan 2014, Definition 1).
+
+    If there are 64 pairs or more, only every k-th pair is tested, so that at most 64 are.
+    """
     pairs = trial.pairs[:: 1 + len(trial.pairs) // 64]
     sticks = [_hockey_stick(trial, pair, alarm / len(pairs)) for pair in pairs]
     worst, covered = max(worst for worst, _ in sticks), min(covered for _, covered in sticks)
@@ -106,7 +112,11 @@ def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
 
 
 def _hockey_stick(trial: Trial, pair: PointPair, alarm: float) -> tuple[float, float]:
-    """Return a lower bound on the sum of max(0, P - e^epsilon P'), and the mass of P in it (1 if exact)."""
+    """Return a lower bound on the sum of max(0, P - e^epsilon P'), and the mass of P in it.
+
+    The mass is 1 if the sum is exact. For outputs that are floats it is 0, and the bound is wrong with a
+    probability of at most `alarm`.
+    """
     draws = trial.draw(pair.x, trial.samples // 10)
     if draws.dtype.kind == "f":
         gain = np.maximum(0, -np.expm1(pair.loss + trial.log_ratio(draws, pair)))

@@ -43,7 +43,7 @@ class Report(Columns):
         return [check.name for check in self.checks if not check.passed]
 
     def figures(self) -> dict[str, Any]:
-        """Return the report as plain data."""
+        """Return the report as plain data, with the verdict and the probability of a miss."""
         checks = [check.plain() for check in self.checks]
         return {**asdict(self), "checks": checks, "conforms": self.conforms, "miss": MISS}
 
@@ -54,7 +54,7 @@ class Report(Columns):
         }
 
     def table(self) -> str:
-        """Format the results as text: a line for each check, and a line for the error rates."""
+        """Format the report as text: the verdict, a line for each check, and the false-alarm rate."""
         width = max(len(check.name) for check in self.checks)
         lines = [f"{'ok' if c.passed else 'NO':3}{c.name:{width}}  {c.finding}" for c in self.checks]
         verdict = "conforms" if self.conforms else f"does NOT conform: {', '.join(self.failed)}"
@@ -81,13 +81,14 @@ def conform(
         mechanism: the mechanism under test.
         pairs: pairs of points to distinguish, instead of those of the mechanism's space.
         make: the partial that created the mechanism; each of its numeric keywords is tested with a float.
-        tight: whether at least one pair must reach the loss.
+        tight: whether at least one pair must reach the loss of a mechanism with `loss` and `log_mass`.
         samples: the number of draws for each test.
         alarm: the largest probability of failing a mechanism that keeps its promise.
         bits: the source of randomness; None means `BulkBits`.
 
     Raises:
-        UnsupportedMechanism: the mechanism lacks a method, or a method returns an array of the wrong shape.
+        UnsupportedMechanism: the mechanism lacks a method, no pair of points can be tested, or a method
+            returns an array of the wrong shape or a log mass of NaN.
     """
     if not isinstance(mechanism, Mechanism) and isinstance(mechanism, LawlessMechanism):
         return _conform_black_box(mechanism, pairs, make, samples, alarm, bits)

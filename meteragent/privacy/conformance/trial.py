@@ -23,7 +23,7 @@ _RANGE_LIMIT = 1 << 20
 
 
 class UnsupportedMechanism(Exception):
-    """The error raised if a mechanism cannot be tested; its message names the missing part."""
+    """The error raised if a mechanism cannot be tested; its message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def promised_pairs(
 ) -> list[PointPair]:
     """List the pairs of points between which the mechanism makes a promise that can be tested.
 
-    The pairs come from `pairs` or, if that is None, from the mechanism's space. For a promise (epsilon,
-    delta), pairs of databases are listed only if they differ in one row. For a metric promise, pairs at an
-    infinite distance are omitted.
+    The pairs are the first 512 of `pairs` or, if that is None, of the mechanism's space. For a promise
+    (epsilon, delta), pairs of databases are listed only if they differ in one row, and other pairs only if
+    the points differ. For a metric promise, pairs at distance 0 or at an infinite distance are omitted.
 
     Raises:
         UnsupportedMechanism: a method or the promise is missing, or there is no such pair.
@@ -67,7 +67,9 @@ def promised_pairs(
         guarantee = [float(value) for value in mechanism.guarantee]
         listed = [PointPair(x, y, *guarantee) for x, y in candidates if _are_neighbours(space, x, y)]
     if not listed:
-        raise UnsupportedMechanism("no two points are at a positive finite distance: give `pairs`")
+        raise UnsupportedMechanism(
+            "no two points are neighbours or at a positive finite distance: give `pairs`"
+        )
     return listed
 
 
@@ -80,7 +82,7 @@ def _are_neighbours(space: Any, x: Any, y: Any) -> bool:
 def to_array(points: Sequence[Any]) -> NDArray[Any]:
     """Convert points to an array with one entry or row per point.
 
-    The array holds objects if numpy would convert points of different types, or split a point.
+    The array holds objects if the points have different types, are sets, or have no other dtype in numpy.
     """
     if len({type(point) for point in points}) == 1 and not isinstance(points[0], frozenset | set):
         array = np.asarray(points)
@@ -101,7 +103,11 @@ class Trial:
     bits: Bits
 
     def draw(self, point: Any, count: int, bits: Bits | None = None) -> NDArray[Any]:
-        """Release `point` `count` times."""
+        """Release `point` `count` times, in one call; `bits` replaces the trial's bits.
+
+        Raises:
+            UnsupportedMechanism: the release does not return `count` outputs.
+        """
         batch = np.repeat(to_array([point]), count, axis=0)
         released = np.asarray(self.mechanism.release(batch, bits=bits or self.bits))
         if released.shape[:1] != (count,):
@@ -109,7 +115,11 @@ class Trial:
         return released
 
     def log_mass(self, outputs: NDArray[Any], point: Any) -> Floats:
-        """Return the log mass of each of `outputs`. Raises UnsupportedMechanism if it is malformed."""
+        """Return the log mass of each of `outputs`.
+
+        Raises:
+            UnsupportedMechanism: the result has the wrong shape, or contains NaN.
+        """
         mass = np.asarray(self.mechanism.log_mass(outputs, point), np.float64)
         if mass.shape != (len(outputs),):
             raise UnsupportedMechanism(
@@ -151,7 +161,10 @@ class Trial:
 
 
 def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]:
-    """Append `points` to the outputs `released` if both have the same shape and type."""
+    """Append `points` to the outputs `released` if the shapes fit and both are numbers or of the same kind.
+
+    Otherwise return `released` alone.
+    """
     array = to_array(points)
     kinds = {array.dtype.kind, released.dtype.kind}
     has_same_form = array.shape[1:] == released.shape[1:] and (len(kinds) == 1 or kinds <= set("iuf"))
@@ -159,7 +172,10 @@ def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]
 
 
 def list_outputs(trial: Trial, draws: NDArray[Any], point: Any) -> NDArray[Any]:
-    """List the distinct outputs that were drawn and, for whole numbers, all numbers between them."""
+    """List the distinct outputs that were drawn and, for whole numbers, all numbers between them.
+
+    The numbers between are omitted if their range is 2^20 or more, or `log_mass` refuses one of them.
+    """
     if draws.dtype.kind in "iu" and draws.ndim == 1 and np.ptp(draws) < _RANGE_LIMIT:
         between = np.arange(int(draws.min()), int(draws.max()) + 1)
         try:

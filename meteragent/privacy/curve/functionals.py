@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-A functional of a curve f on [0, T] is a weighted mean L f = integral of w f; its norm is the integral of |w|,
-and |L f - L g| <= norm sup|f - g|. So (L_1 f, .. L_k f) with norms of at most 1 is 1-Lipschitz from the sup
-norm to d_inf. Therefore the k numbers with epsilon-d_inf-private noise, and *any* reconstruction from them,
-are epsilon-private for the sup norm on all curves (THEORY 4.1; Chatzikokolakis 2013, Fact 5). Conversely, a
-mechanism that releases curves keeps a promise if and only if all its finite projections keep it (Holohan
-2014, Theorem 3 and Example 4).
+A functional of a curve f on [0, T] is a value, L f = f(t), or a weighted mean, L f = integral of w f. Its
+norm is 1 for a value and the integral of |w| for a mean, and |L f - L g| <= norm sup|f - g|. So (L_1 f, ..
+L_k f) with norms of at most 1 is 1-Lipschitz from the sup norm to d_inf. Therefore the k numbers with
+epsilon-d_inf-private noise, and *any* reconstruction from them, are epsilon-private for the sup norm on all
+curves (THEORY 4.1; Chatzikokolakis 2013, Fact 5). Conversely, a mechanism that releases curves keeps a
+promise if and only if all its finite projections keep it (Holohan 2014, Theorem 3 and Example 4).
 """
 
 from collections import defaultdict
@@ -30,6 +30,8 @@ Weight = tuple[Fraction, Fraction, Piece]
 class Mean:
     """A weighted mean: the integral of w f, where w is piecewise linear and zero outside its pieces.
 
+    Where pieces overlap, w is their sum.
+
     Raises:
         TypeError: a number is not exact.
         ValueError: a piece does not end after its start, or starts before 0.
@@ -46,12 +48,15 @@ class Mean:
                 rational("weight", value)
 
     def __call__(self, curve: Curve) -> Fraction:
-        """Return the weighted mean of a curve, exactly."""
+        """Return the weighted mean of a curve, exactly; the part of w beyond the curve's end is ignored."""
         return sum((_integral(piece, curve) for piece in self.pieces), Fraction(0))
 
     @property
     def norm(self) -> Fraction:
-        """The integral of |w|, the total variation norm: the largest |mean| of curves with sup|f| = 1."""
+        """The integral of |w|, the total variation norm: the largest |mean| of curves with sup|f| = 1.
+
+        If pieces overlap, it is the sum of their norms, an upper bound.
+        """
         return sum((_absolute(end - start, *ends) for start, end, ends in self.pieces), Fraction(0))
 
 
@@ -162,7 +167,8 @@ class Projection:
     4.1).
 
     Raises:
-        TypeError: a number is not exact.  ValueError: there is no time, or a time is outside [0, T].
+        TypeError: a number is not exact.
+        ValueError: `duration_s` is not positive, there is no time, or a time is outside [0, T].
     """
 
     domain: Curves

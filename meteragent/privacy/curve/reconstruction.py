@@ -88,9 +88,10 @@ _KINDS: Mapping[str, Callable[[Floats, NDArray[Any], NDArray[Any]], Floats]] = M
 
 
 def lebesgue_constant(basis: ArrayLike) -> float:
-    """Return the largest sum over j of |b_j(t)|; `basis` has a row for each b_j and a column for each time t.
+    """Return the largest sum over j of |b_j(t)|, over the times t of the columns of `basis`.
 
-    The constant is the factor by which a reconstruction may enlarge errors of its numbers. The functions b_j
-    of `reconstruct` are the curves that it returns for the rows of the identity matrix.
+    `basis` has a row for each b_j and a column for each time. The constant is the factor by which a
+    reconstruction may enlarge errors of its numbers. The functions b_j of `reconstruct` are the curves
+    that it returns for the rows of the identity matrix.
     """
     return float(np.abs(np.asarray(basis, np.float64)).sum(axis=0).max())

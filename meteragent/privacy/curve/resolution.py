@@ -4,10 +4,11 @@ Theory of operation
 -------------------
 More numbers approximate a curve more closely but are noisier: the expected error is at most approximation(k)
 + noise(k), where noise(k) is (k+1)/(2 epsilon) for the mean error and k/epsilon for the largest error (THEORY
-1.2, 4.2). Choose k from public data, never from the private curve. No finite k serves all curves. Any
-mechanism has a mean error of at least (k+1)/(2 epsilon) at k points for some curve (`floor.WindowFloor`),
-because polylines embed all vectors of k numbers in C([0, T]). So the error of a mechanism has no bound that
-holds on all of C([0, T]) (THEORY 4.4). Floats affect only accuracy here, never privacy.
+1.2, 4.2). Choose k from public data, never from the private curve. No finite k serves all curves. An
+epsilon-private mechanism has a mean error of at least (k+1)/(2 epsilon) at k points for some curve
+(`floor.WindowFloor`), because polylines embed all vectors of k numbers in C([0, T]). So the error of such a
+mechanism has no bound that holds on all of C([0, T]) (THEORY 4.4). Floats affect only accuracy here, never
+privacy.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ Integers = NDArray[np.int64]
 
 _ATOMS_LIMIT = 1 << 18
 _CELLS_PER_DEVIATION = 256  # cells per standard deviation of one window's loss
-_TAIL_MASS = 1e-14  # the mass of the tilted distribution that is omitted at each end
+_TAIL_MASS = 1e-14  # the largest mass of the tilted distribution that is omitted at each end
 _ROUNDING = 8 * 2.0**-53
 
 
@@ -65,7 +65,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     The result is below rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
 
     Raises:
-        ValueError: rho is negative, or delta is not between 0 and 1.
+        ValueError: rho is negative, or is positive and delta is not between 0 and 1.
     """
     if not rho >= 0:
         raise ValueError(f"rho must not be negative: {rho}")
@@ -147,10 +147,10 @@ class Composed:
 
         The result is never too small. It exceeds the exact value by a factor of about 1 + 1e-5 for tens of
         windows or more, and by up to 1/256 of the standard deviation of a window's loss for a few windows
-        with different a.
+        with different a. It is 0 if the total loss is 0.
 
         Raises:
-            ValueError: delta is not between 0 and 1.
+            ValueError: delta is not between 0 and 1 and the total loss is not 0.
         """
         high, tilt = self._rdp(delta)
         if not self.loss:
@@ -183,7 +183,11 @@ class Composed:
         return _Tilted.of(self.pairs, _minimise(log_delta)[1]).delta(epsilon)
 
     def figures(self, delta: float) -> tuple[Figure, ...]:
-        """Return (epsilon, delta) by each method: basic (with delta = 0), zcdp, rdp and pld."""
+        """Return (epsilon, delta) by each method: basic (with delta = 0), zcdp, rdp and pld.
+
+        Raises:
+            As for `epsilon`.
+        """
         return (
             Figure(float(self.loss), 0.0, "basic"),
             Figure(zcdp_epsilon(self.rho, delta), delta, "zcdp"),
@@ -192,11 +196,18 @@ class Composed:
         )
 
     def best(self, delta: float) -> Figure:
-        """Return the figure with the least epsilon; of equal epsilons, that of the simplest method."""
+        """Return the figure with the least epsilon; of equal epsilons, that of the simplest method.
+
+        Raises:
+            As for `epsilon`.
+        """
         return min(self.figures(delta), key=lambda figure: figure.epsilon)
 
     def _rdp(self, delta: float) -> tuple[float, float]:
-        """Return the least epsilon that Renyi divergences give, and the order that gives it, minus 1."""
+        """Return the least epsilon that Renyi divergences give, and the order that gives it, minus 1.
+
+        The result is (0, 1) if the total loss is 0.
+        """
         if not self.loss:
             return 0.0, 1.0
         return _minimise(lambda s: rdp_epsilon(1 + s, self._moment(s) / s, delta))
@@ -270,7 +281,10 @@ class _Tilted(NamedTuple):
 
 
 def _width(pairs: Mapping[Pair, int]) -> float:
-    """Return a cell's width: about 1/256 of the windows' root mean square deviation, or a common step."""
+    """Return a cell's width: about 1/256 of the root mean square deviation of the windows' losses.
+
+    If all pairs are on lattices with the same a, the width is a multiple of 2a, and at least 2a.
+    """
     variance = sum(count * min(2 * pair.kl, 4.0) for pair, count in pairs.items())
     width = math.sqrt(variance / sum(pairs.values())) / _CELLS_PER_DEVIATION
     steps = {2 * pair.a if isinstance(pair, LatticePair) else None for pair in pairs}
@@ -288,7 +302,7 @@ def _fine(pair: Pair, width: float) -> LatticePair:
 
 
 def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float]:
-    """Return the tilted distribution of X - L under P, in cells, and the log of its mass if not normalised.
+    """Return the tilted distribution of X - L under P, in cells, and the log of its unnormalised mass.
 
     The weights of the tilt are e^(-tilt (X - L)). An atom between cells is split: if its L lies between l and
     l + width, the upper end gets the share (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass, too. Delta is
@@ -306,7 +320,10 @@ def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float
 
 
 def _range_of_sum(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
-    """Return bounds on the sum D in cells, except for 1e-14 at each end: P(D > d) <= e^(-ud) E e^(uD)."""
+    """Return bounds on the sum D in cells, each wrong with a probability of at most 1e-14.
+
+    They follow from P(D > d) <= e^(-ud) E e^(uD), and the same for -D.
+    """
     low, high = 0.0, float(sum(count * int(law.cells.max()) for law, count in laws))
     deviation = math.sqrt(sum(count * law.variance() for law, count in laws)) + 1e-3
     for u in np.geomspace(0.25, 16, 19) / deviation:

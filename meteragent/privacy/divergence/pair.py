@@ -11,8 +11,8 @@ dominating pair is two discrete Laplace distributions k quanta apart (THEORY 5.1
 response, which dominates every pair of distributions of any a-private mechanism. No measure below is larger
 for a dominated pair, and an adaptive sequence of releases is dominated by the product of the pairs.
 
-The pair k quanta apart (THEORY 7) has the loss ln(P/Q) = a(k - 2z) at z = 0..k. Outputs below 0 count as 0,
-because they have the same loss, and outputs above k as k:
+The pair k quanta apart (THEORY 7) has the loss ln(P/Q) = a(k - 2z) at z = 0..k. Outputs below 0 have the same
+loss as 0 and count as 0; outputs above k count as k:
 
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z).
 
@@ -121,7 +121,7 @@ class LaplacePair(_Divergences):
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence sup_A P(A) - e^epsilon Q(A).
 
-        For |epsilon| <= X it is 1 - e^((epsilon-X)/2).
+        For |epsilon| <= X it is 1 - e^((epsilon-X)/2), above X it is 0, and below -X it is 1 - e^epsilon.
         """
         x = float(self.loss)
         return -math.expm1(epsilon) if epsilon < -x else -math.expm1(min(0.0, (epsilon - x) / 2))
@@ -131,6 +131,9 @@ class LaplacePair(_Divergences):
 
         B(q) is q e^X for q <= e^-X / 2, then 1 - e^-X / (4q) up to q = 1/2, and 1 - (1-q) e^-X for larger q
         (Neyman and Pearson).
+
+        Raises:
+            ValueError: q is not between 0 and 1.
         """
         q, x = _probability(false_alarm), float(self.loss)
         if q == 0:
@@ -180,7 +183,7 @@ class LatticePair(_Divergences):
 
     @property
     def total_variation(self) -> float:
-        """The total variation distance: 1 - e^(-X/2) for even k, 1 - 2 e^(-a(k+1)/2) / (1 + e^-a) else."""
+        """The total variation distance: 1 - e^(-X/2), or 1 - 2 e^(-a(k+1)/2) / (1 + e^-a) for odd k."""
         return 1 - self.risk if self.k % 2 else -math.expm1(-self.loss / 2)
 
     @property
@@ -193,7 +196,8 @@ class LatticePair(_Divergences):
         """Return the hockey-stick divergence sup_A P(A) - e^epsilon Q(A).
 
         The best A is z <= j, j = floor((X - epsilon) / 2a), so for |epsilon| < X it is
-        1 - (e^(-a(j+1)) + e^(epsilon - a(k-j))) / (1 + e^-a).
+        1 - (e^(-a(j+1)) + e^(epsilon - a(k-j))) / (1 + e^-a). From X on it is 0, and up to -X it is
+        1 - e^epsilon.
         """
         a, excess = float(self.a), float(self.loss) - epsilon
         if not 0 < excess < 2 * self.loss:
@@ -207,6 +211,9 @@ class LatticePair(_Divergences):
 
         B(q) is piecewise linear: min over j = 0..k of e^(a(k-2j)) q + 1 - e^(-aj). For k = 1 it is
         min(e^a q, 1 - e^-a (1-q)); for larger k it is this function applied k times.
+
+        Raises:
+            ValueError: q is not between 0 and 1.
         """
         q, a, x = _probability(false_alarm), float(self.a), float(self.loss)
         if q == 0:

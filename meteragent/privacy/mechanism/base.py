@@ -1,10 +1,10 @@
 """Interfaces of a mechanism: a randomised map from the points of a metric space to outputs.
 
-A mechanism makes one of two promises. Under a metric promise (Chatzikokolakis 2013, Definition 1), no output
-changes the odds between two points by a factor of more than e^loss(d), where d is their distance. A pair
-(epsilon, delta) holds between any two points of the space or, in a space of databases, between neighbours
-(Holohan 2014, Definition 1). On a space of finite diameter a metric promise implies the pair
-(loss(diameter), 0).
+Most mechanisms make one of two promises. Under a metric promise (Chatzikokolakis 2013, Definition 1), no
+output changes the odds between two points by a factor of more than e^loss(d), where d is their distance. A
+pair (epsilon, delta) holds between any two points of the space or, in a space of databases, between
+neighbours (Holohan 2014, Definition 1). On a space of finite diameter a metric promise implies the pair
+(loss(diameter), 0). `DiscreteGaussian` makes neither promise: it states zCDP.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Mechanism(Protocol):
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
         """Release each point of the array `points` with fresh noise.
 
-        `bits` is the source of randomness, by default the operating system's. Each point is charged.
+        `bits` is the source of randomness; None means the mechanism's default. Each point is charged.
         Releasing the same point twice charges it twice.
         """
         ...

@@ -9,8 +9,8 @@ with probability 1 - m p:
 smaller p. For two values and delta = 0 this is Warner's randomised response, p = 1/(1 + e^epsilon).
 
 A release is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p the value
-is replaced by one of the m+1 values, all equally likely. p is irrational, so the draw compares a uniform
-number with certified bounds on
+is replaced by one of the m+1 values, all equally likely. p is irrational (unless epsilon = 0 or delta = 1),
+so the draw compares a uniform number with certified bounds on
 
     s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  which grows with y.
 """
@@ -93,9 +93,10 @@ class Categorical:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
         """Release `points`, labels in an array of any shape, each independently kept or replaced.
 
-        The result has the shape of `points` and the dtype of the set's values. Strings are as wide as the
-        widest value of the set, because the width of the caller's array would reveal their lengths. Each
-        label is charged. `bits` is the source of randomness, by default `BulkBits`.
+        The result has the shape of `points`. Its dtype is that of the set's values if all of them are ints,
+        strings or bools, and otherwise object. Strings are as wide as the widest value of the set, because
+        the width of the caller's array would reveal their lengths. Each label is charged. `bits` is the
+        source of randomness, by default `BulkBits`.
 
         Raises:
             ValueError: a label is not in the set; the message omits the label, which may be private.
@@ -125,7 +126,7 @@ class Categorical:
     def _replacement_bounds(self, k: int) -> list[tuple[int, int]]:
         """Return integers lo <= 2^k s <= hi, as the list of one pair that `sampling.choice` needs."""
         (epsilon, delta), m = self.guarantee, len(self.space.points) - 1
-        w, top = k + _GUARD_BITS + m.bit_length(), (m + 1) * (1 - delta)  # s grows by up to m+1 times y
+        w, top = k + _GUARD_BITS + m.bit_length(), (m + 1) * (1 - delta)  # ds/dy <= m+1
         lo, hi = exp_neg_bounds(epsilon.numerator, epsilon.denominator, w)
         unit = 1 << w
         lower, upper = top * (lo << k) / (unit + m * lo), top * (hi << k) / (unit + m * hi)

@@ -1,7 +1,7 @@
 """The l_inf Laplace mechanism with dithered rounding: windows lie on a finer lattice than outputs.
 
-A window S is n whole numbers of steps, and a quantum is L steps. With z as in `laplace` and u_i uniform on
-{0 .. L-1}, all independent,
+A window S consists of n whole numbers of steps, and a quantum is L steps. With z as in `laplace` and u_i
+uniform on {0 .. L-1}, all independent,
 
     y_i = floor((z_i L + u_i + S_i) / L) = z_i + m_i + B_i,        m_i = floor(S_i/L),  f_i = S_i/L - m_i,
 
@@ -49,7 +49,7 @@ class DitheredLaplace:
     whole quanta the output has the same distribution as with `LInfLaplace`.
 
     Raises:
-        TypeError: a parameter is not exact; the message shows a correct form.
+        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
         ValueError: a parameter is not positive, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
     """
 
@@ -137,7 +137,7 @@ class DitheredLaplace:
 
 
 def log_share(moved: ArrayLike, fraction: ArrayLike, a: float) -> NDArray[np.float64]:
-    """Return ln P(y | S)/P(z = 0), -aT + ln(g + (1 - g) e^-a) in the terms of the module's docstring.
+    """Return ln(P(y | S)/P(z = 0)) = -aT + ln(g + (1 - g) e^-a), as in the module's docstring.
 
     `moved` holds y - m in whole quanta, with shape (..., n); `fraction` holds the f of each slot.
     """

@@ -8,13 +8,13 @@ Renyi divergence of order alpha between the releases is at most alpha n k^2/(2 s
 
 and `sigma2` follows from the rho that is promised at a radius. The mechanism is epsilon d_inf-private for no
 epsilon, because the privacy loss of an output is unbounded. For every epsilon it has a delta instead, which
-is computed without slack. Of all pairs at d_inf <= d, those that differ by k in every number are the worst:
-the distribution of a number is log-concave, so the best tests of 0 against j quanta are half-lines, which do
-not lose power as j grows. By Blackwell's theorem the pair (0, j) is post-processing of (0, k) for j <= k, and
-so is a product of such pairs; signs do not matter. For the worst pair the log of the odds depends only on the
-sum S of the noise,
+is computed without slack, up to rounding errors. Of all pairs at d_inf <= d, those that differ by k in every
+number are the worst: the distribution of a number is log-concave, so the best tests of 0 against j quanta are
+half-lines, which do not lose power as j grows. By Blackwell's theorem the pair (0, j) is post-processing of
+(0, k) for j <= k, and so is a product of such pairs; signs do not matter. For the worst pair the log of the
+odds depends only on the sum S of the noise,
 
-    ln P/P' = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k),
+    ln(P/P') = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k),
 
 where s is the value of S at which the log is epsilon. S has the weights e^(-S^2/(2 n sigma^2)), up to a
 relative error of about 2n e^(-pi^2 sigma^2) (Poisson summation on the integers with a given sum; no error for
@@ -38,8 +38,8 @@ from meteragent.privacy.exact import Exact, not_negative, positive
 from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
-_SMOOTH = 5.0  # from this sigma^2 on, the sum is a discrete Gaussian number to 1e-16
-_SPAN = 40.0  # standard deviations: the tail beyond has a weight below e^-790
+_SMOOTH = 5.0  # from this sigma^2 on, S is a discrete Gaussian number to 1e-16 for n <= 10^5
+_SPAN = 40.0  # in standard deviations: the tail beyond has a weight below e^-790
 _TERMS_LIMIT = 1 << 21
 _ORDERS = 4001  # points of the grid over alpha
 _EXP_LIMIT = 700.0  # e^709 is about the largest float
@@ -94,7 +94,8 @@ class DiscreteGaussian:
     def delta(self, epsilon: Exact, distance: Exact) -> float:
         """Return the least delta such that (epsilon, delta) holds between windows at d_inf <= `distance`.
 
-        `distance` is in the unit. The relative error is at most 1e-7 where delta is above 1e-300.
+        `distance` is in the unit. For epsilon <= 700 the relative error is at most 1e-7 where delta is above
+        1e-300. For a larger epsilon the result may be too large, but not too small.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.
@@ -105,11 +106,11 @@ class DiscreteGaussian:
     def delta_bound(self, epsilon: Exact, distance: Exact) -> float:
         """Return a delta that follows from rho = `zcdp(distance)` alone.
 
-            inf over alpha > 1 of e^((alpha-1)(alpha rho - epsilon)) / (alpha-1) (1 - 1/alpha)^alpha
+            inf over alpha > 1 of e^((alpha-1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha-1)
 
-        See Canonne, Kamath, Steinke 2020, Corollary 13. The result is the minimum over a fine grid, which
-        exceeds the infimum by less than 1e-4 of it. The same formula holds for the sum of the rhos of several
-        releases; for a single release `delta` is smaller.
+        See Canonne, Kamath, Steinke 2020, Corollary 13. The result is the minimum over a fine grid, or 1 if
+        that is less. The minimum exceeds an infimum above 1e-20 by less than 1e-4 of it. The same formula
+        holds for the sum of the rhos of several releases; for a single release `delta` is smaller.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.
@@ -168,7 +169,7 @@ def _distribution(variance: float) -> tuple[NDArray[np.float64], NDArray[np.floa
 def _normaliser(variance: float) -> float:
     """Sum e^(-z^2/(2 variance)) over Z.
 
-    The relative error of sqrt(2 pi variance) is 2 e^(-2 pi^2 variance).
+    From variance 5 on, sqrt(2 pi variance) replaces the sum, with a relative error of 2 e^(-2 pi^2 variance).
     """
     if variance >= _SMOOTH:
         return math.sqrt(2 * math.pi * variance)
@@ -178,7 +179,10 @@ def _normaliser(variance: float) -> float:
 
 @lru_cache(maxsize=8)
 def _sum_distribution(n: int, variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distribution of the sum of n independent numbers: its points and their probabilities."""
+    """Return the distribution of the sum S of n slots' noise: its points and their probabilities.
+
+    From variance 5 on, S is taken as a discrete Gaussian number (see the module's docstring).
+    """
     if n == 1 or variance >= _SMOOTH:
         return _distribution(n * variance)
     _, slot_mass = _distribution(variance)

@@ -5,12 +5,12 @@ x + q z, is epsilon d_inf-private for x in q Z^n, because P(z - k)/P(z) <= e^(a 
 inequality.
 This also holds if each slot is released as soon as it ends and later readings react to it (THEORY 3.1).
 
-Optimality. On R^n no noise that is epsilon d_inf-private at *all* distances has a smaller mean error, for any
-measure of error that grows with |z_i| (`floor`). Noise that keeps a level at *one* radius only, without a
-better promise at smaller distances, can have a smaller error. For that promise the generalised staircase is
-optimal, for every norm (Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh 2026). On R^n the staircase is
-epsilon d-private for no epsilon, because its density falls by a factor of e^level between points that are
-arbitrarily close.
+Optimality. For windows of real numbers no noise that is epsilon d_inf-private at *all* distances has a
+smaller mean error, for any measure of error that grows with |z_i| (`floor`). Noise that keeps a level at
+*one* radius only, without a better promise at smaller distances, can have a smaller error. For that promise
+the generalised staircase is optimal, for every norm (Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh
+2026). On real numbers the staircase is epsilon d-private for no epsilon, because its density falls by a
+factor of e^level between points that are arbitrarily close.
 
 There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2 for R = 0, 1 ..,
 
@@ -18,9 +18,9 @@ There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2
     Z = 2^n e^(a/2) (1 - e^-a) sum over R >= 0 of r^n e^(-ar).
 
 The first sum is used if at most 2^17 of its terms matter (the terms are added without the 1, so that ln Z
-keeps its precision if Z is barely above 1). With more terms, a is so small that an integral, n! a^-(n+1),
-replaces the second sum: by Poisson summation, their relative difference is at most 2 sum over m > 0 of
-|1 + 2 pi i m/a|^-(n+1), below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
+keeps its precision if Z is barely above 1). With more terms, r^n e^(-ar) is so smooth that its integral,
+n! a^-(n+1), replaces the second sum: by Poisson summation, their relative difference is at most 2 sum over
+m > 0 of |1 + 2 pi i m/a|^-(n+1), below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
 """
 
 from __future__ import annotations  # help() shows `ArrayLike`, not the long union that it stands for
@@ -66,7 +66,7 @@ class LInfLaplace:
         a: The product epsilon * quantum. The distribution of the noise, in quanta, depends only on a and n.
 
     Raises:
-        TypeError: a parameter is not exact; the message shows a correct form.
+        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
         ValueError: a parameter is not positive, or n/a >= 2^45.
     """
 
@@ -107,7 +107,8 @@ class LInfLaplace:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the last axis of `outputs` is not of length n, `point` does not have shape (n,), or a
+                value is beyond 2^62 quanta.
         """
         if np.ndim(point) != 1:
             raise ValueError(f"the point is one window, of shape ({self.n},), not {np.shape(point)}")
@@ -137,6 +138,7 @@ class LInfLaplace:
 
         Raises:
             ValueError: a noise bound is not in 0 .. 2^62 - 1.
+            OverflowError: a noise bound does not fit into int64.
         """
         noise: list[int] = sampling.uniform_rows(np.array(noise_bounds, np.int64), 1, bits)[:, 0].tolist()
         return noise
@@ -166,7 +168,8 @@ class LInfLaplace:
         Raises:
             TypeError: the values are not integers.
             ValueError: the shape is not (rows.count, n), or a value is beyond 2^62 quanta.
-            OverflowError: n is above 2^24, or a row's bits are used up.
+            OverflowError: n is above 2^24 (above 2^23 if a row's R is 2^31 or more), or a row's bits are used
+                up.
         """
         values = whole_vectors(windows, self.n)
         if values.shape != (rows.count, self.n):

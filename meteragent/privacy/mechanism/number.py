@@ -62,7 +62,7 @@ class Laplace:
     @property
     def expected_error(self) -> float:
         """The mean distance of the output from the true value, in the unit: E|q z| = q/sinh(a)."""
-        a = float(self.a)  # sinh would overflow
+        a = float(self.a)  # math.sinh overflows if a > 710
         return float(self.quantum) * 2 * math.exp(-a) / -math.expm1(-2 * a)
 
     def loss(self, distance: Fraction) -> Fraction:

@@ -44,7 +44,7 @@ from meteragent.privacy.space import Windows
 _ROOT_2_ABOVE = Fraction(99, 70)
 _DIRECT = 1 / 20  # the least a for which the sum over the lattice is computed directly, (45/a)^2 terms
 _SLACK = 1e-12  # bounds the relative error of distances as floats
-_END = 45.0  # the largest a r in a direct sum: the tail beyond it has a weight below 1e-17
+_END = 45.0  # a direct sum has all terms with a r up to this; the tail beyond weighs less than 1e-17
 _FIRST = 9.03362168310095 / (4 * math.pi**2)  # Z(3/2)
 _SECOND = -3 * 5.090258233665483 / (32 * math.pi**4)  # Z(5/2)
 

@@ -71,11 +71,11 @@ class Product(_Rows):
     """A mechanism on single values, applied to n rows: neighbours in D^n have the (epsilon, delta) of a row.
 
     See Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
-    (`Databases`, Hamming). A metric mechanism on rows of finite diameter D has the pair (loss(D), 0). For
+    (`Databases`, Hamming). A metric mechanism on rows of finite diameter V has the pair (loss(V), 0). For
     databases that differ a little in all rows, see `MetricProduct`.
 
     Raises:
-        TypeError: the mechanism has neither a guarantee nor a loss, or n is not an int.
+        TypeError: the mechanism is neither a `PairMechanism` nor a `MetricMechanism`, or n is not an int.
         ValueError: its points are not single values, n < 1, or its promise implies no finite pair.
     """
 
@@ -95,7 +95,7 @@ class MetricProduct(_Rows):
     `Laplace` and `TruncatedGeometric`.
 
     Raises:
-        TypeError: the mechanism has no metric promise, or n is not an int.
+        TypeError: the mechanism is not a `MetricMechanism`, or n is not an int.
         ValueError: its points are not single values, n < 1, or the metric is unknown.
     """
 
@@ -135,11 +135,13 @@ def _checked_row(row: Mechanism) -> Mechanism:
 
 
 def _pair_of(row: Mechanism) -> Guarantee:
-    """Return the pair that `row` promises between any two of its points."""
+    """Return the pair that `row` promises or, for a metric promise, the pair that this implies."""
     if isinstance(row, PairMechanism):
         return row.guarantee
     if not isinstance(row, MetricMechanism):
-        raise TypeError(f"{type(row).__name__} states no promise: neither a guarantee nor a loss")
+        raise TypeError(
+            f"{type(row).__name__} states no promise: it is neither a PairMechanism nor a MetricMechanism"
+        )
     diameter = row.space.diameter
     if diameter == math.inf:
         raise ValueError("rows may be any distance apart, so no epsilon holds: bound their space")

@@ -110,15 +110,17 @@ class Then:
 class _Answered:
     """A mechanism applied to the answers of a query.
 
+    The answers are checked for the points of the pairs that the query's space yields.
+
     Raises:
-        ValueError: an answer is not a point of the mechanism's space.
+        ValueError: one of these answers is not a point of the mechanism's space.
     """
 
     mechanism: Mechanism
     query: Query
 
     def __post_init__(self) -> None:
-        """Check that answers are points of the mechanism's space."""
+        """Check that the answers for the points of `pairs()` are points of the mechanism's space."""
         for x in chain.from_iterable(self.query.domain.pairs()):
             if self.query(x) not in self.mechanism.space:
                 raise ValueError(f"answers must be points of the mechanism's space, {self.mechanism.space}")
@@ -149,19 +151,19 @@ class _Answered:
 class After(_Answered):
     """A metric mechanism after a query: Delta epsilon d_X-private (Chatzikokolakis 2013, Fact 5).
 
-    The query's sensitivity Delta is checked in the mechanism's metric, on the pairs of points that the
-    query's space yields (all pairs of a small space).
+    The query's answers, and its sensitivity Delta in the mechanism's metric, are checked on the pairs of
+    points that the query's space yields (all pairs of a small space).
 
     Raises:
-        TypeError: the mechanism has no loss.
-        ValueError: the sensitivity is not an exact number or is too small, or an answer is not in the
-            mechanism's space.
+        TypeError: the mechanism is not a `MetricMechanism`.
+        ValueError: the sensitivity is not an exact number, the checks show that it is too small, or one of
+            these answers is not in the mechanism's space.
     """
 
     mechanism: MetricMechanism
 
     def __post_init__(self) -> None:
-        """Check that the sensitivity holds in the mechanism's metric."""
+        """Check the answers, and the sensitivity in the mechanism's metric."""
         super().__post_init__()
         delta, domain, answers = self.query.sensitivity, self.query.domain, self.mechanism.space
         if not isinstance(self.mechanism, MetricMechanism):
@@ -185,8 +187,9 @@ class OutputPerturbation(_Answered):
     neighbours, such as that of a product, does not suffice.
 
     Raises:
-        TypeError: the mechanism has no (epsilon, delta) guarantee.
-        ValueError: its pair holds only between neighbours, or an answer is not in its space.
+        TypeError: the mechanism is not a `PairMechanism`.
+        ValueError: the mechanism's pair holds only between neighbours, or the answer for a point of the pairs
+            that the query's space yields is not in the mechanism's space.
     """
 
     mechanism: PairMechanism
@@ -206,6 +209,6 @@ class OutputPerturbation(_Answered):
 
 
 def plain(point: Any) -> Any:
-    """Convert a list or an array to a point of a space: nested tuples or a single value."""
+    """Convert a list or an array to nested tuples or a single value; return other objects unchanged."""
     value = point.tolist() if isinstance(point, np.ndarray | np.generic) else point
     return tuple(map(plain, value)) if isinstance(value, list) else value

@@ -19,8 +19,8 @@ under the other. It grows with k and with a, so it is largest for the ends of th
 
     delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
 
-and delta_min(a) <= delta is the only condition. As q falls to 0, delta_min tends to 1 - e^((epsilon-X)/2),
-and b to D/(epsilon - 2 ln(1-delta)), the least scale on the real line.
+if ak > epsilon, and otherwise 0; delta_min(a) <= delta is the only condition. As q falls to 0, delta_min
+tends to 1 - e^((epsilon-X)/2), and b to D/(epsilon - 2 ln(1-delta)), the least scale on the real line.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from meteragent.privacy.space import Numbers
 Calibration = Literal["holohan", "any set", "lattice"]
 
 _CLOSE_BITS = 48
-"""Bits of precision: the scale, rounded up to a rational, exceeds its formula by a factor below 1 + 2^-40."""
+"""The bits to which a scale is computed before it is rounded up; see `LaplaceSanitisation`."""
 
 
 @dataclass(frozen=True, init=False)
@@ -53,13 +53,14 @@ class LaplaceSanitisation:
 
     `calibration` names the formula of the noise's scale; the module's docstring has the three formulas and
     their proofs. For delta = 0 they agree: the mechanism is exactly epsilon/D |x-y|-private. For delta > 0
-    the scale is irrational and is rounded up by a factor below 1 + 2^-40, which only adds noise. The output
-    is not clamped to the set, so it is unbiased; clamping it costs no privacy.
+    the scale is irrational and is rounded up, which only adds noise: by a factor below 1 + 2^-40 or, for
+    "lattice" at epsilon = 0, below 1 + 2^-40 + 2^-50/delta. The output is not clamped to the set, so it is
+    unbiased; clamping it costs no privacy.
 
     Raises:
         TypeError: epsilon or delta is not exact; the message shows a correct form.
         ValueError: the set's diameter is 0 or infinite, epsilon < 0, delta is not in [0, 1), both are 0 (no
-            finite noise suffices), or the calibration is unknown.
+            finite noise suffices), 1/a >= 2^45 (a = q/b), or the calibration is unknown.
     """
 
     space: Numbers
@@ -88,7 +89,7 @@ class LaplaceSanitisation:
 
     @property
     def scale(self) -> Fraction:
-        """The scale b of the noise, in the unit, which exceeds its formula by a factor below 1 + 2^-40."""
+        """The scale b of the noise, in the unit: the formula's value, rounded up (see the class)."""
         return 1 / self.noise.epsilon
 
     @property

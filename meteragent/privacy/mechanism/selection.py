@@ -17,8 +17,8 @@ If no value falls, or none rises (counts to which one person is added), T - u_i 
 loss is half as large.
 
 The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
-at most e^(ak), and so does their sum. For both mechanisms the reported value is within
-(2 Delta/epsilon)(ln n + t) of the largest with a probability of at least 1 - e^-t (Example 6), because
+at most e^(ak), and so does their sum. For both mechanisms the value at the reported index is
+within (2 Delta/epsilon)(ln n + t) of the largest with a probability of at least 1 - e^-t (Example 6), because
 P(r) <= e^(-a (max u - u_r)) for every r.
 """
 
@@ -37,7 +37,7 @@ from meteragent.privacy.mechanism.whole import whole_vectors
 from meteragent.privacy.space import Windows
 
 _GUARD_BITS = 8
-_TAIL = 45.0  # a sum over geometric numbers omits a mass of e^-45
+_TAIL = 45.0  # a sum over geometric numbers omits a mass of at most e^-45
 _TERMS = 1 << 20  # the largest number of terms of a sum that are computed at once
 
 
@@ -78,18 +78,18 @@ class _Selection:
         return 2 * self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
     def regret_bound(self, t: float) -> float:
-        """Return a bound on the difference between the largest and the reported value, in the unit.
+        """Return a bound on how far the value at the reported index is below the largest, in the unit.
 
             (2 Delta/epsilon) (ln n + t)
 
-        The difference exceeds this bound with a probability of at most e^-t (Pauwels 2016, Example 6).
+        This difference exceeds the bound with a probability of at most e^-t (Pauwels 2016, Example 6).
         """
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
     def tail_bound(self, utilities: ArrayLike, level: int) -> float:
-        """Return a bound on the probability that a value of at most c = `level`, in quanta, is reported.
+        """Bound the probability that the value at the reported index is at most c = `level`, in quanta.
 
-            (number of values that are at most c) e^(-a (max u - c))
+            (number of values that are at most c) e^(-a (max u - c)),  or 1 if that is less
 
         See Pauwels 2016, Example 6.
         """
@@ -161,9 +161,9 @@ def _losing_chance(a: float, distance: NDArray[np.float64]) -> NDArray[np.float6
 class Exponential(_Selection):
     """The exponential mechanism, which reports one of n indices r with P(r) ~ e^(a u_r).
 
-    See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r q| over all r of a lattice
-    it would be the Laplace mechanism, whose loss is half of `loss`, because the sum of its weights is the
-    same for every f. For n indices the loss is `loss`. The time that a choice takes depends on the
+    See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r|, f in quanta, over all
+    whole r it would be the Laplace mechanism, whose loss is half of `loss`, because the sum of its weights is
+    the same for every f. For n indices the loss is `loss`. The time that a choice takes depends on the
     differences between the utilities; the time that `NoisyMax` takes does not.
 
     Raises:

@@ -30,7 +30,8 @@ def universal_mechanism(query: Query, epsilon: Exact) -> After:
     Raises:
         TypeError: epsilon is not exact.
         NotUniform: the answers are not q [0..k], or two answers have no tight chain of expansive links.
-        ValueError: epsilon is not positive, or the space is too large to search.
+        ValueError: epsilon is not positive, the query's sensitivity is not an exact number, or the space is
+            too large to search.
     """
     level, answers = positive("epsilon", epsilon), query.answers
     k = len(answers) - 1

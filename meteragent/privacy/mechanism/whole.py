@@ -15,7 +15,8 @@ def whole(values: ArrayLike) -> NDArray[np.int64]:
     """Return `values`, whole quanta, as int64, without a copy if they are an int64 array already.
 
     Raises:
-        TypeError: a value is not an integer.  ValueError: a value is beyond 2^62 quanta.
+        TypeError: the values are not integers; an empty list counts as floats.
+        ValueError: a value is beyond 2^62 quanta.
     """
     array: NDArray[Any] = np.asarray(values)
     if (dtype := array.dtype).kind not in "iu":

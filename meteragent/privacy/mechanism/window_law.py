@@ -3,8 +3,8 @@
 P(z) ~ e^(-a max|z_i|) for z in Z^n. Given R, z is uniform on {-R .. R}^n, and r = R + 1/2 has
 P(r) ~ r^n e^(-ar) on the half-integers. So k given slots all lie within +-m with probability
 E[min(1, (m + 1/2)/r)^k]. If more than 2^14 half-integers were needed, 2^13 midpoints replace them. Then
-a << 1, and the results differ by about 1e-5 from the limit of small a, in which r is Gamma(n+1, 1/a) and the
-largest |z_i| is Gamma(n, 1/a) (THEORY 1.2).
+the results differ by about 1e-5 from the limit of small a, in which r is Gamma(n+1, 1/a) and the largest
+|z_i| is Gamma(n, 1/a) (THEORY 1.2).
 """
 
 import math
@@ -75,7 +75,10 @@ class WindowLaw:
         return np.unique(np.interp(shares, self.at_most(ends, k), ends).astype(np.int64))
 
     def residues(self, modulus: int) -> Floats:
-        """Return P(z_i = c modulo `modulus`) for one slot and each c < `modulus`; uniform if a << 1."""
+        """Return P(z_i = c modulo `modulus`) for one slot and each c < `modulus`.
+
+        If midpoints are used, the result is the uniform distribution.
+        """
         if not self._exact:
             return np.full(modulus, 1 / modulus)
         side = np.cumsum((self._p / (2 * self._r))[::-1])[::-1]
@@ -87,9 +90,9 @@ class WindowLaw:
         """Return a D: N windows have a mean of max|z_i| as extreme as `mean` with a probability <= e^(-N D).
 
         The maxima have P_a(m) ~ c(m) e^(-am). D is the largest value over b of
-        (a-b) mean + ln P_b(0)/P_a(0) (Chernoff). It is attained at the b for which P_b has this mean, where
+        (a-b) mean + ln(P_b(0)/P_a(0)) (Chernoff). It is attained at the b for which P_b has this mean, where
         it is the Kullback-Leibler divergence of P_b from P_a. The search covers e^-2 a <= b <= e^2 a; if the
-        best b lies outside, D is slightly too small.
+        best b lies outside, D is too small.
         """
         low, high = self.a * math.exp(-2), self.a * math.exp(2)
         for _ in range(40):  # golden-section search for the maximum of a concave function
@@ -98,7 +101,7 @@ class WindowLaw:
         return max(0.0, self._exponent((low + high) / 2, mean))
 
     def _exponent(self, b: float, mean: float) -> float:
-        """Return (a-b) mean + ln P_b(0)/P_a(0)."""
+        """Return (a-b) mean + ln(P_b(0)/P_a(0))."""
         return (self.a - b) * mean + WindowLaw(self.n, b).log_most - self.log_most
 
 

@@ -11,10 +11,11 @@ examines first. Three rules keep the samplers exact.
    certified bounds on the probability p: U < p is decided as soon as the revealed bits lie entirely below or
    above the bounds. Until then, more bits are revealed and the bounds refined. The comparison ends with
    probability 1, nearly always at once.
-3. Every random bit is used once.
+3. No random bit is used twice.
 
 Modules:
 
+    parameters    the limits on n and a
     uniform       equally likely integers
     bernoulli     coins and choices, with any probabilities that can be enclosed
     noise_bound   the noise bound of a window
@@ -24,8 +25,9 @@ Modules:
     gaussian      discrete Gaussian numbers
     planar        planar Laplace points
 
-The time that a draw takes depends on the draw, but never on data. So draw when a window opens, not while a
-value is released (THEORY 2.4 on timing).
+The time that a draw takes depends on the draw and on its parameters. It depends on data only if these do, as
+the probabilities of the exponential mechanism do. So draw when a window opens, not while a value is released
+(THEORY 2.4 on timing).
 """
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits

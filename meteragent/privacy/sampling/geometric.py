@@ -29,7 +29,7 @@ from meteragent.privacy.sampling.parameters import check_parameters
 
 _DIGITS = 8
 _PREFIX_BITS = 16
-_TAIL = 45  # groups have x < 45; higher digits, which are one with probability < e^-45, join the last group
+_TAIL = 45  # all groups but the first have x < 45; higher digits, one with probability < e^-45, join the last
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -126,7 +126,7 @@ def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
 def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent g >= 0 with P(g) = (1-e^-a) e^(-ag), exactly (THEORY 2.4), as int64.
 
-    A draw uses 2 bytes for every 8 of the log2(45/a) binary digits.
+    A draw uses 2 bytes for every 8 of the log2(45/a) binary digits, at least 2 bytes, and rarely a few more.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 1/a >= 2^45.

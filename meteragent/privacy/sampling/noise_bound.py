@@ -99,7 +99,7 @@ class Envelope:
 
 @lru_cache(maxsize=1 << 12)
 def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
-    """Return bounds on 2^k w/w(M) at M + i steps, from the cache."""
+    """Return bounds on 2^k w/w(M) at M + i steps, from the cache; (0, 0) at a negative point."""
     point = envelope.mode + i * envelope.step
     return envelope.weight_bounds(point, k) if point >= 0 else (0, 0)
 
@@ -140,7 +140,7 @@ def _rises(envelope: Envelope) -> bool:
 
 
 def _block_width(envelope: Envelope) -> int:
-    """Find the least b at which the weight has provably fallen to 2^-fall, by bisection."""
+    """Find the least b at which w has provably fallen to 2^-fall w(M), by bisection."""
     high = 1
     while not envelope.has_fallen(high):
         high *= 2

@@ -13,7 +13,7 @@ def check_parameters(n: int, a: Exact) -> Fraction:
 
     Raises:
         TypeError: n is not an int, or `a` is not exact.
-        ValueError: n < 1, a <= 0, or n/a >= 2^45 (the noise would leave the range of int64).
+        ValueError: n < 1, a <= 0, or n/a >= 2^45 (the noise might leave the range of int64).
     """
     if not isinstance(n, int):
         raise TypeError(f"n must be an int, not {type(n).__name__}")

@@ -29,9 +29,9 @@ from meteragent.privacy.sampling.bernoulli import bernoulli
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import check_parameters
 
-_RARE = 1 << 10  # s is chosen so that a/s is at most 1/_RARE, if s can stay below _FINEST
+_RARE = 1 << 10  # s is chosen so that a/s is at most 1/_RARE, unless s would exceed _FINEST
 _FINEST = 10 << 16
-_REACH = 1 << 30  # the sum of two squares of s |z_i| below it fits into int64
+_REACH = 1 << 30  # the sum of two squares of numbers s |z_i| below this fits into int64
 
 
 def check_planar(a: Exact) -> Fraction:
@@ -39,7 +39,7 @@ def check_planar(a: Exact) -> Fraction:
 
     Raises:
         TypeError: `a` is not exact.
-        ValueError: a <= 0 or 10/a >= 2^45 (the noise would leave the range of int64).
+        ValueError: a <= 0 or 10/a >= 2^45 (the noise might leave the range of int64).
     """
     return check_parameters(10, a)
 
@@ -47,7 +47,7 @@ def check_planar(a: Exact) -> Fraction:
 def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
 
-    Points beyond 10^8 quanta are accepted or rejected one by one, which is slower.
+    For points beyond 2^30/s quanta (10^8 if a < 0.009), integer roots are computed one by one, more slowly.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 10/a >= 2^45.

@@ -6,8 +6,8 @@ A row is a window with its own pages of words (`bits.RowBits`). Its noise is a f
 the distribution of `windows`, for every n >= 1:
 
 * Attempt t at its noise bound R takes word t (64 bits) of page 0: a cell, a place and a height in the table
-  of `windows`. If the height does not decide whether R is accepted, or the word lies beyond the cells, page
-  512 + t is read as a stream. The first accepted attempt counts.
+  of `windows`. If the height does not decide whether R is accepted, or the word lies in the area of the
+  tails, page 512 + t is read as a stream. The first accepted attempt counts.
 * Attempt k at slot i takes word i of page 1 + k. If m = 2R+1 <= 2^32, words have 32 bits: the slot is
   floor(u m / 2^32) - R if u m mod 2^32 >= 2^32 mod m (Lemire, as in `uniform`). For larger m, they have 64
   bits; the last bit_length(m-1) of these are v, and the slot is v - R if v < m. The first accepted attempt
@@ -25,9 +25,9 @@ earlier, U's bits would decide in the same way, so a draw does not depend on how
 depends on another. Rows are processed together only to do each step for all rows at once, in parts that fit
 into the processor's cache.
 
-If all attempts fail, or a page ends, `OverflowError` is raised and no bit is used twice. 511 attempts all
-fail with a probability below 2^-500, because a noise bound is accepted with a probability above 0.9, and a
-slot with a probability of at least 1/2.
+If all attempts fail, or a page ends, `OverflowError` is raised and no bit is used twice. All 511 attempts at
+a noise bound, or at a slot, fail with a probability below 2^-500, because a noise bound is accepted with a
+probability above 0.9, and a slot with a probability of at least 1/2.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
     Raises:
         TypeError: n or `a` is not exact.
         ValueError: n < 1, a <= 0 or n/a >= 2^45.
-        OverflowError: n is above 2^24, or a row's bits are used up.
+        OverflowError: n is above 2^24 (above 2^23 if a row's R is 2^31 or more), or a row's bits are used up.
     """
     table_of(n, a)  # refuses invalid parameters, even if there are no rows
     noise = np.empty((source.count, n), np.int64)

@@ -56,13 +56,13 @@ GUIDE_BITS = 12
 """The number of leading bits that determine the cell for 15 words in 16; a search finds the other cells."""
 
 TABLE_FROM = 256
-"""The least number of windows for which a table is used; creating one takes as long as 1,500 draws."""
+"""The least count for which `noise_bounds` uses a table; creating one takes as long as 1,500 draws."""
 
 _WORD = 64
 
 
 class _Line(NamedTuple):
-    """A cell's envelope, and a line that is provably below S w/w(M), by less than `gap`."""
+    """A cell's envelope, and a line that is provably at most S w/w(M), and at most `gap` below it."""
 
     top: int
     start: int  # at the cell's left end, in units of 2^-s

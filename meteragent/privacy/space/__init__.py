@@ -1,8 +1,9 @@
 """Metric spaces: the points of a mechanism, the distances between them, and the pairs that a test should try.
 
 A space has `metric(x, y)`, a `diameter` (which may be infinite), `x in space`, and `pairs()`, which yields
-pairs of points that a test of a mechanism should try, each in both orders. A small space yields all its
-pairs. A finite space that is small enough to be listed has `points`; other spaces do not have this attribute.
+pairs of points that a test of a mechanism should try, each in both orders. A small space other than
+`WithNull` yields all its pairs. A finite space that is small enough to be listed has `points`; other spaces
+do not have this attribute.
 """
 
 from meteragent.privacy.space.base import FiniteSpace, Space, listed

@@ -6,10 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 from meteragent.privacy.metric import Distance
 
 POINTS_LIMIT = 1 << 16
-"""The largest number of points up to which a finite space can be listed."""
+"""The largest number of points up to which a space is listed; a `Finite` always is."""
 
 PAIRS_LIMIT = 64
-"""The largest number of points up to which a space yields all its pairs."""
+"""The largest number of points up to which a space yields all its pairs; a `Finite` always does."""
 
 Pair = tuple[Any, Any]
 
@@ -50,7 +50,7 @@ def listed(space: Space) -> tuple[Any, ...] | None:
 
 
 def as_row(x: object) -> tuple[Any, ...] | None:
-    """Return a tuple of the values of a tuple, list or one-dimensional array; None for any other object."""
+    """Return the values (or rows) of a tuple, list or array as a tuple; None for any other object."""
     to_list = getattr(x, "tolist", None)
     values = to_list() if callable(to_list) else x
     return tuple(values) if isinstance(values, tuple | list) else None
@@ -59,7 +59,7 @@ def as_row(x: object) -> tuple[Any, ...] | None:
 def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
     """Yield every pair of distinct points in both orders.
 
-    Each point occurs in one of the first 2 len(points) pairs.
+    With at least two points, each occurs in one of the first 2 len(points) pairs.
     """
     n = len(points)
     for shift in range(1, n // 2 + 1):
@@ -70,7 +70,7 @@ def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
 
 
 def both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Iterate over the given pairs of distinct points in both orders, without repetitions."""
+    """Iterate over the given pairs in both orders, without repetitions; omit pairs of equal points."""
     distinct: dict[Pair, None] = {}
     for x, y in pairs:
         if x != y:

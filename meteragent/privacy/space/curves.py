@@ -99,7 +99,8 @@ def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
 
     Raises:
         TypeError: a number is not exact.
-        ValueError: there is not one more edge than there are values, or the edges do not increase from 0.
+        ValueError: there is no value, there is not one more edge than there are values, or the edges do not
+            increase from 0.
     """
     pieces = tuple((value, value) for value in (rational("value", v) for v in values))
     return Curve(tuple(rational("edge_s", t) for t in edges_s), pieces)
@@ -164,9 +165,9 @@ class Curves:
         return isinstance(x, Curve) and x.duration_s == self.duration_s
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield pairs of a curve, flat or jagged, and a shifted copy of it.
+        """Yield pairs of a curve, flat or jagged, and a shifted copy of it, each in both orders.
 
-        The shifts are a constant, a short hat, a plateau on the first half, and a fast wave.
+        The shifts, of size 1 and 5, are a constant, a hat, a plateau on the first half, and a fast wave.
         """
         parts = 16
         times = [self.duration_s * i / parts for i in range(parts + 1)]

@@ -51,7 +51,7 @@ class WithNull:
         return (*points, None)
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield the pairs of `values`, and None paired with the points of the first few of these pairs."""
+        """Yield the first 64 pairs of `values`, and None paired with the points of the first four."""
         pairs = list(islice(self.values.pairs(), PAIRS_LIMIT))
         return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
@@ -93,7 +93,10 @@ class Databases:
 
     @property
     def diameter(self) -> Distance:
-        """The distance of databases whose rows all differ by V: n V under d_1, V under d_inf, otherwise n."""
+        """The distance of databases whose rows all differ by V.
+
+        It is n V under d_1, V under d_inf, and otherwise n, or 0 if V is 0.
+        """
         width = self.rows.diameter
         if self.kind == "linf" or not width:
             return width

@@ -60,7 +60,7 @@ class Numbers:
         return tuple(_listed(self.low, self.high, 1))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise pairs 1 to 100 quanta apart, and the two ends."""
+        """Yield all pairs of a small space; otherwise pairs 1, 2, 5 or 100 quanta apart, and the two ends."""
         if _has_few_points(self.low, self.high, 1):
             return all_pairs(self.points)
         ends = [end for end in (self.low, self.high) if end is not None]
@@ -132,7 +132,7 @@ class Windows:
     def pairs(self) -> Iterator[Pair]:
         """Yield all pairs of a small space; otherwise pairs of a window and a shifted copy, and the corners.
 
-        The shifts are of one and of several quanta along each of `directions`, from a constant window and
+        The shifts are of 1, 2, 5 and 100 quanta along each of `directions`, from a constant window and
         from a varying one, because noise that suffices in some directions may leak in others (THEORY 6).
         """
         if _has_few_points(self.low, self.high, self.n):
@@ -154,8 +154,8 @@ def directions(n: int) -> list[tuple[int, ...]]:
     """List vectors of {-1, 0, 1}^n along which noise should be tested, each once and none with its negative.
 
     The vectors are all ones, sign vectors of increasing period (rows of Walsh's matrix), an irregular sign
-    vector, vectors that are zero on one half, and e_i and e_i - e_j for the first, second, middle and last
-    indices.
+    vector, two vectors that are zero on the second half, and e_i and e_i - e_j for the first, second, middle
+    and last indices.
     """
     signs = [tuple(1 - 2 * (i >> bit & 1) for i in range(n)) for bit in range(n.bit_length())]
     irregular = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))
@@ -191,7 +191,7 @@ def _has_few_points(low: int | None, high: int | None, n: int) -> bool:
 
 
 def _inner_point(low: int | None, high: int | None) -> int:
-    """Return the middle of the bounds, a number 1000 quanta from a single bound, or 0 if there is none."""
+    """Return the middle of the bounds, or a number 1000 quanta inside the only bound, or 0 without bounds."""
     if low is not None and high is not None:
         return (low + high) // 2
     return 0 if low is None and high is None else low + 1000 if low is not None else (high or 0) - 1000
@@ -200,7 +200,7 @@ def _inner_point(low: int | None, high: int | None) -> int:
 def _listed(low: int | None, high: int | None, n: int) -> Sequence[int]:
     """List the values of each of n numbers. Raises AttributeError if the space cannot be listed."""
     if low is None or high is None:
-        raise AttributeError("a space without bounds has no list of points: give low and high")
+        raise AttributeError("a space that lacks a bound has no list of points: give low and high")
     if (high - low + 1) ** n > POINTS_LIMIT:
         raise AttributeError(f"{high - low + 1}^{n} points are too many to be listed")
     return range(low, high + 1)

@@ -76,7 +76,7 @@ def others(rows: Rows) -> str:
 
 
 def machine(rows: Rows) -> str:
-    """Return a sentence about the rounds, the machine, its load, and the versions of all packages."""
+    """Return a paragraph about the rounds, the machine, its load, and the versions of all packages."""
     versions: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row["versions"].items():

@@ -1,4 +1,4 @@
-"""Refusals of tariffs that price bands no stream has, or whose costs cannot be compared."""
+"""Refusals of tariffs with repeated names, with unknown or unpriced bands, or in different currencies."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence

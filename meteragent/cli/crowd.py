@@ -68,7 +68,7 @@ def _ledger(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
         else:
-            homes = f"{line.homes:,}" if line.homes else "-"  # unknown if the helper refused
+            homes = f"{line.homes:,}" if line.homes else "-"  # 0 if nobody reported or the helper refused
             print(f"{slot}  {line.result:<12} {homes:>9} homes, finished {at}")
     return 0
 

@@ -94,8 +94,8 @@ elements other than streams have no stand-in, because a wrong element removes th
 """
 
 _JUMPS = (
-    "window.threshold: the energy above it. The energy while the power is above a threshold jumps when the"
-    " power crosses it, so no noise hides a small change"
+    "window.threshold, which releases the energy above it: the energy while the power is above a threshold"
+    " jumps when the power crosses it, so no noise hides a small change"
 )
 _WHILE = re.compile(r"while|when")
 """Words in unknown keys and in values of `privacy.space` that ask for energy while power is high."""

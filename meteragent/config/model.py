@@ -75,7 +75,7 @@ class Source(Broker):
     scale: Positive | None = None
     """The value of 1 in the payload, in the unit; for pulses and transformers."""
     hold: Span | None = None
-    """The longest time for which a power reading counts if no other follows."""
+    """How long a power reading stands if no other follows. Default: the profile's time, or 15min."""
     interval: Span | None = None
     """For interval energies, the time that a reading covers, up to its timestamp; otherwise, the usual time
     between readings.
@@ -173,7 +173,7 @@ class Window(Section):
     timezone: str | None = None
     """The time zone of the local calendar; its days, weeks or months are the windows."""
     lateness: Duration | None = None
-    """How long a slot stays open for late readings after its end."""
+    """How long a slot stays open after its end. Default: 0s, or a device's usual time between energies."""
     clock: Clock = Clock.WALL
     """wall; or event, for replays and archives, where the time is each meter's newest timestamp."""
     ahead: Duration = 30 * 60_000

@@ -99,7 +99,7 @@ def interval_ms(source: Source) -> int:
 def every_ms(source: Source) -> int:
     """Return the usual time between readings: `every`, or else `interval`, or else the profile's.
 
-    Return 0 if it is unknown or readings are sent on change.
+    A duration of 0 counts as not set. Return 0 if the time is unknown.
     """
     device = profile(source)
     return source.every or source.interval or (0 if device is None else device.every_ms)

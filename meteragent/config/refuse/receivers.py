@@ -37,7 +37,8 @@ def receivers(
     """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of its stream."""
     if not flat:
         expected = (
-            "tables source and window instead of [[stream]], or, without [[receiver]], a stream for each"
+            "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of"
+            " [[receiver]]"
         )
         yield ConfigError("receiver", "tables together with [[stream]]", expected)
         return

@@ -208,7 +208,9 @@ def limits(stream: Stream) -> Problems:
     """Yield a refusal of a range whose lowest value is not below its highest."""
     low, high = stream.window.range
     if low >= high:
-        yield ConfigError("window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W")
+        yield ConfigError(
+            "window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W, the lowest first"
+        )
 
 
 @reads("window.range", "window.gap", *PROMISE)

@@ -2,11 +2,11 @@
 
 `python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto
 broker, with 20 meters and one reading per slot. Throughput is measured with 1,000 readings in flight, latency
-at 500 readings a second. For every reading, the agent decodes it, draws exact noise, charges the ledger and
-sends a record, and it commits the readings to disk with fsync before it acknowledges them; the others forward
-the payload. In the QoS 0 rows, the contestants receive and forward at QoS 0, but the agent still publishes at
-QoS 1. Rates are records per second at the receiver. CPU time and memory are those of the contestant's process
-or, with a bridge, of the broker that runs the bridge.
+at 500 readings a second. For every reading, the agent decodes, draws exact noise, charges the ledger, commits
+to disk with fsync (many readings at once), acknowledges and sends a record; the others forward the payload.
+In the QoS 0 rows, the contestants receive and forward at QoS 0, but the agent still publishes at QoS 1. Rates
+are records per second at the receiver. CPU time and memory are those of the contestant's process or, with a
+bridge, of the broker that runs the bridge.
 
 This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
 one reading in 180 opens a window, and the other 179 are only decoded, counted and committed. The cost of such

@@ -168,7 +168,7 @@ def _take(step: str) -> Measured:
 def measure(homes: int) -> tuple[Measured, list[Measured]]:
     """Measure a slot of a street, and of `SMALL` streets that together have as many homes.
 
-    Homes that are left over if the number is not divisible are omitted from the small streets.
+    If the number of homes is not divisible by `SMALL`, the small streets have a few homes fewer.
     """
     with ExitStack() as stack:
         large = Street(stack, homes)

@@ -23,8 +23,7 @@ def sink_topic(topic: str) -> str:
 async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
     """Forward messages with two gmqtt connections.
 
-    A message is acknowledged once it has been written to the sink, without waiting for the sink's
-    acknowledgement.
+    A message is acknowledged once it has been passed to the sink's client, before the sink acknowledges it.
     """
     sink = gmqtt.Client("bench-out")
     await sink.connect("127.0.0.1", sink_port)
@@ -42,7 +41,7 @@ async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
 
 
 async def with_aiomqtt(source_port: int, sink_port: int, qos: int) -> None:
-    """Forward messages with two aiomqtt connections; at QoS 1, each waits for the sink's acknowledgement."""
+    """Forward messages with two aiomqtt connections; at QoS 1, await the sink's acknowledgement of each."""
     options: dict[str, Any] = {"socket_options": NODELAY}
     async with (
         aiomqtt.Client("127.0.0.1", sink_port, **options) as sink,

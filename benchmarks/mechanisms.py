@@ -142,7 +142,10 @@ def with_opendp(case: Case) -> tuple[Call, int]:
 
 
 def with_diffprivlib(case: Case) -> tuple[Call, int]:
-    """Return a function that adds diffprivlib's discrete noise to one number at a time, and their count."""
+    """Return a function that adds diffprivlib's discrete noise, number by number, and its number of readings.
+
+    For the truncated geometric mechanism, the peer's mechanism is truncated, too.
+    """
     library = peer("diffprivlib.mechanisms")
     values = [VALUE] * min(case.count * case.n, PEER_COUNT)
     if case.kind == "truncated geometric":

@@ -81,8 +81,7 @@ Conversation = Generator[Step, Any, Draft]
 def converse(options: Options) -> Conversation:
     """Ask for everything that a configuration needs, and return the files to write.
 
-    Raises Refused if no configuration can be written with the answers on the command line, or for the meters
-    that were found.
+    Raises Refused if the answers on the command line or the meters on the broker allow no configuration.
     """
     default_out = _default_out(options)
     result, access, password = yield from _listen(options)
@@ -142,7 +141,7 @@ def _ask(
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
     """Listen to a broker, with a login if required; return the findings, the access and the typed password.
 
-    The password is None if none was typed. Raises Refused if no broker or no meter can be used.
+    The password is None if none was typed. Raises Refused if the broker cannot be used or has no meter.
     """
     question = Question("url", "Which broker receives your meter's readings?", default="mqtt://127.0.0.1")
     option_url = options.answers.get("url", "").strip()
@@ -274,7 +273,7 @@ def _choose_quantities(
 ) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
     """Return the streams to release: one quantity or, with solar panels, perhaps both directions.
 
-    Raises Refused if no quantity can be released, or if --quantity names none.
+    Raises Refused if no quantity can be released, or if --quantity names none of them.
     """
     selections = draft.selections(reading, has_solar)
     if not selections:

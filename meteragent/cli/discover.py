@@ -20,7 +20,7 @@ _PROGRESS_EVERY_S = 10
 
 
 def _seconds(text: str) -> int:
-    """Parse a number of seconds. Raises ValueError if it is not a whole number in the range."""
+    """Parse a number of seconds. Raises ValueError if it is not a whole number from 1 to `_SECONDS_MAX`."""
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:9]) <= _SECONDS_MAX:
         raise ValueError(f"a whole number from 1 to {_SECONDS_MAX}")
     return int(text)

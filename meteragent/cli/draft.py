@@ -28,7 +28,7 @@ PRESETS = {
     "day": "at what time of the day you use power, with one number a day",
     "bill": "on which days you use power, with one number a month",
 }
-"""What each preset hides that `init` offers."""
+"""What each preset that `init` offers hides, in words."""
 
 
 class Quantity(Protocol):

@@ -23,7 +23,7 @@ from meteragent.domain.figures import exact
 from meteragent.domain.units import Kind
 
 _SHOWN = 3
-"""The largest number of readings that are all listed."""
+"""The number of readings up to which all are listed."""
 _FIELDS_SHOWN = 20
 """The largest number of fields to list."""
 

@@ -46,7 +46,7 @@ def log_to_stderr(level: int) -> None:
 
 
 async def until_signalled(work: Awaitable[object]) -> None:
-    """Run the agent, or other work, until it ends or a signal stops it. Raises its error."""
+    """Run the agent, or other work, until it ends or SIGTERM or SIGINT stops it. Raises its error."""
     task = asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

@@ -269,7 +269,7 @@ COMMANDS = {
         "discover --url mqtt://192.168.1.10 --username me --password-file password",
         options.discover,
         (0, 1, 2),
-        {1: "no message arrived, the broker cannot be used, or a file cannot be used"},
+        {1: "no message arrived, or the broker or a file cannot be used"},
     ),
     "init": Command(
         "Find a meter on a broker, ask what to hide, and write a working configuration.",

@@ -103,7 +103,7 @@ def _cost(rules: Terms) -> str:
 
 
 def _hide_min_wh(rules: Terms) -> Fraction:
-    """Return the smallest energy to hide that keeps the factor within the limit; for power, in whole Wh."""
+    """Return an energy to hide, in Wh, that keeps the factor within the limit; for power, a whole number."""
     step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
     if rules.kind is not Kind.POWER:
         return step / 2 if loads.counts(rules) == 1 else step * (loads.counts(rules) - 1)

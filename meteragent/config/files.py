@@ -15,7 +15,7 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """Read a file that holds one secret; return the secret without its line ending.
+    """Read a file that holds one secret; return the secret without line endings at its end.
 
     Raises ConfigError with the configuration key if the file cannot be read or is empty. No error shows the
     secret.

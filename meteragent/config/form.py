@@ -296,7 +296,7 @@ def _relative_path(path: Path) -> Path:
 def _path_in_other_table(name: str) -> str | None:
     """Return the path of the key with this name in another table; None unless exactly one table has it.
 
-    The tables of a stream come first.
+    If the name is that of a table of a stream, return the path of that table.
     """
     places = [f"{table}.{name}" for table, model in _SECTIONS.items() if name in model.model_fields]
     if name in Stream.model_fields and name != "name":

@@ -1,4 +1,4 @@
-"""Refusals of tariffs with repeated names, with unknown or unpriced bands, or in different currencies."""
+"""Refusals of tariffs: for repeated names, different currencies, and bands that are unknown or unpriced."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence

@@ -89,7 +89,7 @@ def machine(rows: Rows) -> str:
     machine_text = [f"{name} {texts.pop(name)}" for name in MACHINE if name in texts]
     packages = [f"{name} {value}" for name, value in texts.items()]
     rounds = max(row["rounds"] for row in rows)
-    load = f"load average {load_before:g} before, at most {load_after:g} after a program (its own)"
+    load = f"load average {load_before:g} before, and at most {load_after:g} after a program's own work"
     return (
         f"Median of {rounds} interleaved round{'s' * (rounds != 1)}. {', '.join(machine_text)}; {load}."
         f" {', '.join(packages)}.\n"

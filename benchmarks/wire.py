@@ -217,7 +217,7 @@ class Paced(Load):
         super().send()
 
     def arrived(self, topic: bytes) -> None:
-        """Note the latency of a record; a duplicate is ignored if no record of the meter is awaited."""
+        """Note the latency of a record; a record for which no reading is in flight is ignored."""
         sent_s = self._sent_s[topic.partition(b"/")[2]]
         if sent_s:
             self.latencies_s.append(time.perf_counter() - sent_s.popleft())

@@ -18,8 +18,8 @@ DAY_0 = date(2025, 1, 6)
 """The Monday that is day 0. In all files from the same seed, a date stands for the same simulated day."""
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
-"""The length of a ladder's first step and the start of its last step, in time constants; at that start, less
-than 1% of the difference is left."""
+"""The length of a ladder's first step and the latest start of its last step, in time constants. The last step
+starts where less than 9% of the difference is left, unless the run ends earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Signature:
         return sum(w * s for w, s in zip(self.watts, self.seconds, strict=True)) / 3600
 
     def then(self, other: "Signature") -> "Signature":
-        """Return this signature followed by another one."""
+        """Return this signature followed by another one; the larger swing applies to both."""
         return Signature(self.watts + other.watts, self.seconds + other.seconds, max(self.swing, other.swing))
 
     @classmethod

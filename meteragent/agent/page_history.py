@@ -50,8 +50,8 @@ class TopicRecords(NamedTuple):
 def of(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
     """Return a meter's history from the records and descriptors on its topic.
 
-    A period is a local day or, for records of more than a day, the time of one record. Days and windows with
-    a missing record are left out. `tariffs` price the windows of bands.
+    A period is a local day or, for records that cover more than a day, the interval of one record. Days and
+    windows with a missing record are left out. `tariffs` price the windows of bands.
     """
     series = _series(topic_records)
     if series is None:
@@ -124,7 +124,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
 
 
 def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
-    """Return a window's costs; None if there are no tariffs, or if they do not price all of its bands."""
+    """Return a window's costs; None without tariffs that price all of its bands in the same currency."""
     if not tariffs:
         return None
     try:
@@ -132,7 +132,7 @@ def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | 
             cost = tariff_cost(series, tariffs[0], start_ms)
             return Costs(cost.unit, {tariffs[0].name: _interval(cost)}, tariffs[0].name, None)
         choice = compare_tariffs(series, tariffs, start_ms)
-    except ValueError:  # a window of earlier bands, or tariffs in two currencies
+    except ValueError:  # the window has bands of an earlier configuration, or the tariffs have two currencies
         return None
     costs = {name: _interval(cost) for name, cost in choice.costs.items()}
     return Costs(tariffs[0].currency, costs, choice.cheapest, choice.sureness)

@@ -33,7 +33,7 @@ class Refusals:
     """The sink topics that one stream's broker refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
-        """Start without refused topics; a topic with more than these segments lies below a sink topic."""
+        """Start without refused topics; longer topics than `sink_topic_segments` lie below a sink topic."""
         self._segments = sink_topic_segments
         self._held_bytes: dict[str, int] = {}
         self._suspects: set[str] = set()
@@ -144,7 +144,7 @@ class Refusals:
         if now_s - self._connection_s > STABLE_S:
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):
-            return  # a connection ended by a trial reveals nothing new
+            return  # no message to blame, or a trial of a suspected topic, which was expected to end it
         was_one_by_one = self.one_by_one
         self._abrupt_ends += 1
         if was_one_by_one and len(topics) == 1:

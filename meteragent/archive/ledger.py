@@ -225,7 +225,7 @@ def parts_of(run: Path) -> list[Path]:
         hint = (
             ""
             if count_file.exists()
-            else "; a run of an older version has no file _parts: create it with the number of part files"
+            else "; a run of an older version has no file _parts: write the number of part files into it"
         )
         raise ArchiveError(f"{run}: files of the ledger are missing: restore them from its backup{hint}")
     return parts

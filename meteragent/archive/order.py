@@ -13,8 +13,8 @@ Theory of operation
    them to a file in a folder beside the output, sorted by row group. Once all batches are stored,
    `row_groups` collects the pieces of each row group from these files and sorts them.
 4. A file written by `store` exists in full or not at all, and files are written in order. So a resumed run
-   continues after the last file, and then writes the missing parts. A repeated batch gets the same noise,
-   since noise is a function of the key and the window.
+   continues after the last file, and then writes the missing files of the output. A repeated batch gets
+   the same noise, since noise is a function of the key and the window.
 
 No raw value is written, because only releases wait in these files. The files reveal the order of the input,
 so they stay private, and the run removes them.
@@ -84,7 +84,7 @@ class Order:
         return groups
 
     def _groups(self, number: Integers) -> tuple[Integers, Integers]:
-        """Return, for each start's number, the first row group of its windows and how many they have."""
+        """Return the first row group of each start's windows, and the number of their row groups."""
         index = np.searchsorted(self.first, number, side="right") - 1
         begin = self.before[index] + (number - self.first[index]) * self.count[index]
         group = begin // self.size

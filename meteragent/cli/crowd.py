@@ -50,7 +50,7 @@ def _health(options: argparse.Namespace) -> int:
     path = _settings(options).store.path
     answer = watch.ask(path)
     if answer is None:
-        text = f"no operator answers for the store {path.absolute()}: it runs as another user, or not at all"
+        text = f"no operator that uses {path.absolute()} answers: it runs as another user, or is not running"
         print(f"meteragent: {text}", file=sys.stderr)
         return common.EXIT_CRASH
     state = vitals.from_json(answer)

@@ -91,7 +91,7 @@ SELECT a.stream, count(*), max(a.meter) FROM arrived a, LATERAL (
 WHERE (r.until, r.quanta, r.d, r.draws) <> (a.until, a.quanta, a.d, a.draws)
 GROUP BY a.stream
 """
-# No slot is longer than 32 days, which limits the search for the previous slot to a few partitions.
+# No slot is longer than 32 days, so the search for the previous slot ends there.
 _OVERLAPPING = """
 DELETE FROM arrived a WHERE a.stream = ANY(%s) AND (
     EXISTS (
@@ -385,7 +385,7 @@ def _faults() -> Iterator[None]:
             hint = f": {_LOGIN_HINT}" if is_unavailable and _REFUSED_LOGIN.search(text) else ""
             raise LinkError(f"the database: {text}{hint}") from None
         hint = f": {_OWNER_HINT}" if state == _FORBIDDEN else ""
-        raise DatabaseError(f"the database refuses: {text} ({state or type(error).__name__}){hint}") from None
+        raise DatabaseError(f"PostgreSQL refused: {text} ({state or type(error).__name__}){hint}") from None
 
 
 def _shut_down(number: int) -> None:

@@ -1,8 +1,9 @@
 """The public side: the types of all values that may be stored or may leave.
 
 A commit is everything that one step of the core asks the store to write in one transaction. Each item of a
-commit is either public (times, terms, charges) or hidden by noise that was drawn before any reading was added
-(accumulators; THEORY 3.4). No field of these types can hold a raw reading.
+commit is public (times, terms, charges), hidden by noise that was drawn before any reading was added
+(accumulators; THEORY 3.4), or independent of the readings (noise bounds, sealed pads). No field of these
+types can hold a raw reading.
 """
 
 from collections import Counter
@@ -62,8 +63,8 @@ class OpenWindow(NamedTuple):
 class TimelineState(NamedTuple):
     """The state of one meter of one stream, as needed after a restart.
 
-    All time before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the newest
-    reading whose span was added, at least in part; the spans of earlier readings were added in full.
+    All energy used before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the
+    newest reading whose span was added, at least in part; the spans of earlier readings were added in full.
     `newest_ms` is the newest accepted timestamp. Both are None before the first reading. `next_ms` is the
     start of the next window. `idle_windows` is the number of windows opened since the last accepted reading.
     """

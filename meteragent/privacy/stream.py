@@ -2,7 +2,8 @@
 
 Theory of operation
 -------------------
-Everything here is exact (Fraction, int) and public: no noise is drawn and no secret is stored.
+Everything here except `overdraw_loss` is exact (Fraction, int). No noise is drawn here: `Accumulator`
+receives it from its caller.
 
 *Slot by slot.* The noise of all n slots of a window is fixed by the draws at its start. So a slot may be
 released as soon as it ends, and later readings may react to it: for each history of outputs y, the noises of
@@ -16,8 +17,8 @@ by a factor of at most e^(epsilon Delta). Stopping early or observing a prefix i
 
 *Before the noise.* The map from readings to slot values must not stretch distances. Weighted means with
 public weights that sum to 1 do not stretch them: `hold_means` (time-weighted sample-and-hold, THEORY 3.7),
-`typical_day` (THEORY 3.6). So a change by energy E inside one slot of length T changes d_inf by at most
-E/T: `energy_loss` (THEORY 3.5).
+`typical_day` (THEORY 3.6). So a change by energy E inside one slot of length T moves the slot
+values by at most E/T in d_inf: `energy_loss` (THEORY 3.5).
 
 *A sum that is never stored in the clear.* `Accumulator` (THEORY 3.4).
 """
@@ -36,14 +37,15 @@ import numpy as np
 
 from meteragent.privacy.exact import Exact, positive, rational, round_half_up
 
-_TERMS = 40  # the largest a R of a term e^-aR: e^-40 is below a float's last bit
+_TERMS = 40  # terms e^-aR with a larger a R are omitted: e^-40 is below a float's last bit
 
 
 def overdraw_loss(a: Exact, extra: int) -> float:
     """Return the loss of one quantum (d_inf) if n + `extra` slots are drawn from the R of a window of n.
 
     Up to n slots the loss is a. With m = n + extra the probability of the noise is the sum over R >= max|z_i|
-    of P(R)/(2R+1)^m, and P(R) ~ (2R+1)^n e^(-aR). So n cancels, and the odds change most from 0 to 1, by
+    of P(R)/(2R+1)^m, and P(R) ~ (2R+1)^n e^(-aR). So n cancels, and the odds change most where
+    max|z_i| goes from 0 to 1, by the factor
 
         1 + 1 / (sum over R >= 1 of e^(-aR) / (2R+1)^extra).
 
@@ -113,7 +115,7 @@ class SlidingPlan:
 
     @property
     def mean_error(self) -> Fraction:
-        """The mean absolute error of a slot, on R: (block + 1) c / (2 epsilon) (THEORY 1.2)."""
+        """A slot's mean absolute error with continuous noise: (block + 1) c / (2 epsilon) (THEORY 1.2)."""
         return (self.block + 1) / (2 * self.block_epsilon)
 
     def event_epsilon(self, length: int) -> Fraction:
@@ -126,7 +128,7 @@ class SlidingPlan:
 
 
 class TotalVariance(NamedTuple):
-    """The variance of the noise of a total of n slots, by the kind of release (THEORY 3.3; on R).
+    """The variance of the noise of a total of n slots, by the kind of release (THEORY 3.3; continuous noise).
 
     `summed`: the sum of the released slots of one l_inf window, n(n+1)(n+2)/(3 epsilon^2).
     `independent`: the sum of slots released with independent Laplace noise of scale n/epsilon,
@@ -221,7 +223,7 @@ def typical_day(days: Sequence[Sequence[Exact]], bands: Sequence[Sequence[int]])
 
     `days` holds the slot values of each day, which has 23, 24 or 25 hours. `bands` holds the number 0..k-1 of
     each slot's band. The bands are public. The weights of each result sum to 1, so the map is 1-Lipschitz
-    from sup to d_inf, and a change by at most W on one day changes d_inf by at most W/D.
+    from sup to d_inf, and a change by at most W on one day moves the result by at most W/D in d_inf.
 
     Raises:
         TypeError: a value is not exact.
@@ -269,9 +271,9 @@ def _integrate(times: Sequence[int], values: Sequence[Exact], start: int, end: i
 
 
 def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
-    """Return the largest distance between the slot means of two curves: r + 2 dead_band (THEORY 3.7).
+    """Return the largest distance between slot means from reports of two curves: r + 2 dead_band.
 
-    The curves are within `radius` of each other at all times.
+    See THEORY 3.7. The curves are within `radius` of each other at all times.
 
     Raises:
         TypeError: a parameter is not exact.  ValueError: a parameter is negative.

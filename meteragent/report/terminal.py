@@ -15,7 +15,7 @@ _LABEL_MIN = 26
 
 
 def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
-    """Return in words the warnings about no particular stream, the receivers, and all streams' guarantees."""
+    """Return the text of warnings that concern no single stream, of receivers, and of all guarantees."""
     warnings = "\n".join(_warnings(warn.of_config(settings)))
     return "\n\n".join(filter(None, [warnings, _receivers(settings), *map(_stream_text, guarantees)]))
 
@@ -62,10 +62,10 @@ def next_step(
 
 
 def _first_number_ms(guarantee: Guarantee) -> tuple[int, int]:
-    """Return the shortest and longest time from a meter's first reading until its first number leaves.
+    """Return the shortest and longest time from a meter's first reading until its first number is due.
 
     A meter whose first reading falls into a window starts with the next window (law 4), and its first number
-    leaves once the first slot of that window has closed.
+    is due once the first slot of that window has closed. The delay of `sink.spread` is not included.
     """
     terms = guarantee.terms
     first_ms = min(stretches[-1][1] for stretches in map(terms.stretches, range(terms.n))) + terms.lateness_ms

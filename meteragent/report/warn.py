@@ -115,6 +115,7 @@ def _count_warning(scale: Fraction, terms: Terms) -> str:
 def _cost_warning(terms: Terms) -> str:
     """Return the warning that a change by the hidden energy can count as a larger one, with its level."""
     counted_wh = loads.distance(terms, terms.hides_wh) * terms.wh_per_value * terms.hours
+    level = terms.level * loads.factor(terms)
     levels = "; ".join(
         f"{localised(name)}: {figures(loads.level(terms, Fraction(wh)))}"
         for name, wh in loads.MOVES_WH.items()
@@ -124,8 +125,8 @@ def _cost_warning(terms: Terms) -> str:
         reason=_cost_reason(terms),
         energy=_energy(terms.hides_wh),
         counted=_energy(counted_wh),
-        level=rate(rounded_up(terms.level * loads.factor(terms))),
-        usual=rate(terms.level),
+        level=text if (text := figures(level)) != figures(terms.level) else rate(rounded_up(level)),
+        usual=figures(terms.level),
         levels=levels,
     )
 

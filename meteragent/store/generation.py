@@ -60,11 +60,16 @@ class Generation(NamedTuple):
 
 
 UNREADABLE = "unreadable"
-"""The name of a generation file that cannot be read. No generation has it, so the store is refused."""
+"""The generation's name that stands for a file with invalid content. No store has this name, so the store is
+refused.
+"""
 
 
 def read(path: Path) -> Generation | None:
-    """Read the generation file; return None if there is no file, and `UNREADABLE` if it cannot be read."""
+    """Read the generation file.
+
+    Return None if there is no file, and a generation named `UNREADABLE` if its content is invalid.
+    """
     try:
         text = Path(f"{path}.gen").read_text("ascii")
     except FileNotFoundError:
@@ -134,7 +139,7 @@ class Writer:
             sync_folder(self._path)
 
     def close(self) -> None:
-        """Close all descriptors and discard a prepared file."""
+        """Close all descriptors and forget a prepared file, which the next `prepare` replaces."""
         with self._lock:
             self._close_all()
 

@@ -51,7 +51,7 @@ class Traffic:
         return {group.id.hex(): group for group in groups}
 
     def _publish_keys(self, event: Keys) -> None:
-        """Publish a list of keys at the sink's broker, as an operator of each group."""
+        """Publish a list of keys to the sink's broker, as an operator of each group does."""
         first_day = PACES[self.plan.pace].begin_ms // DAY_MS
         for group in self._groups().values():
             payload = key_list(
@@ -71,7 +71,7 @@ class Traffic:
         for content in files if shares else ():
             for share in shares:
                 is_clear = share.pad.to_bytes(8, "big") in content or b"%d" % share.pad in content
-                check(not is_clear, "a pad is in a file in clear")
+                check(not is_clear, "a file contains a pad that is not sealed")
 
     # --- messages ------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Traffic:
         self._oracle.process.subscribed_ms.setdefault(name, self._faults.wall_ms())
 
     def on_acknowledge(self, packet_ids: list[int]) -> int:
-        """Check the agent's acknowledgements; return how many of them are sent before the process dies."""
+        """Check acknowledgements; return how many are sent: all, or half if the process dies in between."""
         self.counts["acknowledged"] += len(packet_ids)
         with self.guard:
             self._oracle.check_acknowledgements(packet_ids)
@@ -89,11 +89,11 @@ class Traffic:
         return len(packet_ids) // 2 if self._traps.has_crash("acknowledge-half") else len(packet_ids)
 
     def after_acknowledge(self) -> None:
-        """Note that the acknowledgements have been sent."""
+        """End the process if a crash is armed for the moment after acknowledgements are sent."""
         self._die_if_armed("acknowledge")
 
     def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it."""
+        """Check a publication on a connection; see `Connection.newest_rows`."""
         self._die_if_armed("publish-before")
         self.counts["published"] += 1
         self.log.append((self._loop.time(), topic, payload, retain))
@@ -104,7 +104,7 @@ class Traffic:
             )
 
     def after_publish(self) -> None:
-        """Note that the publication has been sent."""
+        """End the process if a crash is armed for the moment after a publication is sent."""
         self._die_if_armed("publish-after")
 
     def on_confirm(self, publication: Publication) -> None:
@@ -113,5 +113,5 @@ class Traffic:
         self._oracle.confirm(MessageKey(publication.topic, publication.payload))
 
     def after_confirm(self) -> None:
-        """Note that the agent has received the confirmation, and has not yet marked the row."""
+        """End the process if a crash is armed for the moment between a confirmation and its mark."""
         self._die_if_armed("confirm")

@@ -269,4 +269,4 @@ def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyP
     with pytest.raises(ArchiveError, match="files of the ledger are missing") as caught:
         place.sanitise(path, "other.parquet", privacy="preset = 'street'")
     assert not (place.folder / "other.parquet").exists()
-    assert ("create it with the number of part files" in str(caught.value)) == (gone == "_parts")
+    assert ("write the number of part files into it" in str(caught.value)) == (gone == "_parts")

@@ -176,7 +176,7 @@ async def test_faults_are_sorted(postgres: Postgres, table_url: str) -> None:
         async with Database.connect("postgresql:///x?host=/nowhere", None, "test", "month"):
             pass
     async with Database.connect(table_url, None, "test", "month") as database:
-        with pytest.raises(DatabaseError, match="refuses"):
+        with pytest.raises(DatabaseError, match="PostgreSQL refused: relation"):
             await database.begin(is_first=True)
 
 

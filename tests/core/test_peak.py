@@ -241,6 +241,7 @@ def window_of(lattice: int, parts: int) -> PeakWindow:
     return PeakWindow(0, known, known.id, "topic", "m1", None)
 
 
+@pytest.mark.slow("enumerates all loads of two parts")
 @pytest.mark.parametrize(("lattice", "t"), [(3, Fraction(1, 2)), (4, Fraction(9, 10)), (5, Fraction(1, 5))])
 def test_a_copy_and_a_release_have_the_loss_of_the_largest_move(lattice: int, t: Fraction) -> None:
     """Exactly, for all pairs of two parts: e^(a ceil(d)), d the largest move of a part; and it is reached."""

@@ -2,9 +2,10 @@
 
 Both points of a pair are released many times. A statistic assigns a number to each output, and an event A is
 one of its upper or lower tails. One half of the draws chooses the tail, and the other half bounds
-ln P(A | x')/P(A | x) from below (Clopper and Pearson). If outputs have the shape of points, the statistics of
-the audit on windows are used, otherwise the sum and the extremes. If outputs repeat, or are labels, there is
-one more statistic: the log ratio of an output's frequencies in the half that chooses the tail.
+ln P(A | x')/P(A | x) from below (Clopper and Pearson). For numbers in the shape of the points, the
+statistics are those of the audit on windows; for other numbers, they are the sum and the extremes. If numbers
+repeat, there is one more statistic, which is the only one for labels: the log ratio of an output's
+frequencies in the half that chooses the tail.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _REPEATS = 4
 def check_pairs(
     release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, alarm: float
 ) -> Iterator[Check]:
-    """Yield a check for each pair; if all claims are true, any check fails with a chance of at most `alarm`.
+    """Yield a check for each pair; if all claims hold, the chance that one or more fail is at most `alarm`.
 
     Raises:
         UnsupportedMechanism: there is no pair, or a release does not return one output per point.
@@ -41,7 +42,7 @@ def check_pairs(
         share = alarm / len(pairs) / len(statistics)
         bounds = [(prove_loss(*values, share), name) for name, values in statistics.items()]
         lower, statistic = max(bounds)
-        finding = f"at least {lower:.3f} (by the {statistic}) of {pair.loss:.3f}"
+        finding = f"a loss of at least {lower:.3f} (statistic: {statistic}); the claim is {pair.loss:.3f}"
         figures = {"claim": pair.loss, "lower": lower, "statistic": statistic, "draws": samples}
         yield Check(f"black box: {pair.x} or {pair.other}", lower <= pair.loss, finding, figures)
 

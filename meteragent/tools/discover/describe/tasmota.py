@@ -29,7 +29,7 @@ class Device(NamedTuple):
 
 
 def is_description(topic: str) -> bool:
-    """Return whether a topic is one of Tasmota's descriptions."""
+    """Return whether a topic carries one of Tasmota's descriptions."""
     return bool(_STATUS.fullmatch(topic)) or (
         bool(_DISCOVERY.fullmatch(topic)) and topic.startswith("tasmota/")
     )
@@ -52,7 +52,7 @@ def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
 
 
 def _configured_device(config: Mapping[str, Any], sensors: Any) -> Iterator[Device]:
-    """Yield the device of a configuration; its topic is the full topic with the third prefix.
+    """Yield the device of a configuration; its topic is the full topic with the third prefix, and /SENSOR.
 
     Yield nothing if the configuration is incomplete.
     """

@@ -1,8 +1,9 @@
 """Run all benchmarks, or the named ones, one after the other.
 
 `python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. If a program fails, the others still run, and
-the exit code is 1. Without names all programs run, and FILE is replaced at the end, so that no rows of
-earlier programs remain. With names, only the rows of these programs are replaced.
+the exit code is 1. Without names all programs run, and FILE is replaced at the end, so that no older rows
+remain. With names, the new rows replace only rows with the same name and peer. Without --out, the results are
+only printed.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from benchmarks.harness import ROOT, ROUNDS_VARIABLE
 
 PROGRAMS = ("mechanisms", "agent", "store", "footprint", "simulators", "attackers", "archive")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Environment variables that limit numpy and its peers to one thread, so that CPU times are comparable."""
+"""Environment variables that limit OpenMP and OpenBLAS to one thread, so that CPU times are comparable."""
 
 LIMIT_S = 3600.0
 
@@ -42,7 +43,7 @@ def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
         print(f"\n== {name}", flush=True)
         failures.append(run(name, rounds, out))
         print(f"== {name}: {time.monotonic() - program_start_s:.0f} s", flush=True)
-    summary = f"{rounds} rounds, {time.monotonic() - start_s:.0f} s in all"
+    summary = f"{rounds} round{'s' * (rounds != 1)}, {time.monotonic() - start_s:.0f} s in all"
     print(f"\n{summary}", *(f"FAILED: {failure}" for failure in failures if failure), sep="\n")
     return [failure for failure in failures if failure]
 

@@ -3,9 +3,10 @@
 `python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto
 broker, with 20 meters and one reading per slot. Throughput is measured with 1,000 readings in flight, latency
 at 500 readings a second. For every reading, the agent decodes, draws exact noise, charges the ledger, commits
-to disk with fsync, acknowledges and sends a record; the others forward the payload. In the QoS 0 rows, the
-contestants receive and forward at QoS 0, but the agent still publishes at QoS 1. Rates are records per second
-at the receiver; CPU time and memory are those of the contestant's process.
+to disk with fsync (many readings at once), acknowledges and sends a record; the others forward the payload.
+In the QoS 0 rows, the contestants receive and forward at QoS 0, but the agent still publishes at QoS 1. Rates
+are records per second at the receiver. CPU time and memory are those of the contestant's process or, with a
+bridge, of the broker that runs the bridge.
 
 This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
 one reading in 180 opens a window, and the other 179 are only decoded, counted and committed. The cost of such
@@ -73,7 +74,11 @@ async def rate(running: RunningContestant, qos: int) -> Rate:
 
 
 async def latency_s(running: RunningContestant, qos: int) -> tuple[float, float]:
-    """Return the median and the 99th percentile of the time from a reading to its record, each in s."""
+    """Return the median and the 99th percentile of a record's latency, each in s.
+
+    The latency is the time from the reading that releases the record to the record's arrival. The latencies
+    of the first `WARM_S` seconds are not counted. Raises AssertionError if a record is lost.
+    """
     load = Paced(METERS, qos, behind=running.behind)
     await load.connect(running.source_port, running.sink_port)
     await load.run(PACE_PER_S, WARM_S + LATENCY_S)
@@ -145,7 +150,8 @@ def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
 def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
     """Compare the median and the 99th percentile of the latency at 500 readings per second.
 
-    The limit is the latency of gmqtt plus 10 ms.
+    A ratio is the peer's latency plus 10 ms, divided by the agent's. Only the 99th percentile, compared with
+    gmqtt's, has a goal.
     """
     results = []
     for index, (statistic, goal) in enumerate((("median", None), ("p99", 1.0))):

@@ -1,8 +1,8 @@
-"""Archives: `sanitise` in one process and on Spark, compared with a plain program that keeps no account.
+"""Archives: `sanitise` compared with a plain program that keeps no account, and Spark with one process.
 
-`python -m benchmarks.archive [--full] [--out FILE]`; `--full` adds one run of 10^8 readings, which takes
-minutes. Without pyarrow or cryptography, nothing is measured; without pyspark or Java, nothing is measured on
-Spark. A missing package is reported.
+`python -m benchmarks.archive [--full] [--out FILE]`; `--full` adds one round with archives of 10^7 and 10^8
+readings, which takes minutes. Without pyarrow or cryptography, nothing is measured; without pyspark or Java,
+nothing is measured on Spark. Missing packages and a missing Java are reported.
 """
 
 import argparse

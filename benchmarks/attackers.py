@@ -69,7 +69,7 @@ def votes(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answe
 
 
 def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
-    """Return a row that compares two calls, with a note on the share of windows on which they agree."""
+    """Return a row that compares two calls; the note states the share of windows about which they agree."""
     ours, theirs = calls
     agreement = np.mean(ours().argmax(axis=1) == theirs().argmax(axis=1))
     note = f"the same answer about {100 * agreement:.1f}% of windows"

@@ -1,14 +1,16 @@
 """`collect` compared with plain writers and consumers: ``python -m benchmarks.collect --meters 100000``.
 
 Every contestant writes the same half-hourly records, 5,000 in each transaction or row group. First, these
-contestants run in this process, without a broker, and take turns for several rounds:
+contestants run in this process, without a broker, and take turns for several rounds. Their CPU time is that
+of this process, without the database's.
 
 * COPY: rows that are already parsed, copied into an empty table with the same key and partitions;
-* a plain consumer: `json.loads` of each record, then COPY; it checks nothing, and a repeated record ends it;
+* a plain consumer: `json.loads` of each record, then COPY; it checks nothing, and fails on a repeated record;
 * `collect`: the core and the database, as `service` calls them;
 * pyarrow: rows that are already parsed, written to one file, which is complete only at the end;
 * a plain consumer, Parquet: `json.loads` of each record, then pyarrow in the same way;
-* `collect`, Parquet: the core and the dataset, each batch on disk, and moved into files at the end.
+* `collect`, Parquet: the core and the dataset; each batch is committed to disk, and all batches are moved
+  into Parquet files at the end.
 
 Then `collect` and the plain consumer run as programs, with each broker that holds the records
 (`collect_sources`): mosquitto, a nats-server with JetStream, and librdkafka's mock cluster, which has no
@@ -143,7 +145,10 @@ def new_table(server: Postgres) -> str:
 
 
 def measure(server: Postgres, count: int, contestant: Contestant) -> tuple[Run, float]:
-    """Run a contestant on empty tables or files; return its cost, and the bytes on disk per record."""
+    """Run a contestant on a table or dataset without records; return its cost, and the bytes per record.
+
+    The bytes are those of the table with its key, or of all Parquet files.
+    """
     with tempfile.TemporaryDirectory() as folder:
         prepare_files(Path(folder))
         target = folder if contestant.is_files else new_table(server)
@@ -158,7 +163,10 @@ def measure(server: Postgres, count: int, contestant: Contestant) -> tuple[Run, 
 
 
 def bytes_per_record(url: str, count: int) -> float:
-    """Return the size of the table and its key, in bytes per record."""
+    """Return the size of the table and its key, in bytes per record.
+
+    Raises AssertionError if the table does not hold `count` records.
+    """
     query = (
         "SELECT sum(pg_total_relation_size(inhrelid)), (SELECT count(*) FROM meteragent.record)"
         " FROM pg_inherits WHERE inhparent = 'meteragent.record'::regclass"
@@ -204,7 +212,7 @@ def line(name: str, runs: Sequence[Run], size: float | None = None) -> str:
 
 
 def main() -> None:
-    """Read the arguments, run, and print a table."""
+    """Read the arguments, run all contestants, and print a line for each."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.collect",
         description=__doc__,
@@ -219,9 +227,10 @@ def main() -> None:
     options = parser.parse_args()
     programs = server_programs()
     if programs is None or mosquitto_program() is None or nats_program() is None:
-        sys.exit("NOT RUN: PostgreSQL 15, mosquitto and nats-server are needed")
+        sys.exit("NOT RUN: PostgreSQL 15 or newer, mosquitto and nats-server are needed")
     records = list(messages(options.meters, options.slots))
-    print(f"{options.meters} meters, {len(records)} records, {options.rounds} rounds")
+    rounds = f"{options.rounds} round{'s' * (options.rounds != 1)}"
+    print(f"{options.meters} meters, {len(records)} records, {rounds}")
     with Postgres(programs) as server:
         costs: dict[str, list[tuple[Run, float]]] = {}
         works = contestants(records)

@@ -1,9 +1,10 @@
 """`collect` and a plain consumer as programs, each with a broker that holds the records: part of `collect`.
 
-Each program starts when all records are waiting at the broker. Time runs from the program's start until the
-table has every record, or until the program has exited if it writes files. CPU time is that of the program's
-process, including its start, without the broker and the database. Memory is the peak of `collect`'s process,
-after a tenth of the records and at the end.
+Each program starts when all records are waiting at the broker. Time runs from the program's start: for
+`collect` with a table, until the table has every record; for `collect` with files and for the plain consumer,
+until the program has exited. CPU time is that of the program's process, including its start, without the
+broker and the database. Memory is the peak of `collect`'s process, after a tenth of the records and at the
+end.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from tests.support.nats import Nats, nats_program
 _WINDOW = 500
 """The largest number of publications in flight."""
 _PARTITIONS = 64
-"""Partitions of Kafka's topics; the mock keeps 5 MB in each."""
+"""The number of partitions of each Kafka topic; the mock keeps only the newest 5 MB of each partition."""
 
 
 class Feed(NamedTuple):
@@ -162,7 +163,7 @@ def plain_run(feed: Feed, target: str, count: int) -> Run:
 
 
 def collect_run(feed: Feed, folder: Path, target: str, count: int) -> Run:
-    """Run `collect` until it has written all records; return its cost."""
+    """Run `collect` until it has written all records, then stop it; return its cost."""
     collector = Collector(folder, feed.source, target)
     is_table = target.startswith("postgresql:")
     if not is_table:

@@ -48,9 +48,10 @@ path = "{folder}/db"
 
 @dataclass(frozen=True)
 class RunningContestant:
-    """A running contestant: the ports for its readings and records, its process, and its start times.
+    """A running contestant: the ports for its readings and records, its process, and its folder.
 
-    A reading's record is sent once `behind` further readings of the meter have arrived.
+    `start_s` and `subscribed_s` are the times of its start and its subscription, or 0 if they are not
+    measured. A reading's record is sent once `behind` further readings of the meter have arrived.
     """
 
     source_port: int
@@ -118,7 +119,10 @@ def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
 
 @contextmanager
 def broker(**settings: str | int) -> Iterator[Broker]:
-    """Run a mosquitto broker without limits and yield it; its folder is removed afterwards."""
+    """Run a mosquitto broker and yield it; its folder is removed afterwards.
+
+    Unless `settings` say otherwise, the number of messages in flight has no limit.
+    """
     program = mosquitto_program()
     assert program is not None
     defaults: dict[str, str | int] = {
@@ -197,7 +201,7 @@ def in_c() -> Contestant | None:
     """Build `forward.c` and return it as a contestant; print a message and return None if that fails."""
     program = build(Path(tempfile.mkdtemp()) / "forward")
     if program is None:
-        reason = f"is NOT BUILT: one of {', '.join(BUILD_PACKAGES)} is missing and cannot be installed"
+        reason = f"cannot be built: one of {', '.join(BUILD_PACKAGES)} is missing and cannot be installed"
         report_missing("libmosquitto in C", reason)
         return None
 
@@ -218,8 +222,8 @@ def in_c() -> Contestant | None:
 def build(program: Path) -> Path | None:
     """Compile `forward.c`; return the program, or None if it cannot be compiled.
 
-    If packages are missing, they are installed; if that does not suffice, they are unpacked (see
-    `tests.commands.system_parts`).
+    If the first attempt fails, `BUILD_PACKAGES` are installed. If the second attempt fails, too,
+    libmosquitto-dev and its missing dependencies are unpacked (see `tests.commands.system_parts`).
     """
     if _compiled(program):
         return program

@@ -1,7 +1,7 @@
 """A store whose process is killed during a commit, and the next process that opens the store.
 
-`python -m benchmarks.crash PATH METERS COMMITS` is the program of both processes: it opens the store,
-releases a batch, prints a line, and continues until it has made COMMITS commits. The first process is paused
+`python -m benchmarks.crash PATH METERS COMMITS` is the program of both processes: it opens the store, makes
+COMMITS commits, and prints a line after each commit that releases a slot. The first process is paused
 repeatedly until SQLite's log has content that the next start must replay, and is then killed. The next start
 reads from the system's cache, as after a crash of the agent alone.
 """
@@ -24,7 +24,10 @@ COMMIT_S, BETWEEN_S, MIN_LOG_BYTES = 0.2, 0.003, 100_000
 
 @contextmanager
 def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that makes `commits` commits; the block begins after its first release."""
+    """Run a process that makes `commits` commits; the block begins after its first release.
+
+    The process is killed at the end of the block. Raises AssertionError if it exits without a release.
+    """
     command = [sys.executable, "-m", "benchmarks.crash", str(path), str(meters), str(commits)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -37,7 +40,10 @@ def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen
 
 
 def kill_in_commit(path: Path, meters: int) -> int:
-    """Kill a process while SQLite's log has content; return the size of the log in bytes."""
+    """Kill a process while SQLite's log holds at least `MIN_LOG_BYTES`; return the size of the log in bytes.
+
+    Raises AssertionError if the process exits before.
+    """
     log = Path(f"{path}-wal")
     with _process(path, meters, FOREVER) as process:
         time.sleep(COMMIT_S)

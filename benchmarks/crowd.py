@@ -6,9 +6,9 @@ that the slot adds at its peak.
 
 Besides the street with all homes, there are ten streets with a tenth of the homes each, every street in its
 own process. Each step is taken by five small streets, the large street and the other five, one after the
-other, so that the load of the machine affects both sizes alike. The growth is the CPU time of the large
-street, divided by that of the small streets, which have as many homes together. The exit code is 1 if the
-median over the rounds is above the limit.
+other, so that the load of the machine affects both sizes alike. An operator's growth is its CPU time per home
+in the large street, divided by its mean CPU time per home in the small streets. The exit code is 1 if the
+median of an operator's growths over the rounds is above the limit.
 """
 
 import argparse
@@ -82,7 +82,10 @@ class Operators:
         self._before_mib = _peak_mib()
 
     def take(self, name: str) -> Measured:
-        """Take a step; return the cost of all steps so far."""
+        """Take a step; return the cost of all steps so far.
+
+        Raises AssertionError if the total does not count every home.
+        """
         start_s = time.monotonic()
         closes_s = self.group.closes_s(SLOT_S) + 1
         if name == "reports":
@@ -163,7 +166,10 @@ def _take(step: str) -> Measured:
 
 
 def measure(homes: int) -> tuple[Measured, list[Measured]]:
-    """Measure a slot of a street, and of small streets that have as many homes together."""
+    """Measure a slot of a street, and of `SMALL` streets that together have as many homes.
+
+    If the number of homes is not divisible by `SMALL`, the small streets have a few homes fewer.
+    """
     with ExitStack() as stack:
         large = Street(stack, homes)
         small = [Street(stack, homes // SMALL) for _ in range(SMALL)]
@@ -195,7 +201,7 @@ def text(measured: Measured) -> str:
 
 
 def main() -> int:
-    """Measure both sizes; return 1 if the CPU time per home grows by more than the limit."""
+    """Measure both sizes; return 1 if an operator's CPU time per home grows beyond the limit, else 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crowd", allow_abbrev=False)
     parser.add_argument(
         "--homes", type=int, default=100_000, help="homes of the large street (default %(default)s)"

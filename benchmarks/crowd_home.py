@@ -1,8 +1,9 @@
 """Measure the cost of a crowd's slot to a home: `python -m benchmarks.crowd_home`.
 
-The agent runs without its connections, with a store on the project's disk and one meter. The clock opens and
-closes each slot, so a slot has two commits, or one if the next slot opens as it closes. The same stream with
-its own noise is measured too. CPU time is the process's, as the median of the rounds.
+The agent runs without its connections, with a store on the project's disk and one meter. The clock closes a
+slot and opens the next one in the same step, so there is one commit for each slot. The same stream with its
+own noise is measured, too. CPU time is the process's, as the median of the rounds. Last, new processes
+measure the memory that the modules of the extra `crowd` add.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ class Operator(Machine):
     """An operator that only publishes keys."""
 
     def is_closed(self, _slot_s: int, _now_s: int) -> bool:
-        """Return False, because no slot is ever answered."""
+        """Return False, because this operator never closes a slot."""
         return False
 
 
@@ -98,7 +99,7 @@ def street() -> tuple[groups.Group, Keys]:
         lists[role] = home.keys_of(group, role, payload, 0)
 
     async def commit(_role: str, _serial: int, _payload: bytes) -> None:
-        """Commit nothing, because no list of keys is read."""
+        """Do nothing, because no new list of keys arrives."""
         await asyncio.sleep(0)
 
     return group, Keys(group, lists, commit)
@@ -118,7 +119,7 @@ def streams() -> dict[str, Stream]:
 
 
 def run(stream: Stream, path: Path, slots: int) -> tuple[float, list[Outgoing]]:
-    """Run a home for `slots` slots; return the CPU seconds per slot, and the records or reports sent."""
+    """Run a home for `slots` slots; return the CPU seconds per slot, and the records or reports released."""
     rows: list[Outgoing] = []
     with open_store(path) as store:
         pipeline = Pipeline(stream, store.snapshot(stream.name), Spending(), SystemBits(), Counts())

@@ -1,6 +1,7 @@
 """The cost of a release in SQLite alone: the statements of a run, replayed on a copy of its store.
 
-This cost is a lower bound for any program that keeps the same promises with this store.
+It estimates the least that a release can cost any program that keeps the same promises with this store. It
+includes the loop that executes the statements one by one.
 """
 
 import shutil
@@ -56,7 +57,7 @@ def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
 
 
 def replay_s(path: Path, statements: list[tuple[str, Any]]) -> float:
-    """Return the CPU time of SQLite per release, in s, for statements replayed on a copy of the store."""
+    """Return the CPU time per release, in s, for statements replayed on a copy of the store at `path`."""
     connection = connect(Path(shutil.copy(path, path.with_suffix(".copy"))))
     start_s = time.process_time()
     for sql, values in statements:

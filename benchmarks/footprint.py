@@ -1,7 +1,8 @@
 """The agent's memory, disk space, imports and start-up time.
 
-`python -m benchmarks.footprint [--out FILE]`. Memory is the peak resident memory while two readings of every
-meter pass, each in a separate slot. Python's bytecode is cached beforehand, as after an installation.
+`python -m benchmarks.footprint [--out FILE]`. The agent's memory is its peak resident memory while two
+readings of every meter pass, each in a separate slot. The memory of the imports is the resident memory of a
+process that only imports. Python's bytecode is cached beforehand, as after an installation.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ PARTS = {
     "configuration": "meteragent.config",
     "the rest": "meteragent.agent",
 }
-"""The parts of the memory, and the modules that are imported for each, in addition to the ones before."""
+"""The parts of the memory, and the modules that are imported for each part after those of earlier parts."""
 
 RESIDENT = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS:')))"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
@@ -67,9 +68,10 @@ def memory() -> list[Result]:
 
 
 def forget_libraries() -> None:
-    """Drop the libraries' files from the system's cache, so that they are read again when they are needed.
+    """Drop the libraries of this Python environment from the system's cache.
 
-    A file that has just been installed is cached in large pieces, so that unused parts would be mapped too.
+    They are then read again only as far as they are needed. A file that has just been installed is cached in
+    large pieces, so that unused parts would be mapped, too.
     """
     for path in Path(sys.prefix, "lib").rglob("*.so*"):
         with path.open("rb") as file:
@@ -77,7 +79,7 @@ def forget_libraries() -> None:
 
 
 def _memory_mb(meters: int) -> tuple[float, float]:
-    """Return the peak resident memory, and the part of it that is mapped files, in MB."""
+    """Return the peak resident memory, and the memory of mapped files after the readings, in MB."""
     per_s = DENSE_PER_S if meters > SPARSE_PER_S else SPARSE_PER_S
     with agent()(1) as running:
         asyncio.run(_readings(Paced(meters, 1), running.source_port, per_s))
@@ -127,7 +129,7 @@ def _until_subscribed_s(contestant: Contestant) -> float:
 
 
 def count_imports() -> Result:
-    """List the modules that an agent has imported after a release; none may be forbidden."""
+    """Count the modules that an agent has imported after a release; the ratio is 1 if none is forbidden."""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -161,7 +163,7 @@ def disk_space() -> Result:
 
 
 def _requirements(name: str) -> list[str]:
-    """Return the packages that a package requires."""
+    """Return the installed packages that a package requires without extras, in lower case."""
     names = []
     for line in metadata.requires(name) or ():
         match = _REQUIREMENT.match(line)

@@ -1,4 +1,4 @@
-"""Programs that forward messages unchanged, as a user would write them: the peers of the agent's benchmark.
+"""Programs that forward payloads unchanged, as a user would write them: the peers of the agent's benchmark.
 
 `python -m benchmarks.forwarders NAME SOURCE_PORT SINK_PORT QOS` runs a program until it is stopped.
 """
@@ -21,7 +21,10 @@ def sink_topic(topic: str) -> str:
 
 
 async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
-    """Forward messages with two gmqtt connections; acknowledge each message after it has been forwarded."""
+    """Forward messages with two gmqtt connections.
+
+    A message is acknowledged once it has been passed to the sink's client, before the sink acknowledges it.
+    """
     sink = gmqtt.Client("bench-out")
     await sink.connect("127.0.0.1", sink_port)
     source = gmqtt.Client("bench-in", optimistic_acknowledgement=False)
@@ -38,7 +41,7 @@ async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
 
 
 async def with_aiomqtt(source_port: int, sink_port: int, qos: int) -> None:
-    """Forward messages with two aiomqtt connections, one message after the other."""
+    """Forward messages with two aiomqtt connections; at QoS 1, await the sink's acknowledgement of each."""
     options: dict[str, Any] = {"socket_options": NODELAY}
     async with (
         aiomqtt.Client("127.0.0.1", sink_port, **options) as sink,

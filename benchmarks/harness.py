@@ -1,9 +1,9 @@
 """Measurement for benchmarks: interleaved runs of contestants, their ratios, and the median ratios.
 
-Times alone mean little on a shared machine. Therefore every round runs every contestant once, and the rounds
-begin with different contestants. A ratio is taken within a round, where all contestants meet the same
+Times alone mean little on a shared machine. Therefore every contestant has one turn in every round, and the
+rounds begin with different contestants. A ratio is taken within a round, where all contestants meet the same
 conditions. The median over the rounds is reported with the smallest and the largest ratio. A higher ratio is
-always better: for memory, added latency and growth, the ratio is limit / measured, and its goal is 1.
+always better: for memory, added latency and growth, the ratio is limit / measured, and any goal is 1.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _missing_peers: list[str] = []
 
 @dataclass(frozen=True)
 class Row:
-    """Two calls that do the same work: their names, and the goal for the ratio of their rates.
+    """Two calls that do the same work: the work's name, the peer, and the goal for the ratio of their rates.
 
     `theirs` may be a limit instead of a call: the CPU seconds that `ours` may take. `work` holds the number
     of `unit`s that each call processes; a slow peer may process fewer.
@@ -72,7 +72,7 @@ class Result:
         return min(self.ratios), max(self.ratios)
 
     def as_json(self, versions: dict[str, str]) -> dict[str, Any]:
-        """Return the row for a file of results."""
+        """Return the row for a file of results; its ratios have four significant digits."""
         return {
             "name": self.name,
             "against": self.against,
@@ -97,7 +97,7 @@ def seconds(call: Callable[[], object], times: int) -> float:
 
 
 def calls_per_slice(call: Callable[[], object]) -> int:
-    """Return the number of calls that fit into a slice; the measurement also serves as warm-up."""
+    """Return the number of calls that fit into a slice, at least 1. The measurement is also a warm-up."""
     times = 1
     while (duration_s := seconds(call, times) * times) < SLICE_S / 4:
         times *= 2
@@ -165,7 +165,7 @@ def _result(row: Row, durations_s: Sequence[tuple[float, float]]) -> Result:
 
 
 def rate(per_s: float) -> str:
-    """Format a number with three significant digits, with M for millions.
+    """Format a number with three significant digits, with M for millions; from 10^9 on, in whole millions.
 
     >>> rate(12_345_678), rate(7_312), rate(0.1234)
     ('12.3M', '7,310', '0.123')
@@ -194,7 +194,7 @@ def report_missing(name: str, reason: str) -> None:
 
 
 def machine() -> dict[str, str]:
-    """Return the conditions of the run: processor, kernel, disk, Python, versions, day and load."""
+    """Return the conditions of the run: the processor, system, disk, Python, commit, day and load."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
@@ -213,7 +213,7 @@ def machine() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit that is measured, marked with -dirty if files differ from it."""
+    """Return the commit that is measured, with -dirty if tracked files differ; "not known" if git fails."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return result.stdout.strip() or "not known"
@@ -253,10 +253,10 @@ def _version(package: str) -> str:
 def report(
     results: Sequence[Result], packages: Sequence[str], program_versions: dict[str, str] | None = None
 ) -> None:
-    """Print a table and, with --out FILE, write the rows to that JSON file, replacing older rows.
+    """Print a table and, with --out FILE, write the rows to that JSON file.
 
-    `program_versions` holds the versions of peers that are not Python packages. Raises SystemExit if a peer
-    is missing.
+    They replace rows of the file that have the same name and peer. `program_versions` holds the versions of
+    peers that are not Python packages. Raises SystemExit if a peer is missing.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--out", type=Path, help="write the rows to this JSON file")

@@ -1,6 +1,7 @@
 """The agent without its connections: messages through the core into the store, as the runner feeds them.
 
-It measures the cost of a record without MQTT, and the growth of that cost with the store's history.
+With it, `store` and `shares` measure the cost of a record without MQTT, and how this cost grows with the
+store's history and the number of meters.
 """
 
 import sqlite3
@@ -25,7 +26,7 @@ from meteragent.privacy.bits import SystemBits
 from meteragent.store import Store, ledger, outbox, transaction
 
 NOW_MS, SLOT_MS, DAY_MS = 1_800_000_000_000, 1_800_000, 86_400_000
-CHANNEL, EPSILON = "main", Fraction(1, 220)
+STREAM, EPSILON = "main", Fraction(1, 220)
 CHUNK, BATCH = 20_000, 500
 TEXT = """
 [source]
@@ -58,8 +59,8 @@ def open_store(path: Path) -> Store:
 class Line:
     """One stream on an open store: `meters` meters with a reading every `step_ms` each (by default a slot).
 
-    Committed rows are marked as delivered by the next commit; if there is a `backlog`, its oldest rows are
-    marked instead.
+    The next commit marks the rows of the last one as delivered; if there is a `backlog`, it marks the oldest
+    waiting rows instead.
     """
 
     store: Store
@@ -72,12 +73,13 @@ class Line:
     def __post_init__(self) -> None:
         [stream] = config.parse(TEXT).stream
         core_stream = core(stream, Fraction(0), Links.of(stream), b"x" * 32)
-        self.pipeline = Pipeline(
-            core_stream, self.store.snapshot(CHANNEL), Spending(), SystemBits(), Counts()
-        )
+        self.pipeline = Pipeline(core_stream, self.store.snapshot(STREAM), Spending(), SystemBits(), Counts())
 
     def warm(self) -> None:
-        """Feed two readings of each meter, and at least a batch, so that each meter has released a slot."""
+        """Feed whole batches with at least two readings of each meter.
+
+        With a reading in each slot, every meter has then released a slot.
+        """
         for _ in range(-(-max(2 * self.meters, BATCH) // BATCH)):
             self.feed(self.messages(BATCH))
 
@@ -93,12 +95,16 @@ class Line:
         return batch
 
     def feed(self, messages: list[Message]) -> int:
-        """Feed and commit messages and mark the previous rows as delivered; return the number of new rows."""
+        """Feed and commit messages, and mark the rows of the last call as delivered.
+
+        Return the number of rows that the next call will mark: the new rows or, with a backlog, at most
+        `BATCH` waiting rows.
+        """
         now_ms = messages[-1].received_ms
         commit = self.pipeline.feed(messages, now_ms, now_ms).commit
         rows = persist(self.store, commit, self._delivered)
         if self.backlog:
-            rows = outbox.pending(self.store.connection, CHANNEL, now_ms, BATCH)
+            rows = outbox.pending(self.store.connection, STREAM, now_ms, BATCH)
         self._delivered = [row.id for row in rows]
         return len(rows)
 
@@ -122,7 +128,7 @@ def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
 
 
 def _fill(tx: sqlite3.Connection, numbers: range, meters: int, first_ms: int) -> None:
-    commit = Commit(CHANNEL, first_ms)
+    commit = Commit(STREAM, first_ms)
     for number in numbers:
         step, meter = divmod(number, meters)
         start_ms = first_ms + step * SLOT_MS

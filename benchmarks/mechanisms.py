@@ -4,8 +4,8 @@
 mechanisms use the same source of bits as the agent, numpy uses its own generator, and the peers use their
 defaults. The level is that of the default preset: 1 at 220 quanta. No peer implements the l_inf mechanism.
 Where our mechanism releases a window, the peers add independent noise of the same scale to as many readings,
-which is n times less private. A peer's time is linear in the count from 1,440 on, so a peer gets at most
-1,440 readings.
+which is n times less private. The time of OpenDP and diffprivlib is linear in the count from 1,440 on, so
+these two get at most 1,440 readings.
 
 Random bytes: the bytes drawn per reading, compared with the distribution's entropy, a lower bound for every
 sampler. Time and the secret: a call on windows of zeros, compared with a call on windows at the top of the
@@ -104,7 +104,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Yield all mechanisms, for 1,000 arrays at once and for one array."""
+    """Yield all mechanisms for each n in `SLOTS`, for 1,000 arrays at once and for one array."""
     for count in (1000, 1):
         for n in SLOTS:
             yield Case("l_inf noise", LInfLaplace(A, 1, n), count, n)
@@ -116,7 +116,10 @@ def cases() -> Iterator[Case]:
 
 
 def with_numpy(case: Case) -> tuple[Call, int]:
-    """Return a function that draws floating-point noise of the case's shape, and its number of readings."""
+    """Return a function that draws floating-point noise of the case's shape, and its number of readings.
+
+    For the truncated geometric mechanism, the function also adds the noise to the value and clamps the sum.
+    """
     generator, shape = np.random.default_rng(), (case.count, case.n)
     if case.kind == "truncated geometric":
         return lambda: np.clip(VALUE + generator.laplace(0, SCALE, shape), 0, HIGH), case.count * case.n
@@ -124,7 +127,10 @@ def with_numpy(case: Case) -> tuple[Call, int]:
 
 
 def with_opendp(case: Case) -> tuple[Call, int]:
-    """Return a function that adds OpenDP's discrete noise to a vector, and its number of readings."""
+    """Return a function that adds OpenDP's discrete noise to a vector, and its number of readings.
+
+    For the truncated geometric mechanism, the function also clamps the sums.
+    """
     dp = peer("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i32")), dp.l1_distance(T="i32")
@@ -136,7 +142,10 @@ def with_opendp(case: Case) -> tuple[Call, int]:
 
 
 def with_diffprivlib(case: Case) -> tuple[Call, int]:
-    """Return a function that adds diffprivlib's discrete noise, which takes one number at a time."""
+    """Return a function that adds diffprivlib's discrete noise, number by number, and its number of readings.
+
+    For the truncated geometric mechanism, the peer's mechanism is truncated, too.
+    """
     library = peer("diffprivlib.mechanisms")
     values = [VALUE] * min(case.count * case.n, PEER_COUNT)
     if case.kind == "truncated geometric":
@@ -174,7 +183,7 @@ def call(case: Case, values: NDArray[np.int64]) -> Call:
 
 
 def random_bytes(case: Case) -> Result:
-    """Compare the random bytes per reading with the entropy of the distribution."""
+    """Compare the random bytes per reading with the entropy of the distribution, estimated from releases."""
     calls, bytes_pairs = max(1, LEAST_SAMPLE // (case.count * case.n)), []
     for _ in range(ROUNDS):
         counted_bits, entropy, values = CountedBits(), 0.0, case.values

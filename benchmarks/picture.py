@@ -28,7 +28,7 @@ def place(value: float) -> float:
 
 
 def mark(axes: Axes, y: int, row: dict[str, Any]) -> None:
-    """Draw one row: its name above, its mark on the scale, its figures at the right."""
+    """Draw one row: its name and peer above its mark on the scale, and its figures at the right."""
     colour, shape = (COLOUR_MET, "o") if meets_goal(row) else (COLOUR_MISSED, "s")
     low, middle, high = (
         place(ratio / row["goal"]) for ratio in (row["spread"][0], row["ratio"], row["spread"][1])

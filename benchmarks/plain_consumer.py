@@ -1,10 +1,10 @@
 """A plain consumer, the peer of `collect`: ``python -m benchmarks.plain_consumer nats URL TARGET COUNT``.
 
 It reads records with the usual library of a broker (aiomqtt, nats-py, confluent-kafka) and parses each with
-`json.loads`. It writes 5,000 records at a time to the table `record` of a PostgreSQL database with COPY, or
-to one Parquet file, which is complete only at the end, and then acknowledges them (with MQTT, the library
-acknowledges them on arrival). It checks nothing: a repeated record ends it or is stored twice. The process
-exits after COUNT records.
+`json.loads`. It writes at most 5,000 records at a time to the table `record` of a PostgreSQL database with
+COPY, or to one Parquet file, which is complete only at the end, and then acknowledges them (with MQTT, the
+library acknowledges them on arrival). It checks nothing: if a record is repeated, COPY fails, and a file
+holds it twice. The process exits after COUNT records. With mqtt and COUNT 0, it only creates its session.
 """
 
 import argparse
@@ -60,7 +60,7 @@ async def none() -> None:
 
 
 async def of_mqtt(url: str, count: int) -> Batches:
-    """Yield batches from a session that the broker keeps; if `count` is 0, only create the session."""
+    """Yield batches from a session that the broker keeps; if `count` is 0, only create and subscribe it."""
     expiry = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     expiry.SessionExpiryInterval = 86_400
     client = aiomqtt.Client(
@@ -123,7 +123,7 @@ async def of_kafka(servers: str, count: int) -> Batches:
 
 
 async def copy_rows(url: str, batches: Batches) -> None:
-    """Copy each batch into the table."""
+    """Copy each batch into the table, and acknowledge it after its commit."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         async for payloads, acknowledge in batches:
             async with connection.transaction(), connection.cursor() as cursor, cursor.copy(COPY) as copy:
@@ -138,7 +138,7 @@ def table_of(rows: Sequence[Row]) -> pa.Table:
 
 
 async def write_file(path: Path, batches: Batches) -> None:
-    """Write each batch as a row group of one file, and flush it to disk at the end."""
+    """Write each batch as a row group of one file and acknowledge it; flush the file to disk at the end."""
     with pq.ParquetWriter(path, SCHEMA) as writer:
         async for payloads, acknowledge in batches:
             writer.write_table(table_of([parsed(payload) for payload in payloads]))

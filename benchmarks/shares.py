@@ -2,7 +2,8 @@
 
 The agent runs without its connections (`line`), with one reading per slot from each of 20 meters, and 500
 readings per commit. The profiler attributes the time to functions. The time of a library function or a
-built-in is attributed to the parts of the program that call it, in proportion to the time of their calls.
+built-in is attributed to the parts of the program that call it, in proportion to the time of their calls, or
+to "else" if no part calls it. Shares below one per cent are not printed.
 """
 
 import cProfile
@@ -41,7 +42,10 @@ def shares(stats: dict[Function, Any]) -> Counter[str]:
 def _give(
     stats: dict[Function, Any], function: Function, duration_s: float, times_s: Counter[str], depth: int
 ) -> None:
-    """Add a time to the part of its function; if the function is not ours, to the parts of its callers."""
+    """Add a time to the part of its function; if the function is not ours, to the parts of its callers.
+
+    A time whose function has no callers, or whose callers are not ours for 21 levels, is added to "else".
+    """
     name = part(function)
     callers = {} if depth > 20 else stats[function][4]
     if name is not None or not callers:

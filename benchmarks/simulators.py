@@ -1,7 +1,7 @@
 """Simulated homes, compared with RAMP and the Richardson model.
 
 `python -m benchmarks.simulators [--out FILE]`. The rate is home-days per CPU-second, with the same number of
-homes, days and steps on both sides; the creation of the homes is not counted. Our homes include all
+home-days on both sides; the creation of our homes and of RAMP's is not counted. Our homes include all
 appliances, television content and a table of events, which the peers do not provide. RAMP simulates users of
 five appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the
 values. richardsonpy simulates the occupancy, light and appliances of a household of three. It supports only
@@ -23,7 +23,7 @@ HOMES, DAYS = 1000, 5
 SECOND_HOMES, SECOND_DAYS = 40, 4
 YEAR_HOMES, YEAR_DAYS, YEAR, OCCUPANTS = 73, 5, 365, 3
 GOAL_AT_1_S, GOAL_RAMP = 300, 4
-"""The goals: home-days per CPU-second on a quiet core, and a multiple of RAMP's rate."""
+"""The goals: home-days per CPU-second at 1 s on a quiet core, and a multiple of RAMP's rate at 60 s."""
 
 UNIT = "home-days"
 
@@ -36,7 +36,7 @@ def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
     fleet, first_day = Fleet(0, range(homes)), 0
 
     def call() -> object:
-        """Simulate the next days."""
+        """Simulate the next days; return a number for each day that depends on all its values."""
         nonlocal first_day
         first_day += days + 2
         return [
@@ -154,7 +154,7 @@ def richardson() -> Callable[[], object] | None:
     )
 
     def call() -> object:
-        """Simulate a home."""
+        """Simulate a home; return the sum of its load."""
         occupancy = people.Occupancy(number_occupants=OCCUPANTS).occupancy
         home = load.ElectricLoad(occupancy, OCCUPANTS, q_direct=direct, q_diffuse=diffuse, timestep=60)
         return home.loadcurve.sum()

@@ -1,4 +1,4 @@
-"""The store: the cost of a commit and of a release, in a new store and after a million releases.
+"""The store: the cost of a commit and of a release, its growth with history and meters, size and recovery.
 
 `python -m benchmarks.store [--out FILE]`. The stores are on the project's disk, whose fsync is measured.
 """
@@ -58,7 +58,8 @@ def commits(path: Path, per_commit: int) -> Result:
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
     """Compare the cost of a release in the large line with its cost in the small line.
 
-    The small line makes commits of `per_commit` releases, the large line commits of `BATCH`.
+    The small line makes commits of `per_commit` releases, the large line commits of `BATCH` releases. The
+    ratio is `GROWTH` times the small line's CPU time, divided by the large line's.
     """
     costs_s = []
     for line in (small, large):
@@ -75,7 +76,10 @@ def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BAT
 
 
 def ordinary(path: Path) -> Result:
-    """Compare a reading in an open window with a reading that opens, charges, closes and releases one."""
+    """Compare the CPU time of a reading in an open window with that of a reading that opens a window.
+
+    The second reading also charges the new window, and closes and releases the window before.
+    """
     with open_store(path / "worst") as worst_store, open_store(path / "ordinary") as usual_store:
         worst, usual = Line(worst_store, METERS), Line(usual_store, *ORDINARY)
         for line in (worst, usual):

@@ -28,7 +28,7 @@ def published_rows() -> list[dict[str, Any]]:
 
 
 def number(value: float) -> str:
-    """Format a number with three significant digits, without an exponent.
+    """Format a number with three significant digits, without an exponent from 0.0001 to below 10^10.
 
     >>> number(0.05712), number(1.0), number(12_345)
     ('0.0571', '1', '12,300')
@@ -64,7 +64,7 @@ def goals(rows: Rows) -> str:
 
 
 def others(rows: Rows) -> str:
-    """Return the rows without a goal, grouped by name."""
+    """Return a table of the rows without a goal, with one line per name."""
     texts_by_name: dict[str, list[str]] = {}
     for row in rows:
         if row["goal"] is None:
@@ -76,7 +76,7 @@ def others(rows: Rows) -> str:
 
 
 def machine(rows: Rows) -> str:
-    """Return a description of the machine and its load, with the versions of all packages."""
+    """Return a paragraph about the rounds, the machine, its load, and the versions of all packages."""
     versions: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row["versions"].items():
@@ -91,7 +91,8 @@ def machine(rows: Rows) -> str:
     rounds = max(row["rounds"] for row in rows)
     load = f"load average {load_before:g} before, and at most {load_after:g} after a program's own work"
     return (
-        f"Median of {rounds} interleaved rounds. {', '.join(machine_text)}; {load}. {', '.join(packages)}.\n"
+        f"Median of {rounds} interleaved round{'s' * (rounds != 1)}. {', '.join(machine_text)}; {load}."
+        f" {', '.join(packages)}.\n"
     )
 
 
@@ -99,10 +100,10 @@ BLOCKS: dict[str, Callable[[Rows], str]] = {"goals": goals, "others": others, "m
 
 
 def renew(text: str, rows: Rows) -> str:
-    """Return a page with regenerated blocks.
+    """Return a page with regenerated blocks, or with a note in each block if there are no rows.
 
     Raises:
-        KeyError: the page has a block with an unknown name.
+        KeyError: there are rows, and the page has a block with an unknown name.
     """
     return BLOCK.sub(lambda match: match[1] + (BLOCKS[match[2]](rows) if rows else NONE_YET) + match[3], text)
 

@@ -44,7 +44,7 @@ class Client(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, port: int, name: str, on_message: Callable[[bytes], None]) -> "Client":
-        """Return a client that the broker at `port` has accepted."""
+        """Return a client once the broker at `port` has answered CONNECT; the return code is not checked."""
         loop = asyncio.get_running_loop()
         _, client = await loop.create_connection(lambda: cls(name, on_message), "127.0.0.1", port)
         await client.ready.wait()
@@ -59,12 +59,12 @@ class Client(asyncio.Protocol):
         transport.write(packet(CONNECT, body))
 
     async def subscribe(self, topic_filter: str, qos: int) -> None:
-        """Subscribe, and wait for the answer."""
+        """Subscribe, and wait for the answer, which is not checked."""
         self._transport.write(packet(SUBSCRIBE, b"\0\1" + text(topic_filter) + bytes([qos])))
         await self.ready.wait()
 
     def publish(self, topic: bytes, payload: bytes, qos: int) -> None:
-        """Publish with the next `flush`; `topic` is encoded by `text`."""
+        """Queue a message for the next `flush`; `topic` is already encoded by `text`."""
         number = b""
         if qos:
             self._id = self._id % 65_535 + 1
@@ -72,13 +72,16 @@ class Client(asyncio.Protocol):
         self._packets.append(packet(PUBLISH | qos << 1, topic + number + payload))
 
     def flush(self) -> None:
-        """Write the packets published since the last flush."""
+        """Write the packets queued since the last flush."""
         if self._packets:
             self._transport.write(b"".join(self._packets))
             self._packets.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Split the data into packets, acknowledge messages at QoS 1, and report their topics."""
+        """Split the data into packets, report each message's topic, and acknowledge messages at QoS 1.
+
+        Write the queued packets, too.
+        """
         buffer = self._buffer
         buffer += data
         offset, answers = 0, []
@@ -104,7 +107,7 @@ class Client(asyncio.Protocol):
 
 
 def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
-    """Return the type of the packet at `offset`, and its body's start and end.
+    """Return the first byte of the packet at `offset` (type and flags), and its body's start and end.
 
     Return None if the packet is incomplete.
     """
@@ -122,7 +125,7 @@ def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
 
 
 class Load:
-    """`meters` meters whose readings pass through a contestant between two topics.
+    """`meters` meters whose readings are sent to a contestant and come back as records.
 
     Each meter's first reading has the time `first_s`, and each further reading is `step_s` later.
     """
@@ -150,14 +153,14 @@ class Load:
         """Handle the arrival of a record on `topic`."""
 
     def send(self) -> None:
-        """Send the next meter's reading; after the last meter, the time advances by a step."""
+        """Queue the next meter's reading; after the last meter, the readings' time advances by a step."""
         step, meter = divmod(self.reading_count, len(self._topics))
         payload = b'{"t":%d,"power":%d}' % (self._first_s + step * self._step_s, step % 3000)
         self._sender.publish(self._topics[meter], payload, self._qos)
         self.reading_count += 1
 
     def flush(self) -> None:
-        """Write the readings sent since the last flush."""
+        """Write the readings queued since the last flush."""
         self._sender.flush()
 
     def close(self) -> None:
@@ -170,13 +173,13 @@ class ClosedLoop(Load):
     """A fixed number of readings in flight: each record that arrives triggers the next reading."""
 
     async def begin(self, outstanding: int) -> None:
-        """Send the first `outstanding` readings and start writing; the loop then continues on its own."""
+        """Queue the first `outstanding` readings and start writing; the loop then continues on its own."""
         for _ in range(outstanding):
             self.send()
         self._ticking = asyncio.create_task(self._tick())
 
     def arrived(self, _: bytes) -> None:
-        """Send the next reading."""
+        """Queue the next reading."""
         self.send()
 
     def close(self) -> None:
@@ -194,7 +197,8 @@ class Paced(Load):
     """Readings at a fixed rate, with the latencies of their records in s, in order of arrival.
 
     A forwarder sends a message for each reading. The agent sends the record of a slot when the reading
-    `behind` slots later arrives, so the first readings of a meter release no record.
+    `behind` slots later arrives, so the first `behind` readings of a meter release no record. A latency is
+    the time from the reading that releases a record to the arrival of this record.
     """
 
     def __init__(
@@ -206,14 +210,14 @@ class Paced(Load):
         self._sent_s: defaultdict[bytes, deque[float]] = defaultdict(deque)
 
     def send(self) -> None:
-        """Send a reading, and record the time."""
+        """Queue a reading; if it releases a record, note the time."""
         step, meter = divmod(self.reading_count, self.meters)
         if step >= self._behind:
             self._sent_s[self._topics[meter].partition(b"/")[2]].append(time.perf_counter())
         super().send()
 
     def arrived(self, topic: bytes) -> None:
-        """Record the latency of a record; a record for which no reading is in flight is ignored."""
+        """Note the latency of a record; a record for which no reading is in flight is ignored."""
         sent_s = self._sent_s[topic.partition(b"/")[2]]
         if sent_s:
             self.latencies_s.append(time.perf_counter() - sent_s.popleft())

@@ -1,7 +1,7 @@
 """The command line: parse the arguments, run the command, and return its exit code (DESIGN 5).
 
 0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
-1   crash; store in use or restored   78   bad configuration (EX_CONFIG)
+1   failure; crash; unusable store    78   bad configuration (EX_CONFIG)
 2   the command line is wrong        130   interrupted (sanitise, init)
 
 `usage` lists the commands with their arguments and help. Each command is a module here that defines
@@ -34,7 +34,10 @@ _SAFE_ERRORS = (MeteragentError, OSError, sqlite3.Error)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code. Raises SystemExit for --help, --version and invalid arguments."""
+    """Run a command; return its exit code.
+
+    Raises SystemExit for --help, --version, invalid arguments, and no arguments.
+    """
     _open_standard_streams()
     parser = usage.parser(__version__)
     if not (sys.argv[1:] if arguments is None else arguments):
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
-    """Print the reason for a failure; return the exit code."""
+    """Print the reason for a failure; return the exit code. Of a group of errors, the first one counts."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, ConfigError):

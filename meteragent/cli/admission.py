@@ -1,6 +1,7 @@
 """Decide which streams may run: those that keep their promise for loads, are accepted, or have run before.
 
-All files named in the configuration must be readable.
+All files with secrets or certificates that `run` reads must be readable, and the extras that the
+configuration needs must be installed.
 
 A stream that is already in the store continues with a warning, so that neither an update nor a damaged store
 can stop it.
@@ -17,7 +18,10 @@ from meteragent.store import ledger, read_only
 
 
 def stored_streams(path: Path) -> set[str]:
-    """Return the names of the streams in a store; empty if there is no file that this user can read."""
+    """Return the names of the streams in a store; empty if there is no file that this user can read.
+
+    Raises StoreError if the file is not a usable store.
+    """
     if not os.access(path, os.R_OK):
         return set()
     with read_only(path) as connection:

@@ -11,9 +11,9 @@ _SAMPLES_MIN = 100
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the verdict on each mechanism; return 3 if any mechanism breaks its promise.
+    """Print the verdict on each mechanism; return 0, or 3 if a mechanism breaks its promise.
 
-    Return 1 if scipy is missing.
+    Return 1 without a verdict if scipy is missing.
     """
     settings = config.load(options.config)
     if common.lacks("analysis", "an audit"):

@@ -16,9 +16,10 @@ from meteragent.store import read_only, terms
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the promises of all streams. If a stream must not run, print the refusals instead; return 78.
+    """Print the promises of all streams as text, JSON or a statement; return 0.
 
-    JSON and the statement are always in English, whatever --lang says.
+    If anything is refused, print the refusals instead and, unless JSON or a statement was requested, the next
+    step; return 78. JSON and the statement are always in English, whatever --lang says.
     """
     is_plain_text = not (options.json or options.statement)
     with catalogue.speaking(options.lang if is_plain_text else catalogue.ENGLISH):
@@ -47,7 +48,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def print_new(path: Path) -> int:
-    """Print a new configuration's promises and the next steps, beginning with a rehearsal."""
+    """Print a new configuration's promises, its refusals, if any, and the next steps.
+
+    The steps begin with a rehearsal, unless anything is refused. Return 78 if anything is refused, else 0.
+    """
     settings = config.load(path)
     guarantees = _guarantees(settings, event.EVENTS)
     print(terminal.text(guarantees, settings), end="\n\n", flush=True)
@@ -91,7 +95,10 @@ parse_event = common.argument(event.parse)
 
 
 def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:
-    """Return the terms in a store, by stream; None if the store does not exist or cannot be read."""
+    """Return the terms in a store, by stream; None if there is no file that this user can read.
+
+    Raises StoreError if the file is not a usable store.
+    """
     if not os.access(path, os.R_OK):
         return None
     with read_only(path) as connection:

@@ -17,13 +17,13 @@ from meteragent.collect import configuration
 from meteragent.domain.errors import LinkError
 
 _EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
-"""The extras that each kind of source needs."""
+"""The extras that each kind of source needs, besides the sink's extra."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Collect until SIGTERM or SIGINT, check the configuration, or migrate the tables.
 
-    Return the exit code.
+    Return the exit code, which is 1 if an extra is missing or the tables cannot be migrated.
     """
     settings = configuration.load(options.config)
     sink = "collect" if settings.dataset is None else "collect-parquet"
@@ -44,18 +44,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _migrate(service: Any, settings: configuration.Settings) -> int:
-    """Create or update the tables; return the exit code."""
+    """Create or update the tables; return 0, or 1 if the connection fails."""
     try:
         count = asyncio.run(service.migrate(settings))
     except LinkError as error:
         print(f"meteragent: {error}", file=sys.stderr)
         return common.EXIT_CRASH
-    print(f"{count} migrations applied" if count else "the tables are up to date")
+    print(f"{count} migration{'s' * (count != 1)} applied" if count else "the tables are up to date")
     return 0
 
 
 def _place(settings: configuration.Settings) -> Iterator[str]:
-    """Yield lines about the folder or the database in which records are kept."""
+    """Yield lines about the folder of a dataset, and about the partitions of a dataset or a database."""
     if settings.dataset is not None:
         yield f"folder: {settings.dataset.folder}"
     sink = settings.dataset or settings.database

@@ -63,7 +63,10 @@ class Say:
 
 @dataclass(slots=True)
 class Options:
-    """The answers on the command line, by option, and whether to accept defaults (`yes`)."""
+    """The answers on the command line, by option, and whether to accept defaults (`yes`).
+
+    `password` is the content of the password file, and `timezone` the local time zone.
+    """
 
     answers: Mapping[str, str]
     yes: bool = False
@@ -78,7 +81,7 @@ Conversation = Generator[Step, Any, Draft]
 def converse(options: Options) -> Conversation:
     """Ask for everything that a configuration needs, and return the files to write.
 
-    Raises Refused if no configuration can be written with the answers on the command line.
+    Raises Refused if the answers on the command line or the meters on the broker allow no configuration.
     """
     default_out = _default_out(options)
     result, access, password = yield from _listen(options)
@@ -136,7 +139,10 @@ def _ask(
 
 
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
-    """Listen to a broker, with a login if required; return the findings, the access and a typed password."""
+    """Listen to a broker, with a login if required; return the findings, the access and the typed password.
+
+    The password is None if none was typed. Raises Refused if the broker cannot be used or has no meter.
+    """
     question = Question("url", "Which broker receives your meter's readings?", default="mqtt://127.0.0.1")
     option_url = options.answers.get("url", "").strip()
     if option_url and (fault := _url_fault(option_url)):
@@ -215,7 +221,7 @@ _SOLAR = Question(
 
 
 def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Reading]:
-    """Return the chosen meter's readings."""
+    """Return the chosen meter. Raises Refused if --meter names no meter or several."""
     proposed = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
     meters = proposed + draft.unstated(result)
     requested_name = options.answers.get("meter")
@@ -244,7 +250,10 @@ _KINDS = (
 
 
 def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Reading]:
-    """Ask for the kind and unit if neither the broker nor a name states them; they are never guessed."""
+    """Ask for the kind and unit if neither the broker nor a name states them; they are never guessed.
+
+    Then also ask for the interval of an interval energy.
+    """
     if not reading.missing:
         return reading
     source = dict(reading.source)
@@ -262,7 +271,10 @@ def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Readin
 def _choose_quantities(
     options: Options, reading: Reading, has_solar: bool
 ) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
-    """Return the streams to release: one quantity or, with solar panels, perhaps both directions."""
+    """Return the streams to release: one quantity or, with solar panels, perhaps both directions.
+
+    Raises Refused if no quantity can be released, or if --quantity names none of them.
+    """
     selections = draft.selections(reading, has_solar)
     if not selections:
         raise Refused(f"{reading.names[0]} has no quantity that can be released")
@@ -288,7 +300,10 @@ def _name_objection(name: str) -> str | None:
 
 
 def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, str]:
-    """Return the chosen preset; each choice states what the preset hides and how exact its numbers are."""
+    """Return the chosen preset; each choice states what the preset hides and how exact its numbers are.
+
+    Raises Refused if no preset is possible.
+    """
     offers = draft.presets(base)
     choices = tuple((name, text) for name, text in offers.items())
     default = "appliance" if "appliance" in offers else next(iter(offers), None)
@@ -320,9 +335,10 @@ def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | Non
 
 
 def _default_out(options: Options) -> str:
-    """Return the configuration's default name. Raises Refused if a requested file cannot be written.
+    """Return the configuration's default name: --out, or else the first free name.
 
-    With --yes it is home.toml; otherwise it is the first free name among home.toml, home-2.toml and so on.
+    The names are home.toml, home-2.toml and so on; with --yes, only home.toml. Raises Refused if a requested
+    file cannot be created, or if there is no default.
     """
     for key, objection in (("out", _file_objection), ("unit-file", _unit_objection)):
         option = options.answers.get(key)
@@ -339,7 +355,7 @@ def _default_out(options: Options) -> str:
 
 
 def _existing(path: Path) -> Path | None:
-    """Return the first existing file among a configuration, its password file and its store."""
+    """Return the first existing file among a configuration, its password file and its store; None if none."""
     paths = (path, draft.password_path(path), draft.store_path(path))
     return next((path for path in paths if os.path.lexists(path)), None)
 

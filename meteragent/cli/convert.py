@@ -23,7 +23,7 @@ _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Convert a file or a folder; return the exit code."""
+    """Convert a file or a folder; return 0, or 1 if it cannot be read, converted or written."""
     try:
         entries = list(_entries(options.input, options.stream))
         if options.to == "readings":
@@ -44,7 +44,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"meteragent: {error.filename}: {reason}", file=sys.stderr)
         return common.EXIT_CRASH
     meters = len({value.meter for value in entries})
-    print(f"{len(entries)} values of {meters} meters: {options.output}", file=sys.stderr)
+    values = f"{len(entries)} value{'s' * (len(entries) != 1)}"
+    print(f"{values} of {meters} meter{'s' * (meters != 1)}: {options.output}", file=sys.stderr)
     return 0
 
 
@@ -59,7 +60,10 @@ def _entries(path: Path, stream: str) -> Iterator[entry.Entry]:
 
 
 def _series(folder: Path, stream: str) -> dict[str, Series]:
-    """Return the series of an output of `sanitise`, or of one stream of a dataset of `collect`."""
+    """Return the series of an output of `sanitise`, or of one stream of a dataset of `collect`.
+
+    Raises FormatError if pyarrow is missing.
+    """
     if common.lacks("collect-parquet", "convert"):
         raise FormatError("reading Parquet files needs pyarrow")
     if (folder / "descriptor.parquet").exists():
@@ -68,7 +72,10 @@ def _series(folder: Path, stream: str) -> dict[str, Series]:
 
 
 def _write_readings(entries: list[entry.Entry], path: Path) -> None:
-    """Write a Parquet file for `sanitise`, and print the [source] table that describes its values."""
+    """Write a Parquet file for `sanitise`, and print the [source] table that describes its values.
+
+    Raises FormatError if pyarrow is missing, and FileExistsError if the file exists.
+    """
     if common.lacks("collect-parquet", "convert"):
         raise FormatError("writing Parquet files needs pyarrow")
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it

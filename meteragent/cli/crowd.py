@@ -17,7 +17,7 @@ from meteragent.domain.grid import iso_time
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action; return the exit code."""
+    """Run the action; return the exit code, which is 1 if the extra `crowd` cannot be used."""
     if common.lacks("crowd", "crowd"):
         return common.EXIT_CRASH
     try:
@@ -68,13 +68,16 @@ def _ledger(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
         else:
-            homes = f"{line.homes:,}" if line.homes else "-"  # unknown if the helper refused
+            homes = f"{line.homes:,}" if line.homes else "-"  # 0 if nobody reported or the helper refused
             print(f"{slot}  {line.result:<12} {homes:>9} homes, finished {at}")
     return 0
 
 
 def _key(options: argparse.Namespace) -> int:
-    """Create or load an identity, and print its public key; return the exit code."""
+    """Create or load an identity, and print its public key; return 0.
+
+    Return 1 if the file cannot be written or read.
+    """
     identity = _module("identity")
     try:
         key = identity.create(options.file) if options.key_action == "new" else identity.load(options.file)

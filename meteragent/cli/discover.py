@@ -20,7 +20,7 @@ _PROGRESS_EVERY_S = 10
 
 
 def _seconds(text: str) -> int:
-    """Parse a number of seconds."""
+    """Parse a number of seconds. Raises ValueError if it is not a whole number from 1 to `_SECONDS_MAX`."""
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:9]) <= _SECONDS_MAX:
         raise ValueError(f"a whole number from 1 to {_SECONDS_MAX}")
     return int(text)
@@ -30,7 +30,7 @@ parse_seconds = common.argument(_seconds)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Listen and report; return the exit code."""
+    """Listen, and print the proposals; return 0, or 1 if nothing can be proposed."""
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:
@@ -98,7 +98,7 @@ async def tell(listener: Listener) -> None:
 
 
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:
-    """Listen until the time is up or Ctrl-C is pressed; return the time spent listening, in seconds.
+    """Listen until the time is up or Ctrl-C is pressed; return the time spent listening, in whole seconds.
 
     Raises LinkError if the connection fails.
     """

@@ -19,7 +19,7 @@ from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
-"""The magnitude of both limits of window.range, in W, in a home with solar panels."""
+"""The magnitude of both limits of window.range, in W, for a quantity that may be negative."""
 _CALENDAR = {"day", "bill"}
 PRESETS = {
     "television": "which TV programme is on",
@@ -28,7 +28,7 @@ PRESETS = {
     "day": "at what time of the day you use power, with one number a day",
     "bill": "on which days you use power, with one number a month",
 }
-"""What each preset hides."""
+"""What each preset that `init` offers hides, in words."""
 
 
 class Quantity(Protocol):
@@ -183,7 +183,7 @@ def selections(reading: Reading, has_solar: bool) -> list[Selection]:
     """Return the selections that a meter's readings allow, most likely first.
 
     In a home with solar panels, quantities that may be negative come first, then pairs of a quantity for
-    consumption and a quantity for feed-in, then single quantities. In other homes, feed-in is omitted.
+    consumption and a quantity for feed-in, then single quantities. Feed-in alone is never offered.
     """
     offers = _complete_offers(reading.offers)
     import_offers = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
@@ -239,7 +239,7 @@ def _selection(offers: Sequence[Quantity], text: str) -> Selection:
 
 
 def _with_names(selections: Sequence[Selection]) -> list[Selection]:
-    """Return the selections, each with a distinct first name: the quantity's name, its kind, or a number."""
+    """Return the selections, each with a distinct first name: its quantities, its kind, or choice-N."""
     named_selections: list[Selection] = []
     used_names = set[str]()
     for place, selection in enumerate(selections, 1):
@@ -268,7 +268,7 @@ def presets(base: Base) -> dict[str, str]:
 
 
 def _preset_line(base: Base, preset: str) -> str | None:
-    """Return a line about what a preset hides and its errors; None if the readings are too coarse for it."""
+    """Return a line about what a preset hides and the first stream's errors; None if it would be refused."""
     settings = config.accepted(text(base, preset, "private", "x.db", None))
     if settings is None:
         return None
@@ -343,7 +343,7 @@ def _value(value: Any) -> str:
 def draft(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
-    """Return the files to write; only the owner can read a file that names or holds a secret."""
+    """Return the files to write; only the owner can read one with a password or a password file's name."""
     secret = None if password is None else password_path(out)
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
     settings = text(base, preset, topic, str(store_path(out)), secret)
@@ -390,11 +390,11 @@ WantedBy=default.target
 
 
 def _escaped(value: str) -> str:
-    """Return a path, escaped so that systemd expands nothing in it."""
+    """Return a path, escaped so that systemd expands no specifier in it."""
     return value.replace("%", "%%")
 
 
 def _quoted(value: str) -> str:
-    """Return a word, quoted for a systemd command line."""
+    """Return a word, quoted for a systemd command line, which then expands nothing in it."""
     word = _escaped(value).replace("$", "$$")
     return word if re.fullmatch(r"[\w./:@%+-]+", word) else json.dumps(word, ensure_ascii=False)

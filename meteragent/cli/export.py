@@ -20,7 +20,6 @@ def run(options: argparse.Namespace) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
     if raised_count:
-        print(
-            f"{raised_count} days or windows have a negative total, which is shown as zero", file=sys.stderr
-        )
+        subject = "1 day or window has" if raised_count == 1 else f"{raised_count} days or windows have"
+        print(f"{subject} a negative total, which is shown as zero", file=sys.stderr)
     return 0

@@ -111,7 +111,11 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 
 
 def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
-    """Perform the steps that the conversation yields; return its result."""
+    """Perform the steps that the conversation yields; return its result.
+
+    Raises EOFError if the input ends, Refused and LinkError as `_hear` does, and Refused if the conversation
+    cannot continue.
+    """
     answer: object = None
     is_explained = False
     while True:
@@ -182,7 +186,7 @@ async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -
 
 
 def _write(draft: Draft) -> None:
-    """Write all files, or none. Raises FileExistsError if any of the files exists."""
+    """Write all files. Raises OSError if a file exists or cannot be written; then no new file remains."""
     new_files: list[Path] = []
     try:
         for path, (text, mode) in draft.files.items():
@@ -202,7 +206,10 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _check(draft: Draft) -> int:
-    """Show the promises of the new configuration, and the next steps; return the exit code."""
+    """Show the promises of the new configuration, the next steps, and the commands that install the unit.
+
+    Return the exit code. If the configuration is refused, show no commands.
+    """
     print()
     code = check.print_new(draft.config)
     if draft.unit is not None and code == 0:

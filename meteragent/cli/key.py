@@ -22,7 +22,10 @@ Now = Callable[[], datetime]
 
 
 def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> int:
-    """Run the action; return the exit code. Raises KeyRefused if the file holds no key."""
+    """Run the action; return the exit code, which is 1 if the file cannot be used.
+
+    Raises KeyRefused if the file holds no key, or other users can read it.
+    """
     try:
         return _ACTIONS[options.action](options, now)
     except OSError as error:
@@ -31,7 +34,7 @@ def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> in
 
 
 def _new(options: argparse.Namespace, now: Now) -> int:
-    """Create a key and show it; return 1 if the file exists."""
+    """Create a key and show it; return 0, or 1 if the file exists."""
     try:
         keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
     except FileExistsError:
@@ -51,7 +54,10 @@ def _show(options: argparse.Namespace, now: Now) -> int:
 
 
 def _forget(options: argparse.Namespace, now: Now) -> int:
-    """Erase the keys of epochs that end by a date; print an error instead if the date is after today."""
+    """Erase the keys of epochs that end by a date, if there are any; return 0.
+
+    If the date is after today, print an error instead; return 1.
+    """
     if options.before > now().date():
         print(
             "meteragent: --before is later than today, so today's windows could not be released",

@@ -15,7 +15,10 @@ from meteragent.store import accept_moved, ledger, read_only, restore_at, view
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the privacy spent, or repair the store; return the exit code."""
+    """Print the privacy spent, or repair the store; return 0.
+
+    Raises ConfigError if the configuration is refused, and StoreError if there is no usable store.
+    """
     settings = config.load(options.config)
     path = settings.store.path
     if options.restored_at is not None:
@@ -79,7 +82,7 @@ def _levels_per_kwh(
     """Return, for each meter, the level per kWh of change, summed over all streams that charged the meter.
 
     At most one window of each stream covers any instant, so the levels of the windows that cover an instant
-    never sum to more than the returned level.
+    never sum to more than the returned level. A stream that is not in `largest` adds nothing.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in period_charges)
     levels: dict[str, Fraction] = {}
@@ -96,7 +99,7 @@ def _row(charges: ledger.PeriodCharge) -> dict[str, str | int]:
 
 
 def _time_ms(text: str) -> int:
-    """Parse a time, or the word `now`."""
+    """Parse a time, or the word `now`; return it in Unix ms. Raises ValueError for any other text."""
     if text == "now":
         return common.now_ms()
     try:

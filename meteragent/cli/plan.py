@@ -21,9 +21,9 @@ _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the third quantity, and plot it on request; an unanswerable question is a usage error.
+    """Print the third quantity, and plot it on request; return 0, or 1 if matplotlib is missing.
 
-    JSON is always in English.
+    A question that cannot be answered is a usage error. JSON is always in English.
     """
     with catalogue.speaking(catalogue.ENGLISH if options.json else options.lang):
         return _run(options)
@@ -78,7 +78,10 @@ def _run_amount(options: argparse.Namespace) -> int:
 
 
 def question(options: argparse.Namespace) -> Question:
-    """Return the question that the arguments ask. Raises ValueError if the error does not fit the share."""
+    """Return the question that the arguments ask.
+
+    Raises ValueError if the error does not fit the share, or if --price is given.
+    """
     if isinstance(options.error, amount.Money) or options.price is not None:
         expected = (
             "errors in money and --price apply only to costs: --share month-cost, week-cost or day-cost"
@@ -117,7 +120,7 @@ def _zone(text: str) -> str:
 
 
 def _plot(text: str) -> Path:
-    """Parse the path of a picture."""
+    """Parse the path of a picture, whose folder must exist."""
     path = Path(text)
     if path.suffix.lower() not in _FORMATS:
         raise ValueError(f"a name that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}")

@@ -23,7 +23,7 @@ from meteragent.domain.figures import exact
 from meteragent.domain.units import Kind
 
 _SHOWN = 3
-"""The largest number of readings to list."""
+"""The number of readings up to which all are listed."""
 _FIELDS_SHOWN = 20
 """The largest number of fields to list."""
 
@@ -37,7 +37,10 @@ class _Outcome:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Test a profile; return the exit code. Raises ConfigError if the profile is refused."""
+    """Test a profile; return 0, or 1 if nothing was read or a payload file cannot be used.
+
+    Raises ConfigError if the profile is refused.
+    """
     profile = _profile(options.config)
     print(f"{profile.name}: {profile.title}")
     read_count = 0
@@ -102,7 +105,10 @@ def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -
 
 
 def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str]:
-    """Yield the lines about a quantity: its readings in W or Wh, and why other messages yield no reading."""
+    """Yield the lines about a quantity: its readings, and why other messages yield no reading.
+
+    Of more than `_SHOWN` readings, only the first and the last are listed.
+    """
     direction = f", {quantity.direction}" if quantity.direction else ""
     head = f"  {name} ({quantity.kind}{direction}): "
     numbers = [_number(number, quantity) for number in outcome.numbers]
@@ -119,7 +125,7 @@ def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterato
 
 
 def _number(number: PayloadNumber, quantity: Quantity) -> str:
-    """Return a reading's number, unit, time and meter, in words."""
+    """Return a reading's number in W, Wh or the configured unit, its time, and its meter, if it names one."""
     unit = "W" if quantity.kind is Kind.POWER else "Wh"
     if quantity.scale is None:
         text = f"{number.number} in the configured unit"
@@ -135,7 +141,7 @@ def _number(number: PayloadNumber, quantity: Quantity) -> str:
 
 
 def _dropped_lines(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
-    """Yield the lines about fields that no quantity reads, and about fields that identify a person."""
+    """Yield the lines about fields that no quantity reads, and about the profile's personal fields."""
     paths = dict[str, None]()
     for payload in payloads:
         try:
@@ -155,7 +161,7 @@ def _dropped_lines(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]
 
 
 def _leaves(node: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of a document's leaves; list elements have the path of their list."""
+    """Yield the paths of a document's leaves; list elements have the path of their list, if it has one."""
     if isinstance(node, dict):
         for name, child in node.items():
             yield from _leaves(child, f"{path}.{name}" if path else name)

@@ -26,7 +26,7 @@ _WITH_TOPIC = re.compile(rb"([^\s{\[\"]*/[^\s{\[\"]*) (.+)", re.DOTALL)
 
 
 def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urandom) -> int:
-    """Redact a file; return the exit code."""
+    """Redact a file; return 0, or 1 if the file cannot be read or is too large."""
     try:
         recording = _read(options.file)
     except OSError as error:
@@ -78,7 +78,7 @@ def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redac
 
 
 def _comparison(profile: Profile, recording: bytes, redacted: bytes) -> Iterator[str]:
-    """Yield a line about each quantity that the profile reads in the result."""
+    """Yield a line about each quantity: what the result yields, and what was read before if that differs."""
     for name, quantity in profile.quantities.items():
         recorded_summary = _summary(quantity.read, payloads(recording))
         summary = _summary(quantity.read, payloads(redacted))
@@ -94,8 +94,8 @@ def payloads(recording: bytes) -> list[bytes]:
 def messages(recording: bytes) -> list[tuple[str | None, bytes]]:
     """Split a recording into topics and payloads.
 
-    If every line begins with a topic, or every line is JSON, each line is a message. Otherwise the whole
-    recording is one payload.
+    Each line is a message if every line begins with a topic, or if there are several lines and each begins
+    like a JSON object or list; blank lines are ignored. Otherwise, the whole recording is one payload.
     """
     lines = [line for line in recording.splitlines() if line.strip()]
     topic_matches = [_WITH_TOPIC.fullmatch(line) for line in lines]

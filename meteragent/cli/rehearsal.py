@@ -1,4 +1,4 @@
-"""`run --rehearse`: show on this terminal what would be sent, until Ctrl-C."""
+"""`run --rehearse`: show on this terminal what would be sent, until Ctrl-C or SIGTERM."""
 
 import argparse
 import asyncio
@@ -31,9 +31,11 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would be sent, without opening the store; return the exit code.
+    """Show what would be sent, without opening the store; return 0.
 
-    Raises ConfigError if the configuration or a file that it names cannot be used.
+    Readings that are too coarse are only warned about. Return 1 if standard output is not a terminal or a
+    connection fails, and 78 if a stream counts in a crowd. Raises ConfigError if the configuration or a file
+    that it names cannot be used.
     """
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)

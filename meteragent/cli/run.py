@@ -22,7 +22,7 @@ and with many meters the search takes a long time."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the agent; return the exit code. Raises the error that ended the agent."""
+    """Run the agent, or a rehearsal; return the exit code. Raises the error that ended the agent."""
     if options.rehearse:
         from meteragent.cli import rehearsal  # noqa: PLC0415  the agent itself does not need it
 
@@ -46,7 +46,7 @@ def log_to_stderr(level: int) -> None:
 
 
 async def until_signalled(work: Awaitable[object]) -> None:
-    """Run the agent, or other work, until SIGTERM or SIGINT."""
+    """Run the agent, or other work, until it ends or SIGTERM or SIGINT stops it. Raises its error."""
     task = asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

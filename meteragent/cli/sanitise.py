@@ -28,7 +28,7 @@ _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Release an archive, or show what a run would do; return the exit code.
+    """Release an archive, or show what a run would do; return 0, 1 after a failure, or 130 after Ctrl-C.
 
     Raises ConfigError if the configuration is refused, and KeyRefused if the key is refused.
     """
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 def _perform(policy: Policy, options: argparse.Namespace) -> str:
     """Release an archive, or preview its release; return the summary.
 
-    The modules for archives are imported only here, so the agent never imports them.
+    The modules that need pyarrow or Spark are imported only here, so the agent never imports them.
     """
     if options.dry_run:
         preview = importlib.import_module("meteragent.archive.preview")
@@ -81,7 +81,7 @@ def summary(result: Any) -> str:
     account = result.account
     lines = [
         f"{result.out}: {_windows(result)} released, run {account.run}",
-        f"  refused        {account.refused_windows:,} windows that overlap windows released before",
+        _refused(account.refused_windows),
         *_numbers(result),
         *_terms(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
@@ -96,7 +96,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
     account, counts = preview.account, preview.counts
     lines = [
         f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
-        f"  refused        {account.refused_windows:,} windows that overlap windows released before",
+        _refused(account.refused_windows),
         *_count_lines(counts),
         *_coverage_lines(preview, account.released_windows + account.refused_windows),
         *_clamp_warning(preview),
@@ -126,7 +126,19 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
 def _windows(result: Any) -> str:
     """Return the number of released windows and the count of numbers in each, in words."""
     numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n:,} numbers"
-    return f"{result.account.released_windows:,} windows of {numbers}"
+    count = result.account.released_windows
+    return f"{count:,} window{'s' * (count != 1)} of {numbers}"
+
+
+def _refused(count: int) -> str:
+    """Return a line about the number of refused windows."""
+    subject = "1 window that overlaps" if count == 1 else f"{count:,} windows that overlap"
+    return f"  refused        {subject} windows released before"
+
+
+def _parts(count: int) -> str:
+    """Return a number of the output's parts, in words."""
+    return f"{count:,} part{'s' * (count != 1)}"
 
 
 def _terms(result: Any) -> list[str]:
@@ -154,7 +166,7 @@ def _numbers(result: Any) -> list[str]:
     """Return lines about the input's numbers, if the engine counts them."""
     if result.existing_parts and not result.new_parts:
         return [
-            f"  numbers        not counted: the output was complete, with {result.existing_parts:,} parts"
+            f"  numbers        not counted: the output was complete, with {_parts(result.existing_parts)}"
         ]
     if result.counts is None:
         return []
@@ -162,7 +174,7 @@ def _numbers(result: Any) -> list[str]:
     if result.existing_parts:
         return [
             *lines,
-            f"                 (without the numbers in {result.existing_parts:,} parts written before)",
+            f"                 (without the numbers in {_parts(result.existing_parts)} written before)",
         ]
     released, refused = result.account.released_windows, result.account.refused_windows
     return [*lines, *_coverage_lines(result, released if result.layout == "wide" else released + refused)]
@@ -179,7 +191,7 @@ def _coverage_lines(result: Any, windows: int) -> list[str]:
 
 
 def _rows(result: Any, rows: int) -> list[str]:
-    """Return a line about the time assumed for each number in a row."""
+    """Return a line about the time assumed for each number in a row; none if the rows differ in length."""
     numbers = result.counts.numbers
     if not rows or numbers % rows:
         return []
@@ -209,12 +221,15 @@ def _readings(result: Any, windows: int) -> list[str]:
 
 
 def _is_mostly_clamped(counts: Any) -> bool:
-    """Return whether more than half of the numbers are clamped; `archive.count` refuses such input."""
+    """Return whether more than half of the numbers that are not missing are clamped.
+
+    `archive.count` refuses such input unless --clamp is given.
+    """
     return bool(2 * counts.clamped > counts.numbers - counts.gap)
 
 
 def _clamp_warning(result: Any) -> list[str]:
-    """Return a warning if most numbers are outside the range, probably because of another unit."""
+    """Return a warning if most numbers were clamped to the range, probably because of another unit."""
     counts = result.counts
     if not _is_mostly_clamped(counts):
         return []

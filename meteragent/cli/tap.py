@@ -1,4 +1,4 @@
-"""The `tap` command: show raw readings next to the records sent, until Ctrl-C."""
+"""The `tap` command: show raw readings next to the records sent, until Ctrl-C or SIGTERM."""
 
 import argparse
 import asyncio
@@ -28,9 +28,10 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show each stream's source and sink until Ctrl-C; return the exit code.
+    """Show each stream's source and sink until Ctrl-C or SIGTERM; return 0.
 
-    Raises ConfigError if the configuration or a file that it names cannot be used.
+    Return 1 if standard output is not a terminal or a connection fails. Raises ConfigError if the
+    configuration or a file that it names cannot be used.
     """
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
@@ -78,7 +79,7 @@ async def _tick(view: View) -> None:
 
 
 class LogLines(logging.Handler):
-    """A log handler that shows warnings, such as a lost connection, between the rows."""
+    """A log handler that shows warnings and errors, such as a lost connection, between the rows."""
 
     def __init__(self, view: View) -> None:
         super().__init__(logging.WARNING)
@@ -90,7 +91,7 @@ class LogLines(logging.Handler):
 
 
 def _key(stream: settings.Stream) -> bytes | None:
-    """Return a stream's pseudonym key; None if the stream has no such key."""
+    """Return a stream's pseudonym key; None if it has none. Raises ConfigError if it cannot be read."""
     path = stream.sink.pseudonym_key_file
     return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
 
@@ -145,7 +146,7 @@ async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
 
 
 async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all coroutines until SIGINT or SIGTERM. Raises the error of any coroutine that fails."""
+    """Run all coroutines until SIGINT or SIGTERM, or until one ends. Raises its error if it fails."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

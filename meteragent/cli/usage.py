@@ -1,8 +1,8 @@
 """The command line: the purpose of each command, its arguments, an example and its exit codes.
 
 This module imports no command, so `--help` is quick and the agent starts without the libraries that other
-commands need. A command's module, `meteragent.cli.NAME`, defines `run(options)`. The module `options`
-declares the arguments of all commands.
+commands need. A command's module, `meteragent.cli.NAME`, defines `run(options)`. The modules `options` and
+`convert_options` declare the arguments of all commands.
 """
 
 import argparse
@@ -50,7 +50,10 @@ class Command:
 
 
 class Format(argparse.RawDescriptionHelpFormatter):
-    """A help formatter as wide as the terminal, up to WIDTH_MAX, that keeps the epilog's line breaks."""
+    """A help formatter as wide as the terminal, up to WIDTH_MAX, that keeps line breaks.
+
+    It keeps those of the description and the epilog.
+    """
 
     def __init__(self, prog: str) -> None:
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
@@ -266,7 +269,7 @@ COMMANDS = {
         "discover --url mqtt://192.168.1.10 --username me --password-file password",
         options.discover,
         (0, 1, 2),
-        {1: "no message arrived, or the broker refused or did not answer"},
+        {1: "no message arrived, or the broker or a file cannot be used"},
     ),
     "init": Command(
         "Find a meter on a broker, ask what to hide, and write a working configuration.",
@@ -274,7 +277,7 @@ COMMANDS = {
         options.init,
         (0, 1, 2, 78, 130),
         {
-            1: "failed: no meter was found, a file exists, or the broker refused; nothing was written",
+            1: "failed; the message says why, and nothing was written",
             130: "stopped before the last answer; nothing was written",
         },
     ),
@@ -304,7 +307,10 @@ COMMANDS = {
         "collect collect.toml --check\ncollect collect.toml",
         options.collect,
         (0, 1, 2, 78),
-        {0: "stopped by SIGTERM or Ctrl-C", 1: "crashed, or the database refused; the message says why"},
+        {
+            0: "stopped by SIGTERM or Ctrl-C",
+            1: "crashed, the database cannot be used, or an extra is missing",
+        },
     ),
     "crowd": Command(
         "Run one of the two operators that compute a group's totals; each adds noise to every total.",

@@ -146,9 +146,10 @@ def locate(error: ConfigError, path: Path) -> ConfigError:
 
 
 def _raise(errors: list[ConfigError]) -> None:
-    """Raise all errors at once; those beyond the first `EXPLAINED_MAX` are only counted."""
+    """Raise all errors at once, if there are any; those beyond the first `EXPLAINED_MAX` are only counted."""
     if len(errors) > EXPLAINED_MAX:
         expected = "a file without the errors above; correct them first"
-        summary = ConfigError("", f"{len(errors) - EXPLAINED_MAX} more errors", expected)
+        count = len(errors) - EXPLAINED_MAX
+        summary = ConfigError("", f"{count} more error{'s' * (count != 1)}", expected)
         errors = [*errors[:EXPLAINED_MAX], summary]
     raise_all(errors)

@@ -16,7 +16,8 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
-"""A stream is refused if a change by the hidden energy can have more than this many times the stream's level.
+"""A stream is refused if a change by the hidden energy can have more than this many times the stream's level,
+unless `privacy.accept` accepts it.
 """
 
 
@@ -32,7 +33,7 @@ def is_too_coarse(stream: Stream) -> bool:
 
 
 def missing_extras(config: Config) -> list[ConfigError]:
-    """Return a refusal if the page or a crowd cannot be served because its extra is not installed."""
+    """Return the refusals of a page and of crowds whose extras are not installed."""
     module = None if config.page is None else extras.missing("page")
     refusals = [] if module is None else [page_needs(module)]
     if any(stream.group is not None for stream in config.stream):
@@ -102,7 +103,7 @@ def _cost(rules: Terms) -> str:
 
 
 def _hide_min_wh(rules: Terms) -> Fraction:
-    """Return the smallest energy to hide that keeps the factor within the limit."""
+    """Return an energy to hide, in Wh, that keeps the factor within the limit; for power, a whole number."""
     step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
     if rules.kind is not Kind.POWER:
         return step / 2 if loads.counts(rules) == 1 else step * (loads.counts(rules) - 1)
@@ -133,5 +134,5 @@ def _finer_settings(rules: Terms) -> str:
 
 
 def _energy(wh: Fraction) -> str:
-    """Format an energy in Wh, or in kWh if it is large."""
+    """Format an energy in Wh, or from 1,000 Wh on in kWh."""
     return f"{figures(wh)} Wh" if wh < 1000 else f"{figures(wh / 1000)} kWh"

@@ -1,4 +1,4 @@
-"""A stream that counts in the total of a group: the group's file determines its windows, level and topic."""
+"""A stream that counts in the total of a group: the group's file determines its windows, noise and topic."""
 
 from fractions import Fraction
 

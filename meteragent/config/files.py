@@ -15,7 +15,7 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """Read a file that holds one secret; return the secret without its line ending.
+    """Read a file that holds one secret; return the secret without line endings at its end.
 
     Raises ConfigError with the configuration key if the file cannot be read or is empty. No error shows the
     secret.
@@ -52,7 +52,7 @@ def exposed(config: Config) -> dict[str, Path]:
 
 
 def _mode(path: Path) -> int:
-    """Return the mode of a file, or 0 if it cannot be read."""
+    """Return the mode of a file, or 0 if it is unknown."""
     try:
         return path.stat().st_mode
     except OSError:
@@ -60,7 +60,7 @@ def _mode(path: Path) -> int:
 
 
 def unreadable(config: Config) -> list[ConfigError]:
-    """Return a refusal for each file that `run` needs and that is empty or that this user cannot read."""
+    """Return refusals of the files with secrets and certificates for `run` that are empty or unreadable."""
     refusals: dict[str, ConfigError] = {}
     for key, path in _files(config):
         try:
@@ -71,7 +71,7 @@ def unreadable(config: Config) -> list[ConfigError]:
 
 
 def _files(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yield the key and the path of each file that `run` reads."""
+    """Yield the key and the path of each file with a secret or a certificate that `run` reads."""
     for prefix, table in _brokers(config):
         for key in ("ca_file", "cert_file", *_SECRETS):
             path = getattr(table, key, None)

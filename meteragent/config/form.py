@@ -94,8 +94,8 @@ elements other than streams have no stand-in, because a wrong element removes th
 """
 
 _JUMPS = (
-    "window.threshold: the energy above it. The energy while the power is above a threshold jumps when the"
-    " power crosses it, so no noise hides a small change"
+    "window.threshold, which releases the energy above it: the energy while the power is above a threshold"
+    " jumps when the power crosses it, so no noise hides a small change"
 )
 _WHILE = re.compile(r"while|when")
 """Words in unknown keys and in values of `privacy.space` that ask for energy while power is high."""
@@ -294,7 +294,10 @@ def _relative_path(path: Path) -> Path:
 
 
 def _path_in_other_table(name: str) -> str | None:
-    """Return the path of the key with this name in another table; None unless exactly one table has it."""
+    """Return the path of the key with this name in another table; None unless exactly one table has it.
+
+    If the name is that of a table of a stream, return the path of that table.
+    """
     places = [f"{table}.{name}" for table, model in _SECTIONS.items() if name in model.model_fields]
     if name in Stream.model_fields and name != "name":
         return f"stream.{name}"

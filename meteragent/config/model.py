@@ -71,11 +71,11 @@ class Source(Broker):
     kind: Kind
     """What a number means. No default, because a kind is never guessed."""
     unit: Literal["W", "kW", "Wh", "kWh"]
-    """The unit of the released values. No default."""
+    """The unit of readings that state none, and, as a power or an energy, of released values. No default."""
     scale: Positive | None = None
     """The value of 1 in the payload, in the unit; for pulses and transformers."""
     hold: Span | None = None
-    """The longest time for which a power reading counts if no other follows."""
+    """How long a power reading stands if no other follows. Default: the profile's time, or 15min."""
     interval: Span | None = None
     """For interval energies, the time that a reading covers, up to its timestamp; otherwise, the usual time
     between readings.
@@ -173,7 +173,7 @@ class Window(Section):
     timezone: str | None = None
     """The time zone of the local calendar; its days, weeks or months are the windows."""
     lateness: Duration | None = None
-    """How long a slot stays open for late readings after its end."""
+    """How long a slot stays open after its end. Default: 0s, or a device's usual time between energies."""
     clock: Clock = Clock.WALL
     """wall; or event, for replays and archives, where the time is each meter's newest timestamp."""
     ahead: Duration = 30 * 60_000
@@ -183,8 +183,8 @@ class Window(Section):
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
     """The lowest and highest values, in W; values outside this range are clamped and counted."""
     forget: Span | None = None
-    """A meter that is silent for this long, in whole windows, is forgotten. Default: 24h, or 30d if sent on
-    change.
+    """A meter that is silent for this long, in whole windows, is forgotten. Default: 24h, or 30d if readings
+    are sent on change.
     """
     catch_up: Duration = 60_000
     """How long slots that fell due during a stop stay open for readings from the broker, counted from the
@@ -225,7 +225,7 @@ class Privacy(Section):
     amounts.
     """
     shares: dict[LengthText, Positive] | None = None
-    """Parts of the level for nested streams, by window length; they add up to at most 1."""
+    """Each nested stream's share of the level, by window length. The shares add up to at most 1."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
     """Accept readings in which a change in the load can count for much more than its energy."""
     budget: Budget | None = None
@@ -361,7 +361,7 @@ class Stream(Section):
 
 
 class Config(Section):
-    """The whole file: the tables of one stream called `main`, or several `[[stream]]` tables."""
+    """The whole file: the tables of one stream, called `main` by default, or `[[stream]]` tables."""
 
     stream: tuple[Stream, ...] = Field(min_length=1)
     """The streams."""
@@ -385,7 +385,7 @@ class Config(Section):
         return config
 
     def nested_with(self, stream: Stream) -> tuple[Stream, ...]:
-        """Return the streams of the table of `stream`, from fine to coarse: one for each share, if any."""
+        """Return the nested streams of the table of `stream`, from fine to coarse, or else only `stream`."""
         if stream.receivers:
             return (stream,)
         tables = self._tables or tuple(range(len(self.stream)))
@@ -394,6 +394,6 @@ class Config(Section):
         return tuple(part for part, table in pairs if table in numbers)
 
     def prefix(self, place: int) -> str:
-        """Return the prefix of a stream's keys in errors, with the number of its table in the file."""
+        """Return the prefix of a stream's keys in errors: its table's number, or "" if there is one table."""
         tables = self._tables or range(len(self.stream))
         return f"stream[{tables[place]}]." if len(set(tables)) > 1 else ""

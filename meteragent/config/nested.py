@@ -1,9 +1,9 @@
 """Nested streams: `privacy.shares` divides the level of one table among streams of several lengths.
 
 Each stream hides the same energy at its share of the level, so for any change in the load the levels of all
-streams add up to at most the configured level (THEORY 3.8). The streams differ only in name, topic and
-windows, so fine and coarse slots come from the same readings, and a receiver can combine them
-(`meteragent.consume.nested`).
+streams add up to at most the configured level (THEORY 3.8). The streams differ in name, windows, level,
+quantum and topics, but not in their source, so fine and coarse slots come from the same readings, and a
+receiver can combine them (`meteragent.consume.nested`).
 """
 
 from fractions import Fraction
@@ -62,10 +62,11 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
 
 
 def _quantum(stream: Stream, window_ms: int) -> Fraction:
-    """Return the quantum of a stream's values; its energy is the preset's for every window length.
+    """Return the quantum of a stream's values, whose energy is at most the preset's for every window length.
 
     If less is hidden than with the preset, the quantum is proportionally finer, so that rounding up enlarges
-    the radius by no greater fraction than with the preset.
+    the radius by no greater fraction than with the preset. It is also finer if it would not be a whole number
+    of millionths of the unit.
     """
     numbers, hide_wh = preset(stream), _hide_wh(stream)
     quantum_wh = (

@@ -42,7 +42,10 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
 
 
 def of_preset(base: Stream, name: str) -> Stream:
-    """Return the stream of a preset, with the source, the calendar and the budget of the file."""
+    """Return the stream of a preset, whose slots and noise replace those of the file's stream.
+
+    The bands and the time zone of the file stay if the preset uses them. All other settings are the file's.
+    """
     preset = PRESETS.get(name)  # an unknown preset is refused later
     window = _NO_SLOTS if preset is not None and preset.space is Space.BANDS else _NO_SLOTS | _NO_BANDS
     if preset is None or not isinstance(preset.length, str):

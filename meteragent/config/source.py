@@ -78,7 +78,7 @@ def has_local_times(source: Source) -> bool:
 
 
 def hold_ms(source: Source) -> int:
-    """Return the longest time for which a power reading counts."""
+    """Return the longest time for which a power reading counts: `hold`, or the profile's, or 15 minutes."""
     device = profile(source)
     return source.hold or (_HOLD_MS if device is None else device.hold_ms)
 
@@ -97,7 +97,10 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """Return the usual time between readings, as configured or else from the profile; 0 if unknown."""
+    """Return the usual time between readings: `every`, or else `interval`, or else the profile's.
+
+    A duration of 0 counts as not set. Return 0 if the time is unknown.
+    """
     device = profile(source)
     return source.every or source.interval or (0 if device is None else device.every_ms)
 
@@ -105,7 +108,8 @@ def every_ms(source: Source) -> int:
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
-    A power with a dead band is sent on change, even if the device's profile states a fixed period.
+    Without `every`, it is unknown for energies, and a power with a dead band is sent on change, even if the
+    device's profile states a fixed period.
     """
     if source.every is not None:
         return source.every
@@ -149,8 +153,8 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
 def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    If phases are summed, the dead bands of their powers add up, but the step remains that of a single counter
-    (see `counters`).
+    A power that is sent at a configured interval, `every`, has no dead band: return 0. If phases are summed,
+    the dead bands of their powers add up, but the step remains that of a single counter (see `counters`).
     """
     if source.dead_band is not None:
         return source.dead_band

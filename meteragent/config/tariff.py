@@ -26,7 +26,7 @@ class Month(NamedTuple):
 
 
 def tariffs(config: Config, stream: Stream) -> tuple[Tariff, ...]:
-    """Return the tariffs that price all bands of a stream."""
+    """Return the tariffs that price all bands of a stream; none if the stream has no bands."""
     names = {*band_names(stream)} - {UNKNOWN_BAND}
     return tuple(
         Tariff(

@@ -75,9 +75,10 @@ def length_ms(stream: Stream) -> int:
 
 
 def step_ms(stream: Stream, window_ms: int) -> int:
-    """Return the length of a slot, or of a peak's parts: `step`, or an equal part of the window.
+    """Return the length of a slot, or of a peak's parts: as configured, or else the default.
 
-    A profile, whose slots are bands, has no such length.
+    The default is 15 minutes for a peak's parts, and otherwise an equal part of the window. The length has no
+    meaning for streams whose slots are bands.
     """
     if space(stream) is Space.PEAK:
         return stream.window.step or PEAK_STEP_MS
@@ -167,9 +168,10 @@ def quantum(stream: Stream) -> Fraction:
 
 
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
-    """Return the slot value of 1 W over a duration.
+    """Return the slot value of 1 W over a duration; for a peak, of a mean of 1 W.
 
-    For amounts, bands, peaks, energies above a threshold and crowds, return the slot value of 1 Wh instead.
+    For bands, energies above a threshold and crowds, return the slot value of 1 Wh instead; for amounts, that
+    of 1 Wh at the largest price.
     """
     if stream.group is not None:
         return Fraction(1)
@@ -228,7 +230,8 @@ def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -
 def radius(stream: Stream, slot_ms: int) -> Fraction:
     """Return the radius in the unit of slot values: as configured, or else derived from `hide` (DESIGN 2).
 
-    The derived radius is hide / slot for a mean, or hide for an energy, rounded up to the lattice.
+    The derived radius is hide / slot for a mean, hide for an energy, and hide times the largest price for an
+    amount, rounded up to the lattice.
     """
     privacy = stream.privacy
     if privacy.radius is not None:

@@ -122,14 +122,15 @@ def _moment(value: Any) -> int:
 def _receiver_name(value: Any) -> str:
     """Check the name of a receiver, and return it."""
     if not isinstance(value, str) or not _RECEIVER_NAME.fullmatch(value):
-        raise ValueError("a name of at most 32 letters, digits, - and _, such as 'utility'")
+        raise ValueError("1 to 32 letters, digits, - and _, the first a letter or digit, such as 'utility'")
     return value
 
 
 def _band_name(value: Any) -> str:
     """Check the name of a band, which appears unchanged in records, and return it."""
     if not isinstance(value, str) or not _BAND_NAME.fullmatch(value):
-        raise ValueError("a name of at most 32 letters, digits, spaces and .-_ such as 'night'")
+        expected = "1 to 32 letters, digits, spaces and .-_, the first and last a letter or digit"
+        raise ValueError(f"{expected}, such as 'night'")
     return value
 
 
@@ -149,7 +150,7 @@ def _template(value: Any) -> str:
 
 
 def _group_id(value: Any) -> str:
-    """Parse the id of a group."""
+    """Check the id of a group, and return it."""
     if isinstance(value, str) and _GROUP_ID.fullmatch(value):
         return value
     raise ValueError("64 lower-case hex digits, as the group's operators publish them")

@@ -69,7 +69,7 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
         assert text_ in said.out
     assert said.err == ""
     assert sanitise(place) == 0
-    assert "the output was complete, with 1 parts" in capsys.readouterr().out
+    assert "the output was complete, with 1 part\n" in capsys.readouterr().out
     assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0  # no core holds readings or keys
 
 

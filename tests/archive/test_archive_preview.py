@@ -237,7 +237,7 @@ def test_a_run_that_releases_nothing_says_so(place: Place, capsys: pytest.Captur
     assert "nothing was released" not in capsys.readouterr().out
     assert command(place, window=QUARTERS) == 0
     second = capsys.readouterr().out
-    assert "the output was complete, with 1 parts" in second
+    assert "the output was complete, with 1 part\n" in second
     assert " read:" not in second
     (place.folder / "out.parquet").rename(place.folder / "kept.parquet")
     assert command(place, window=QUARTERS, privacy="level = 0.5") == 0
@@ -287,7 +287,7 @@ def test_an_input_in_another_unit_is_refused(
     assert {path.name for path in place.folder.iterdir()} - before <= {"archive.key.ledger"}
     assert place.ledger() == []
     assert command(place, "--dry-run", "--clamp", **keys) == 0
-    assert "the ledger would get 1 windows" in capsys.readouterr().out
+    assert "the ledger would get 1 window of" in capsys.readouterr().out
     assert command(place, "--clamp", **keys) == 0
     assert check in capsys.readouterr().out
     assert command(place, **keys) == 0  # what was charged is resumed

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.cli import main
+from meteragent.collect import service
 from meteragent.collect.mqtt import MqttSource
 from meteragent.mqtt import Endpoint
 from tests.support.collecting import NOW_MS, TEMPLATE, core
@@ -55,3 +56,17 @@ async def test_a_message_that_is_too_large_to_be_read_is_counted() -> None:
     source._count("lost")
     messages = await source.batch(10)
     assert dict(core().take(messages, NOW_MS).refused) == {("", "too_large"): 1}
+
+
+def test_a_single_migration_is_told_in_the_singular(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tables that lack one migration get one."""
+
+    async def one(_: object) -> int:
+        return 1
+
+    monkeypatch.setattr(service, "migrate", one)
+    path = configured(tmp_path, "postgresql://127.0.0.1/none")
+    assert main(["collect", str(path), "--migrate"]) == 0
+    assert capsys.readouterr().out == "1 migration applied\n"

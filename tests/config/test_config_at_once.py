@@ -249,11 +249,12 @@ def test_a_long_value_is_cut() -> None:
     assert len(str(error)) < 1000
 
 
-def test_a_file_of_nonsense_has_a_bounded_number_of_errors() -> None:
+@pytest.mark.parametrize(("more", "said"), [(23, "23 more errors"), (1, "1 more error")])
+def test_a_file_of_nonsense_has_a_bounded_number_of_errors(more: int, said: str) -> None:
     """Of very many errors the first are told, and how many more there are."""
-    listed = errors(FLAT + "".join(f"key{n} = {n}\n" for n in range(EXPLAINED_MAX + 23)))
+    listed = errors(FLAT + "".join(f"key{n} = {n}\n" for n in range(EXPLAINED_MAX + more)))
     assert len(listed) == EXPLAINED_MAX + 1
-    assert listed[-1].found == "23 more errors"
+    assert listed[-1].found == said
 
 
 @pytest.mark.parametrize(

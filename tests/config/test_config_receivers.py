@@ -101,7 +101,10 @@ def test_what_receivers_rule_out_is_refused(setting: str) -> None:
 CHANGED = {
     ('"day"', '"dag"'): ("receiver[2].preset", "one of 'television'"),
     ('"app"', '"utility"'): ("receiver[1].name", "a different name"),
-    ('"app"', '"an app"'): ("receiver[1].name", "a name of at most 32"),
+    ('"app"', '"an app"'): (
+        "receiver[1].name",
+        "1 to 32 letters, digits, - and _, the first a letter or digit",
+    ),
     ('"study/{meter}"', '"utility/{meter}/power"'): ("receiver[2].topic", "a different topic"),
     ('"study/{meter}"', '"meters/{meter}/power"'): ("receiver[2].topic", "no source on this broker reads"),
     ('topic = "study/{meter}"', "paused = false"): ("receiver[2].topic", "where its records go"),

@@ -294,6 +294,7 @@ def test_streams_have_names_of_their_own() -> None:
     for name in ("", "a b", "-a", "a.b", "ä", "a" * 65):
         error = refused(partial(config.parse, streams((name, "m/{meter}", "'x/{meter}'"))))
         assert (error.key, error.found) == ("stream[0].name", repr(name))
+        assert error.expected == "1 to 64 letters, digits, - and _, the first a letter or digit"
 
 
 def test_keys_of_streams_are_found_by_their_place() -> None:

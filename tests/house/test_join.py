@@ -70,7 +70,9 @@ def test_what_exceeds_the_deadline_is_refused(line: str, capsys: pytest.CaptureF
     """Lateness and catch_up together must fit the group's deadline, as the page says."""
     longer = HOME.replace(line, line.replace(line.split('"')[1], "20min"))
     assert longer != HOME
-    assert "deadline_s = 1200 together" in " ".join(check(capsys, home=longer, code=78).split())
+    assert "that add up to at most the group's deadline_s = 1200" in " ".join(
+        check(capsys, home=longer, code=78).split()
+    )
 
 
 def test_another_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,7 +181,7 @@ def test_the_view_is_one_more_column(
     assert [row[5] for row in found[1:]] == ["10", "-4", "8", "5", "-7", "3"]
     assert [row[-1] for row in found[1:]] == ["8", "0", "6", "0", "0", "3"]
     assert main(["export", str(path), "--csv", "--nonnegative"]) == 0
-    assert "1 days or windows have a negative total" in capsys.readouterr().err
+    assert "1 day or window has a negative total, which is shown as zero" in capsys.readouterr().err
 
 
 def test_the_view_knows_all_terms_of_the_store(path: Path, exported: Exported) -> None:

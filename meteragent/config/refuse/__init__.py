@@ -1,4 +1,4 @@
-"""Refusals of all settings that would break the promise, each with its key, value and expected value.
+"""Refusals of settings that would break the promise or contradict each other, each with its expected value.
 
 Each check names the keys that it reads (`check.reads`). A check is skipped if one of these keys is malformed
 or was refused by an earlier check, because its own refusal might only be a consequence of that error.
@@ -172,7 +172,8 @@ def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
 def _name(stream: Stream) -> Problems:
     """Yield a refusal of a name that is not 1 to 64 letters, digits, - and _, or begins with - or _."""
     if not _NAME.fullmatch(stream.name):
-        yield ConfigError("name", repr(stream.name), "letters, digits, - and _")
+        expected = "1 to 64 letters, digits, - and _, the first a letter or digit"
+        yield ConfigError("name", repr(stream.name), expected)
 
 
 @reads("privacy.preset")

@@ -43,7 +43,7 @@ def before(stream: Stream, wrong_paths: Collection[Path]) -> Problems:
 
 
 def _conflicts(stream: Stream, group: Group | None) -> Problems:
-    """Yield a refusal of every key that the group determines, or that only concerns records."""
+    """Yield refusals of keys that the group determines or that concern records, and of the event clock."""
     for table, allowed in _ALLOWED.items():
         for name in sorted(getattr(stream, table).model_fields_set.difference(allowed)):
             terms = "" if group is None else f": {_terms(group)}"
@@ -81,8 +81,8 @@ def deadline(stream: Stream) -> Problems:
         parts = (late_ms, stream.sink.spread, window.catch_up)
         lateness, spread, catch_up = map(format_duration, parts)
         expected = (
-            f"lateness ({lateness}), sink.spread ({spread}) and window.catch_up ({catch_up}) of at most the"
-            f" group's deadline_s = {group.deadline_s} together"
+            f"lateness ({lateness}), sink.spread ({spread}) and window.catch_up ({catch_up}) that add up to"
+            f" at most the group's deadline_s = {group.deadline_s}"
         )
         yield ConfigError("sink.crowd.group", format_duration(latest_ms), expected)
 

@@ -94,7 +94,7 @@ def budget(stream: Stream) -> Problems:
 
 
 def _windows_within(stream: Stream, period_ms: int) -> int:
-    """Return the largest number of windows that can start in an aligned period."""
+    """Return how many windows can start in an aligned period; for calendar windows, an upper limit."""
     if unit(stream) is None:
         return -(-period_ms // length_ms(stream))
     shortest_ms = min(window.length_ms for window in shapes(stream))

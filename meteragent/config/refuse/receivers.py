@@ -37,7 +37,8 @@ def receivers(
     """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of its stream."""
     if not flat:
         expected = (
-            "tables source and window instead of [[stream]], or, without [[receiver]], a stream for each"
+            "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of"
+            " [[receiver]]"
         )
         yield ConfigError("receiver", "tables together with [[stream]]", expected)
         return
@@ -49,7 +50,7 @@ def receivers(
 
 
 def _conflicts(stream: Stream, wrong_paths: Collection[Path]) -> Iterator[ConfigError]:
-    """Yield a refusal of every setting that shared streams cannot have."""
+    """Yield refusals of all settings that shared streams cannot have, and of the event clock."""
     for table, allowed in _ALLOWED.items():
         section = getattr(stream, table)
         for name in sorted(section.model_fields_set.difference(allowed)):
@@ -73,7 +74,8 @@ def _names_and_times(config: Config) -> Iterator[ConfigError]:
             yield ConfigError(f"receiver[{number}].name", repr(receiver.name), expected)
         names.add(receiver.name)
         if receiver.start is not None and receiver.end is not None and receiver.end <= receiver.start:
-            yield ConfigError(f"receiver[{number}].end", "a time before the start", "a time after the start")
+            value = "a time that is not after the start"
+            yield ConfigError(f"receiver[{number}].end", value, "a time after the start")
 
 
 def _links(config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems) -> Problems:

@@ -42,13 +42,16 @@ def beside(stream: Stream) -> Problems:
             reason = _REASONS.get(f"{table}.{key}", _SLOTS)
             yield ConfigError(f"{table}.{key}", "a value", f"no {key} together with privacy.shares: {reason}")
     if PRESETS[stream.privacy.preset].space is not Space.LINF:
-        expected = f"a preset without bands together with privacy.shares: {_SLOTS}"
+        expected = f"a preset with equal slots, such as 'appliance', together with privacy.shares: {_SLOTS}"
         yield ConfigError("privacy.preset", repr(stream.privacy.preset), expected)
 
 
 @reads("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
 def nesting(stream: Stream) -> Problems:
-    """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest."""
+    """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest.
+
+    Fewer than two shares, and time zones that are wrong or that no length needs, are refused, too.
+    """
     shares = stream.privacy.shares
     if shares is None:
         return

@@ -70,7 +70,7 @@ def kind(stream: Stream) -> Problems:
         expected = "no modulus, or kind = 'register': only a register wraps to 0"
         yield ConfigError("source.modulus", exact(source.modulus), expected)
     if source.phases is not None and source.kind is Kind.INTERVAL_ENERGY:
-        expected = "kind 'power' or 'register', or one phase: energies of different intervals cannot be added"
+        expected = "kind 'power' or 'register', or no phases: energies of different intervals cannot be added"
         yield ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
 
 

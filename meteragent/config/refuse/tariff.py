@@ -1,4 +1,4 @@
-"""Refusals of tariffs that price bands no stream has, or whose costs cannot be compared."""
+"""Refusals of tariffs: for repeated names, different currencies, and bands that are unknown or unpriced."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence

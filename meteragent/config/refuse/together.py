@@ -148,13 +148,13 @@ def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
 
 
 def _broker(url: str) -> tuple[str, int]:
-    """Return the host and port of a broker; all names of this machine count as one host."""
+    """Return the host and port of a broker; localhost and all loopback addresses count as one host."""
     endpoint = Endpoint.parse(url)
     return "loopback" if _is_loopback(endpoint.host) else endpoint.host, endpoint.port
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether a host is this machine."""
+    """Return whether a host is localhost, or a loopback or unspecified address of this machine."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

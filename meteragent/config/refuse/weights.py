@@ -77,7 +77,7 @@ def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
 
 
 def _amounts(table: Weights) -> Problems:
-    """Yield a refusal of a price beyond the bound, or with more than six decimals."""
+    """Yield refusals of prices beyond the bound, and of prices or a bound with more than six decimals."""
     for key, price in _numbers_by_key(table):
         if (price * MICRO).denominator != 1:
             yield ConfigError(f"window.weights.{key}", exact(price), "a number with at most six decimals")

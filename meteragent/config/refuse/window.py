@@ -61,7 +61,10 @@ def alternatives(stream: Stream) -> Problems:
 
 @reads(*GRID)
 def bands(stream: Stream) -> Problems:
-    """Yield a refusal of slots that do not fit the space: only profiles have bands of the day."""
+    """Yield a refusal of slots that do not fit the space: only profiles have bands of the day.
+
+    A profile needs local days, and bands that do not overlap and are not too many.
+    """
     window, is_profile = stream.window, space(stream) is Space.PROFILE
     if window.bands is not None and not is_profile:
         yield ConfigError("window.bands", "hours of the day", "privacy.space = 'profile': a mean day")
@@ -131,7 +134,7 @@ def _without_bands(stream: Stream) -> Problems:
 
 
 def _bands_that_fit(stream: Stream) -> Problems:
-    """Yield refusals of repeated names, of overlapping bands, and of hours without a band."""
+    """Yield refusals of too many bands, repeated or reserved names, overlaps, and hours without a band."""
     rules, remainder_band = band_rules(stream).rules, stream.window.rest
     names = [rule.name for rule in rules] + ([] if remainder_band is None else [remainder_band])
     if len(names) > BANDS_MAX:
@@ -205,7 +208,9 @@ def limits(stream: Stream) -> Problems:
     """Yield a refusal of a range whose lowest value is not below its highest."""
     low, high = stream.window.range
     if low >= high:
-        yield ConfigError("window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W")
+        yield ConfigError(
+            "window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W, the lowest first"
+        )
 
 
 @reads("window.range", "window.gap", *PROMISE)

@@ -246,7 +246,7 @@ class Hiding(Comparison):
         return 2 * self.reach(points, metric)
 
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
-        """Yield the pairs that phi exchanges, each with d(phi): half of the bound on the conclusions."""
+        """Yield the pairs x, y that phi exchanges, each with d(phi), which bounds |ln L(x)/L(y)|."""
         reach = self.reach(points, metric)
         return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
 

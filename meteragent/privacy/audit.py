@@ -392,6 +392,6 @@ def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: f
         for name, statistic in STATISTICS.items()
     ]
     (lower, best_statistic), claim = max(bounds), bench.loss(k)
-    finding = f"at least {lower:.3f} (by the {best_statistic}) of {claim:.3f}"
+    finding = f"a loss of at least {lower:.3f} (statistic: {best_statistic}); the claim is {claim:.3f}"
     figures = {"claim": claim, "lower": lower, "statistic": best_statistic, "windows": count, "quanta": k}
     return Check(f"black box: {kind}", lower <= claim, finding, figures)

@@ -89,7 +89,9 @@ def check_address(page: int, size: int) -> None:
         OverflowError: there is no such page, or it is shorter than `size` bytes.
     """
     if not (0 <= page < PAGES and size <= PAGE_BYTES):
-        raise OverflowError(f"a row has {PAGES} pages of {PAGE_BYTES} bytes: no {size} bytes of page {page}")
+        raise OverflowError(
+            f"{size} bytes of page {page} cannot be read: a row has {PAGES} pages of {PAGE_BYTES} bytes each"
+        )
 
 
 class FreshRows:

@@ -183,8 +183,8 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     """Minimise the sum of weights y_c >= 0 with sum y_c e^(-a d(x_i, c)) >= prior_i for each shape i.
 
     The weights are on the library's windows, `through`, and the window in the middle of the library. They are
-    scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is no better
-    than that of `certify` for the same windows.
+    scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is no
+    smaller than that of `certify` for the same windows.
     """
     low, high = np.transpose(_ranges(library))
     points = np.vstack([_with(library, through), [(low + high) // 2]])

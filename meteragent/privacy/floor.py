@@ -51,7 +51,7 @@ Limits. For readings in a range [0, P] there is always an answer within P/2, so 
 that no useful release is possible. On the lattice the floor holds for |z| and z^2 in all cases that were
 checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact": noise with probabilities
 ~ exp(-a (second + eta largest) / (1+eta)), where `largest` and `second` are the two largest |z_i|, is exactly
-0 in more slots on average.
+0 in more slots, on average, than l_inf Laplace noise.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def maximal_expected_error(channel: Channel, metric: Metric) -> Number:
 
 
 def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
-    """Return a floor of the maximal expected error if two points are r = `distance` apart.
+    """Return a lower bound on the maximal expected error if two points are r = `distance` apart.
 
         r (1-delta)/(1+e^epsilon)
 
@@ -149,7 +149,7 @@ def finite_floor(
         ValueError: m < 1, kappa is not positive, epsilon is below zero, or delta is not in [0, 1].
     """
     if m < 1:
-        raise ValueError(f"at least two points, m + 1 of them, are needed: m must not be {m}")
+        raise ValueError(f"m + 1 points must be at least two points: m must be at least 1, not {m}")
     separation, odds = positive("kappa", kappa), exp(not_negative("epsilon", epsilon))
     floor = separation * m * _certainty(delta) / (m + odds)
     return floor if outputs == "points" else max(floor / 2, two_point_floor(separation, epsilon, delta))

@@ -26,8 +26,8 @@ product times the transform of e^(-|L|/2). By the midpoint rule with J points th
 terms. The rule integrates e^(-|L|/2) together with its copies at distances of 2aJ, every second one negative.
 The result is too small by at most 6 e^(-aJ) in total for |L| <= 3aJ, and too large only beyond that, by at
 most 2 e^(-3aJ/2) (Chernoff: mu(|L| > l) <= 2 e^(-l/2)). J is large enough that the first error is below 1e-9
-and the second below 1e-14. 1e-13 per window, more than the rounding error of the sum, is added to TV. So a
-bound is never below the true value, and at most slightly above it.
+and the second below 1e-14. To TV, 1e-13 per window is added, which is more than the rounding error of the
+sum. So a bound is never below the true value, and at most slightly above it.
 
 A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded
 up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a

@@ -7,8 +7,8 @@ is irrational or `math.inf`. Extended metrics are allowed: nothing is promised b
 distance. A point's number may be an int, a Fraction, a Decimal or a float. A float is treated as the rational
 number that it represents (only parameters must be exact; a point is data).
 
-Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf is its
-maximum, d_h is d_1 with the discrete metric, d_r counts the rows that are removed or added, and the
+Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf is the
+largest d_V, d_h is d_1 with the discrete metric, d_r counts the rows that are removed or added, and the
 normalised d_1 is d_1 / d_V(V), where d_V(V) is the width of a row's domain.
 """
 
@@ -130,7 +130,7 @@ def euclidean(x: Any, y: Any) -> Distance:
 def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     """Pair the rows of two points by index. Raises ValueError if the points differ in length."""
     if len(x) != len(y):
-        raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both as many rows")
+        raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both the same number")
     return zip(x, y, strict=True)
 
 

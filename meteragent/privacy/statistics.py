@@ -40,9 +40,9 @@ def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
 def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
     """Return a lower bound on the |ln| of the ratio of an event's probabilities under two windows.
 
-    `t0` and `t1` are a statistic T of draws of either window, in equal numbers. The event, {T >= c} or
-    {T < c}, and the direction of the ratio are chosen on the first half of the draws and tested on the other.
-    The bound is wrong with a chance of at most `alarm`.
+    `t0` and `t1` are the values of a statistic T for equally many draws of each window. The event, {T >= c}
+    or {T < c}, and the direction of the ratio are chosen on the first half of the draws and tested on the
+    other. The bound is wrong with a chance of at most `alarm`.
     """
     half = len(t0) // 2
     cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))

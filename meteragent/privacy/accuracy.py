@@ -1,7 +1,7 @@
 """The error that a release adds, as descriptors and `check` state it.
 
 All results are floats in the unit of the quantum (W for a quantum in W), per slot unless stated otherwise.
-They depend on the `rounding` of values to whole quanta: half up before the noise, or dithered
+Most depend on the `rounding` of values to whole quanta: half up before the noise, or dithered
 (`mechanism.dithered`).
 
 Theory of operation
@@ -14,21 +14,23 @@ of the rounding before the noise is U, uniform on the quantum's cell (-1/2, 1/2)
 
 With dithering, a value that lies a fraction f of a quantum above a whole number of quanta is released with
 error z + B - f, B ~ Bernoulli(f): mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f
-and Var z + 1/4 at most (THEORY-2 A.8). The interval +-(H + 1/2) covers it with probability
+and Var z + 1/4 at most (THEORY-2 A.8). For f < 1/2, the interval +-(H + 1/2) covers this error with
+probability
 
-    F(H) - f (p(H) - p(H+1)),   f <= 1/2,   F(H) = P(|z| <= H),  p(H) = P(z = H),
+    F(H) - f (p(H) - p(H+1)),        F(H) = P(|z| <= H),  p(H) = P(z = H),
 
-for f < 1/2, and no less at f = 1/2. For f > 1/2 the same holds with 1 - f in place of f, by symmetry. Let H
-be the smallest integer with F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at least this
+and at f = 1/2 with no lower probability. For f > 1/2 the same holds with 1 - f in place of f, by symmetry.
+Let H be the smallest integer with F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at least this
 coverage for every load. This holds for windows of any n, because the noise of a slot is symmetric and its
 mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
 
-Sums over the lattice are used if they have at most 2^17 terms. Otherwise a is so small that integrals can
-replace the sums over half-integers. THEORY 1.2 has the integrals: r is Gamma(n+1, 1/a), so that E
-r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson summation, the relative
-difference of each moment is 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1), which is below 1e-10 for n >= 2 (n
-= 1 has a closed form); h, whose sum has a kink, differs by less than 1e-6. With dithering, h is then rounded
-up to H + 1/2, where (p(H) - p(H+1))/2 is below a^2/4, less than the error of the integrals.
+Sums over the lattice are used if noise bounds above 2^17 are negligible. Otherwise a is so small, or n so
+large, that integrals can replace the sums over half-integers. THEORY 1.2 has the integrals: r is
+Gamma(n+1, 1/a), so that E r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson
+summation, the relative difference of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1),
+which is below 1e-10 for n >= 2 (n = 1 has a closed form); h, whose sum has a kink, differs by less than 1e-6.
+With dithering, h is then rounded up to H + 1/2, where (p(H) - p(H+1))/2 is below a^2/4, less than the error
+of the integrals.
 """
 
 import math
@@ -54,8 +56,9 @@ class _Lattice(NamedTuple):
 
 
 def _lattice(n: int, a: float) -> _Lattice | None:
-    """Tabulate the distribution of R; return None if it is too long, so that an integral must replace it."""
-    # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60 at this end, r = (1+y) n/a.
+    """Tabulate the distribution of r; return None if it is too long, so that an integral must replace it."""
+    # At this end, r = (1+y) n/a, the weight is at most e^-60 of the largest, because
+    # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
         return None
@@ -80,15 +83,15 @@ def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
 
 
 def sd_bound(mechanism: LInfLaplace) -> float:
-    """Return the largest standard deviation of a dithered slot, q sqrt(Var z + 1/4).
+    """Return the largest standard deviation, over all loads, of a dithered slot's error: q sqrt(Var z + 1/4).
 
-    It occurs at a load halfway between two multiples of the quantum.
+    It occurs if the slot's value is halfway between two multiples of the quantum.
     """
     return float(mechanism.quantum) * math.sqrt(_deviation(mechanism) ** 2 + 1 / 4)
 
 
 def _deviation(mechanism: LInfLaplace) -> float:
-    """Return the root of Var z, in quanta."""
+    """Return the standard deviation of the noise z, in quanta."""
     n, a = mechanism.n, float(mechanism.a)
     if n == 1:
         return math.sqrt(2) * math.exp(-a / 2) / -math.expm1(-a)  # sinh would overflow
@@ -98,27 +101,29 @@ def _deviation(mechanism: LInfLaplace) -> float:
 
 
 def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") -> float:
-    """Return the standard deviation of a sum of m slot values: sqrt(m) sd.
+    """Return the standard deviation of the error of a sum of m slot values: sqrt(m) sd.
 
-    The result holds for any m slots, of one window or several, of one meter or several. The slots of a window
-    are uncorrelated (THEORY 1.2: their signs are independent, as are dithers), and windows are independent.
+    The result holds for any m different slots that this mechanism released, of one window or several, of one
+    meter or several. The slots of a window are uncorrelated (THEORY 1.2: their signs are independent, as are
+    dithers), and windows are independent.
     """
     return math.sqrt(m) * sd(mechanism, rounding)
 
 
 @lru_cache(maxsize=256)
 def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up") -> float:
-    """Return the h for which a slot's mean is within h of its released value with probability `coverage`.
+    """Return an h such that a slot's value is within h of the released one with probability `coverage`.
 
-    The error is measured against the mean before it is rounded to the quantum.
+    The error is measured against the value before it is rounded to the quantum.
 
     With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
     is a continuous function of all parameters. With negligible noise h is coverage * q/2; for n = 1 and
     a << 1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell
-    the mean is covered with a lower probability: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
+    the value is covered with a lower probability: for n = 1, 0.945 instead of 0.95 at a = 0.2, 0.865 at
+    a = 2.
 
     With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
-    every mean (THEORY-2 A.8).
+    every value (THEORY-2 A.8).
 
     Raises:
         ValueError: the coverage is not between 0 and 1.
@@ -152,7 +157,8 @@ def _dithered_half_width(table: _Lattice, coverage: float) -> float:
 
 def _lattice_tail(table: _Lattice, h: float) -> float:
     """Return P(|z + U| > h) = sum over r > h of P(r) (1 - h/r)."""
-    # Not a dot product: when other programs use the cores, its threads make it 100 times as slow as this sum.
+    # A dot product runs in threads, which make it 100 times as slow as this sum when other programs use the
+    # cores.
     return float(np.sum(table.probability * np.maximum(1 - h / table.r, 0)))
 
 

@@ -2,12 +2,14 @@
 
 Theory of operation
 -------------------
-An adversary with a prior pi on the input x of a channel observes an output z and computes the posterior, its
-conclusion. The distance d_P between two conclusions is the largest |ln| of the ratio of their probabilities.
+An adversary with a prior pi on the input x of a channel observes an output z. The adversary's conclusion is
+the posterior. The distance d_P between two conclusions is the largest |ln| of the ratio of the probabilities
+that they give to an event.
 
-Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x before the mechanism is applied;
-it moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z; sigma is the
-conclusion if the input was x, sigma' if it was phi(x). With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
+Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x by phi(x) before the mechanism
+is applied; it moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z.
+The first takes z for an output of x and concludes sigma; the second takes z for an output of phi(x) and
+concludes sigma'. With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
 
     sigma(x)/sigma'(x) = rho(x) / (a mean of rho, weighted by the prior and L o phi).
 
@@ -26,20 +28,22 @@ Families. The bounds of a family of neighbourhoods may together be equivalent to
 diameters. So they are equivalent to privacy for the metric of the shortest chains (`chain_metric`), which is
 never below d. If the two metrics are equal, the family is maximally tight (Definition 3), and Theorem 4
 restricted to the family is an equivalence (Proposition 2). If they differ at x, y, the channel to {0, 1} with
-P(1|z) = e^-chain(x, z) / 2 satisfies all bounds of the family and is not d-private: the condition is
-necessary.
+P(1|u) = e^-chain(x, u) / 2 for each input u satisfies all bounds of the family and is not d-private: the
+condition is necessary.
 
 For hiding functions it suffices that some of them exchange x and y, because then rho(x) = 1/rho(y) and the
-supremum is at least 2 |ln L(x)/L(y)|. A family whose exchanges form chains of length d is maximally tight
-(Definition 2). Functions that only replace do not suffice: rho = 1 at points that phi does not change, and a
-mechanism that is only 2 epsilon-private satisfies the bound of 2 epsilon for all phi_i,w, "row i becomes w".
-So the converse of Theorem 1 holds for exchanges, and for replacements up to a factor of two.
+supremum is at least 2 |ln L(x)/L(y)|. A family whose exchanges join any two points x, y by a chain of length
+d(x, y) is maximally tight (Definition 2). Functions that only replace do not suffice: rho = 1 at points that
+phi does not change, and a mechanism that is only 2 epsilon-private satisfies the bound of 2 epsilon for all
+phi_i,w, "row i becomes w". So the converse of Theorem 1 holds for exchanges, and for replacements up to a
+factor of two.
 
-"Maximally tight" is defined here by the property proved above: the bounds of the family imply d-privacy.
+"Maximally tight" means here that no shortest chain is longer than d. As proved above, the bounds of such a
+family imply d-privacy.
 
 For example, the truncated geometric mechanism releases a count between 0 and 3. An adversary who considers 0
 and 1 equally likely observes the output 0. For any prior on the two, posterior and prior differ by a factor
-of at most e^1/2:
+of at most e^(1/2):
 
     >>> from meteragent.privacy import Hiding, Neighbourhood, TruncatedGeometric, is_maximally_tight
     >>> mechanism = TruncatedGeometric("1/2", quantum=1, k=3)
@@ -53,7 +57,8 @@ of at most e^1/2:
     >>> pair.holds(channel, metric, "1/3"), pair.witness(channel, metric, "1/3")
     (False, Witness(prior={0: Fraction(1, 4), 1: Fraction(3, 4)}, event=(0,)))
 
-If the count is first exchanged, 0 for 1 and 2 for 3, the conclusions differ by at most 2 epsilon d(phi) = 1:
+If the count is first exchanged, 0 for 1 and 2 for 3, the distance d_P between the two adversaries'
+conclusions is at most 2 epsilon d(phi) = 1:
 
     >>> exchange = Hiding({0: 1, 1: 0, 2: 3, 3: 2}.__getitem__)
     >>> exchange.largest_odds(channel).log(), exchange.holds(channel, metric, "1/2")
@@ -129,11 +134,11 @@ class Comparison(ABC):
 
     @abstractmethod
     def loss(self, points: Sequence[Point], metric: Metric) -> Distance:
-        """Return the largest distance d_P between the conclusions under d-privacy, at epsilon 1."""
+        """Return the bound that d-privacy with epsilon 1 sets on the distance d_P of the conclusions."""
 
     @abstractmethod
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
-        """Yield pairs of points with the distance by which the comparison bounds the odds between them."""
+        """Yield pairs of points x, y, each with the bound on |ln L(x)/L(y)| that the comparison implies."""
 
     @abstractmethod
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
@@ -141,15 +146,17 @@ class Comparison(ABC):
 
     @abstractmethod
     def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
-        """Yield, for each input, the two likelihoods with which the adversaries weight their prior."""
+        """Yield, for each input to compare, the likelihoods by which the adversaries weight the prior."""
 
     def conclusions(self, channel: Channel, prior: Distribution, *event: Point) -> Conclusions:
-        """Return both conclusions from an event, one output or several; the prior may have any sum.
+        """Return both conclusions from an event, one output or several.
+
+        The prior may have any positive sum. Its probabilities at points that are not compared are ignored.
 
         Raises:
             TypeError: a probability of the prior is not exact.
-            ValueError: the event contains a point that is not an output, or cannot occur for one adversary,
-                or a hiding function maps an input to a point that is not an input.
+            ValueError: the event is empty, contains a point that is not an output, or cannot occur for one
+                adversary, or a hiding function maps an input to a point that is not an input.
         """
         likelihoods = list(self._likelihoods(channel, event))
         first = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}
@@ -159,10 +166,11 @@ class Comparison(ABC):
     def largest_odds(self, channel: Channel) -> Number | None:
         """Return the supremum of `odds_apart` over all priors and events; None if infinite.
 
-        The supremum is exact. It is attained only if it is 1.
+        The supremum is exact. If it is finite, it is attained only if it is 1.
 
         Raises:
-            ValueError: there are more than 20 outputs, too many for all events of a hiding function.
+            ValueError: there are more than 20 outputs, too many for all events of a hiding function, or the
+                function maps an input to a point that is not an input.
         """
         largest = exp(0)
         for event in self._events(channel):
@@ -177,7 +185,8 @@ class Comparison(ABC):
         """Return whether the conclusions are at most epsilon `loss` apart, for every prior and event.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
+            TypeError: epsilon is not exact.
+            ValueError: epsilon is not positive, or as for `largest_odds`.
         """
         return self._bound(channel, metric, epsilon).admits(self.largest_odds(channel))
 
@@ -189,7 +198,8 @@ class Comparison(ABC):
         share is halved until the bound is broken.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
+            TypeError: epsilon is not exact.
+            ValueError: epsilon is not positive, or as for `largest_odds`.
         """
         bound = self._bound(channel, metric, epsilon)
         for event in self._events(channel):
@@ -208,9 +218,9 @@ class Comparison(ABC):
         return _Bound(None if loss == math.inf else exp(positive("epsilon", epsilon) * Fraction(loss)))
 
     def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likelihoods, _Likelihoods] | None:
-        """Return the points with the largest and the least ratio of the two likelihoods.
+        """Return the likelihoods at the points where their ratio is largest and least.
 
-        The result is None if the event cannot occur for one of the adversaries.
+        The result is None if the event cannot occur for one of the adversaries, whatever the prior.
         """
         points = [x for x in self._likelihoods(channel, event) if x.first.sign or x.second.sign]
         if not any(x.first.sign for x in points) or not any(x.second.sign for x in points):
@@ -228,7 +238,7 @@ class Hiding(Comparison):
     phi: Callable[[Any], Point]
 
     def reach(self, points: Iterable[Point], metric: Metric) -> Distance:
-        """Return d(phi), the largest distance by which phi moves a point."""
+        """Return d(phi), the largest distance by which phi moves one of `points`."""
         return max(metric(x, self.phi(x)) for x in points)
 
     def loss(self, points: Sequence[Point], metric: Metric) -> Distance:
@@ -236,17 +246,17 @@ class Hiding(Comparison):
         return 2 * self.reach(points, metric)
 
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
-        """Yield the points that phi exchanges, at d(phi); conclusions differ by twice their |ln odds|."""
+        """Yield the pairs x, y that phi exchanges, each with d(phi), which bounds |ln L(x)/L(y)|."""
         reach = self.reach(points, metric)
         return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
 
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
-        """Return all events, because a union of outputs can have larger odds than any of these outputs."""
+        """Return all nonempty events: a union of outputs can have larger odds than each of the outputs."""
         events = filter(None, all_events(channel.outputs))
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 
     def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
-        """Yield the likelihoods of x and phi(x) for each input x. Raises ValueError if phi(x) is no input."""
+        """Yield the likelihoods of each input x and of phi(x). Raises ValueError if phi(x) is no input."""
         likelihoods = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
         for x, likelihood in likelihoods.items():
             if (image := self.phi(x)) not in likelihoods:
@@ -284,7 +294,7 @@ class Neighbourhood(Comparison):
 
 @dataclass(frozen=True)
 class _Bound:
-    """The largest odds that a bound allows; None if the bound allows any odds."""
+    """The largest odds that a bound allows; None if the bound allows all odds."""
 
     odds: Number | None
 
@@ -327,11 +337,12 @@ def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: 
 
 
 def is_maximally_tight(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> bool:
-    """Return whether the bounds of a family together imply d-privacy: no shortest chain is longer than d.
+    """Return whether no shortest chain of links is longer than d, so that the bounds imply d-privacy.
 
     See Chatzikokolakis 2013, Definitions 2 and 3. If the result is True, a channel is epsilon-d-private if
-    and only if every bound of the family holds (Proposition 2). For neighbourhoods the condition is also
-    necessary. On some spaces, families of hiding functions without exchanges might also imply d-privacy.
+    and only if every bound of the family holds (Proposition 2). If it is False, the bounds of a family of
+    neighbourhoods do not imply d-privacy; those of a family of hiding functions without exchanges might, on
+    some spaces.
     """
     chain = chain_metric(family, points, metric)
     return not any(exceeds(chain(x, y), metric(x, y)) for x, y in combinations(points, 2))

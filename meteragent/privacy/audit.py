@@ -1,26 +1,30 @@
 """Audit of a mechanism on windows: three kinds of checks that it keeps its promise (THEORY 6).
 
 A mechanism on windows of n slots claims `loss(d)`, with a = loss(one quantum), and states its distribution
-("law") in `log_mass`. The claim is checked in three ways:
+(its "law") in `log_mass`. The claim is checked in three ways:
 
-1. Exactly. The ratio of masses at adversarial windows and outputs never exceeds the loss; outputs lie on the
-   lattice; equal bits produce equal noise for every window.
+1. Exactly, up to rounding errors. The ratio of masses at adversarial windows and outputs never exceeds the
+   loss; outputs lie on the lattice; equal bits produce equal noise for every window (of whole quanta, if the
+   mechanism dithers), and other bits produce other noise.
 2. By its law. If `log_mass` is the l_inf Laplace mechanism's, P(z) ~ e^(-a max|z_i|), draws must follow this
-   law. The tests cover the largest |z_i| of a window, of one slot, of two and of half of the slots, as
-   well as signs, low bits and consecutive windows. The tests are two-sided: too much noise leaks nothing, but
-   it is not the stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole
+   law; other laws are not tested here (`conformance` tests them). The tests cover the largest |z_i| of a
+   window and its mean, the largest of all windows, that of one slot, of two and of half of the slots, as well
+   as signs, low bits and consecutive windows. The tests are two-sided: too much noise leaks nothing, but it
+   is not the stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole
    quanta, and between them the mixture of THEORY-2 A.1. Its draws are therefore also tested at fractions
    (`dither`).
 3. As a black box that may state a wrong law. Windows that differ by a shift are released. An event A is
    chosen with one half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and
-   Pearson). For the l_inf law, shifts along signs s with A = {midrange of s o z >= shift} are best, because
-   along them the mechanism is the Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks:
-   noise that all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
+   Pearson). For the l_inf law, shifts along signs s with A = {midrange of s o (y - x) >= shift} are best (o
+   multiplies slot by slot), because along them the mechanism is the Laplace mechanism (THEORY 1.2). Other
+   shifts and events find other leaks: noise that all slots share is perfect along (1 .. 1) and has no effect
+   along e_i - e_j.
 
 `alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
 the law, and half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at
-least 20); all other p-values are exact or upper bounds. A failed check refutes the claim at that level. A
-passed check is evidence, not proof: only the ratio of `log_mass` can show deviations rarer than 1/samples.
+least 20); all other p-values are exact or upper bounds. A failed check refutes the claim with this
+probability of error. A passed check is evidence, not proof: only the ratio of `log_mass` can show deviations
+rarer than 1/samples.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ _LAST_DIGITS = 1e-12  # the relative rounding error of a log mass
 
 @dataclass(frozen=True)
 class Check:
-    """A check: whether it passed, its finding in words, and its figures."""
+    """The result of a check: its name, whether it passed, its finding in words, and its figures."""
 
     name: str
     passed: bool
@@ -65,7 +69,7 @@ class Check:
     figures: Mapping[str, Any]
 
     def plain(self) -> dict[str, Any]:
-        """Convert to data for JSON; infinite numbers become strings, because JSON has no infinity."""
+        """Convert to data for JSON; infinite figures become strings, because JSON has no infinity."""
         infinite = {k: str(v) for k, v in self.figures.items() if isinstance(v, float) and math.isinf(v)}
         figures = {**self.figures, **infinite}
         return {"name": self.name, "passed": self.passed, "found": self.finding, "figures": figures}
@@ -76,15 +80,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of an audit; `figures()` returns all of it as data for JSON.
+    """The results of an audit; `figures()` returns all of them as data for JSON.
 
     epsilon: the claim, loss(quantum)/quantum, in 1/unit.
     lower: a lower bound on the true epsilon in 1/unit, wrong with a probability of at most `alarm`.
-    detects: the ratio of true loss to claim that is detected in l_inf Laplace noise with probability 0.9;
-        infinite if no loss would be detected.
-    detects_scale: the relative error of the noise's scale that is detected with probability 0.9.
+    detects: the ratio of true loss to claim that is detected in l_inf Laplace noise with a probability of
+        about 0.9; infinite if even a loss of 50 would not be detected.
+    detects_scale: the relative error of the noise's scale that is detected with a probability of about 0.9.
     samples: the number of windows drawn for the law and on each side of each shift.
     alarm: the bound on the probability that a correct mechanism fails.
+    checks: the results of the exact checks, of the tests of the law, and of the events, in this order.
     """
 
     epsilon: Fraction
@@ -101,14 +106,14 @@ class Audit:
         return all(check.passed for check in self.checks)
 
     def figures(self) -> dict[str, Any]:
-        """Convert to data for JSON; epsilon becomes a string, and an infinite `detects` becomes None."""
+        """Convert to data for JSON, with `holds` and `MISS`; an infinite `detects` becomes None."""
         exact = {"epsilon": str(self.epsilon), "detects": self.detects if self.detects < math.inf else None}
         checks = [check.plain() for check in self.checks]
         return {**asdict(self), **exact, "checks": checks, "holds": self.holds, "miss": MISS}
 
 
 def _detection_factor(trials: int, x: float, alarm: float) -> float:
-    """Return the factor f for which `midrange_power` is about 0.9, by normal approximation."""
+    """Return the f for which `midrange_power` is about 0.9, by normal approximation; inf if f x > 50."""
     z_alarm, z_miss, f = float(stats.norm.isf(alarm / 2)), float(stats.norm.isf(MISS)), 1.0
     for _ in range(50):
         if f * x > 50:
@@ -124,10 +129,12 @@ def audit(
     """Check whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
 
     `samples` windows, at least two, are drawn for the law, and the same number on each side of each shift. If
-    None, it is 20,000, or fewer for long windows. If `bits` is None, the source is `BulkBits`.
+    None, it is 20,000, or fewer for long windows, but at least 4,000. If `bits` is None, the source is
+    `BulkBits`. Checks that compare draws from equal bits use `SeededBits`.
 
     Raises:
-        ValueError: the mechanism refuses windows of n slots, or the loss of a quantum is not positive.
+        ValueError: the mechanism refuses windows of n slots or releases them in another shape, the loss of a
+            quantum is not positive, or the quantum is not a multiple of the mechanism's step.
     """
     count = max(4000, min(20_000, (1 << 22) // mechanism.n)) if samples is None else samples
     bench = _Bench(mechanism, bits or BulkBits(), min(256, count))
@@ -163,7 +170,7 @@ class _Bench:
         self.law, self.shift_quanta = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
         self.dithered = getattr(mechanism, "rounding", "half-up") == "dithered"
         self.tests = _LAW_TESTS + TESTS * (self.dithered and self.steps > 1)
-        # Half a quantum, where rounding rules differ; if dithered, whole quanta, which no dither changes.
+        # The base is half a quantum, where rounding rules differ, or 0 if dithered: no dither changes 0.
         self.base = np.full(self.n, 0 if self.dithered else self.steps // 2, np.int64)
 
     def loss(self, k: Fraction | int) -> float:
@@ -175,7 +182,7 @@ class _Bench:
         return np.asarray(window // self.steps if self.dithered else round_half_up(window, self.steps))
 
     def noise(self, window: Integers, count: int, bits: Bits | None = None) -> NDArray[Any]:
-        """Return the noise of `count` releases of a window, in quanta."""
+        """Return the noise of `count` releases of a window, in quanta: outputs less the rounded window."""
         windows = np.tile(window, (count, 1))
         released = self.mechanism.release(windows, bits=bits or self.bits)
         if released.shape != windows.shape:
@@ -197,7 +204,7 @@ def _check_lattice(bench: _Bench) -> Check:
 def _check_bits(bench: _Bench) -> Check:
     """Check that the noise depends on the bits: equal bits produce equal noise, different bits do not."""
     noise, repeat, contrast = (bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2))
-    # With hardly any noise, different bits also give equal windows, because zeros are then the likeliest.
+    # If there is hardly any noise, different bits also give equal windows, because nearly all of it is 0.
     certain = bench.quick * bench.law.log_most > _SURE
     passed = bool((noise == repeat).all()) and (certain or bool((noise != contrast).any()))
     finding = "equal bits make equal noise" if passed else "noise does not depend on the bits as it must"
@@ -205,7 +212,7 @@ def _check_bits(bench: _Bench) -> Check:
 
 
 def _check_noise(bench: _Bench) -> Check:
-    """Check that equal bits add equal noise to any window (with dithering, to any window of whole quanta)."""
+    """Check that equal bits add equal noise to different windows (of whole quanta, if dithered)."""
     count, step = min(64, bench.quick), bench.steps if bench.dithered else 1
     i = np.arange(bench.n, dtype=np.int64) * step
     base_noise = bench.noise(bench.base, count, SeededBits(3))
@@ -237,7 +244,7 @@ def _check_ratio(bench: _Bench) -> Check:
 def _choose_outputs(
     bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
 ) -> NDArray[Any]:
-    """Return outputs at which the ratio may be large: both windows, neighbours, corners, noisy windows."""
+    """Return outputs with a large ratio: both windows, plain and with a unit, a corner or noise added."""
     centres = [bench.quanta(x), bench.quanta(partner)]
     unit = np.eye(1, bench.n, dtype=np.int64)[0]
     corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
@@ -248,7 +255,7 @@ def _choose_outputs(
 def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
     """Return the largest |p - q| of log masses, relative to the loss; infinite if only one mass is 0.
 
-    Rounding errors in the last digits are tolerated.
+    Outputs whose masses are both 0 do not count. Rounding errors in the last digits are tolerated.
     """
     is_possible = ~(np.isneginf(p) & np.isneginf(q))
     p, q = p[is_possible], q[is_possible]
@@ -264,7 +271,7 @@ _LAW_TESTS, _CELLS = 10, 20
 
 
 def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
-    """Yield the checks of draws against the l_inf Laplace law, if the mechanism states this law."""
+    """Yield the checks of draws against the l_inf Laplace law, or one that passes if another is stated."""
     zero, i = bench.base * 0, np.arange(9)
     stated = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
     expected = bench.law.log_mass(i)
@@ -302,7 +309,7 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
     law, n, row = bench.law, bench.n, np.arange(len(z))
     size = np.abs(z)
     largest = size.max(axis=1)
-    # Two slots of each window; over the windows, all pairs of slots take turns.
+    # `first` and `second` are two slots of each window; over the windows, all pairs of slots take turns.
     first, second = row % n, (row % n + 1 + row // n % max(1, n - 1)) % n
     yield "largest of a window", _cells_p(largest, law, n)
     yield "its scale", min(1.0, 2 * math.exp(-len(z) * law.divergence(float(largest.mean()))))
@@ -336,13 +343,13 @@ def _succession_p(pairs: Integers, law: WindowLaw) -> float:
 
 
 def _assign_cells(values: Integers, law: WindowLaw, k: int, cells: int) -> tuple[Integers, Floats]:
-    """Return the cell of each value, the largest |z_i| of k slots, and the probability of each cell."""
+    """Return each value's cell, and the probability of each cell; a value is the largest |z_i| of k slots."""
     ends = law.quantiles(np.arange(1, cells) / cells, k)
     return np.searchsorted(ends, values), np.diff(law.at_most(ends, k), prepend=0, append=1)
 
 
 def _extreme_p(largest: int, count: int, law: WindowLaw) -> float:
-    """Return the two-sided p-value of the largest |z_i| in `count` windows; clamping makes it small."""
+    """Return the two-sided p-value of the largest |z_i| in `count` windows; it is small for clamped noise."""
     below, within = law.at_most([largest - 1, largest], law.n).clip(1e-300, 1).tolist()
     return float(2 * min(0.5, within**count, -math.expm1(count * math.log(below))))
 
@@ -356,11 +363,12 @@ STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
     "least": lambda u, _, __: u.min(axis=1),
     "difference": lambda u, v, __: u[:, 0] - v[:, 0],
 }
-"""Functions of u = s o (y - x) in slots with shift s != 0, of v = y - x in other slots, and of the shift."""
+"""Functions of u = s o (y - x) in slots with shift s != 0, of v = y - x in other slots (or v = u if there are
+none), and of the length of the shift in quanta."""
 
 
 def _choose_shifts(bench: _Bench) -> dict[str, Integers]:
-    """Return a shift of each kind; each kind detects faults of the noise that the others miss."""
+    """Return a shift of each kind (a single kind for n = 1); each detects faults that the others miss."""
     n, i = bench.n, np.arange(bench.n)
     signs = 1 - 2 * (bench.bits.array(2 * n, np.uint8).astype(np.int64).reshape(2, n) & 1)
     first, second = (bench.bits.integer(64) % m for m in (n, max(1, n - 1)))
@@ -384,6 +392,6 @@ def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: f
         for name, statistic in STATISTICS.items()
     ]
     (lower, best_statistic), claim = max(bounds), bench.loss(k)
-    finding = f"at least {lower:.3f} (by the {best_statistic}) of {claim:.3f}"
+    finding = f"a loss of at least {lower:.3f} (statistic: {best_statistic}); the claim is {claim:.3f}"
     figures = {"claim": claim, "lower": lower, "statistic": best_statistic, "windows": count, "quanta": k}
     return Check(f"black box: {kind}", lower <= claim, finding, figures)

@@ -1,10 +1,10 @@
-"""Sources of random bits: two small interfaces, the operating system's source, and a seeded one.
+"""Sources of random bits: interfaces, the operating system's source, a seeded one, and rows of fresh bits.
 
-`Bits` is a stream: each bit is handed out only once, even to threads, forks and copies of the process. Two
-releases with noise from the same bits would reveal the difference between their windows. `RowBits` gives each
-of many rows a random-access memory: the content at an address never changes, and each address serves one
-purpose. Fresh bits can be read in this way (`FreshRows`); bits from a key must be read in this way
-(`meteragent.privacy.keyed`).
+`Bits` is a stream: each bit is handed out only once, because two releases with noise from the same bits would
+reveal the difference between their windows. `SystemBits` ensures this for threads and forks, too. `RowBits`
+gives each of many rows a memory with addresses, of which a sampler reads each for one purpose only. Bits from
+a key are a fixed function of the address (`meteragent.privacy.keyed`); `FreshRows` returns new bits at every
+read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UnsignedArray = NDArray[np.unsignedinteger[Any]]
 Width = type[np.unsignedinteger[Any]]
 
 _BLOCK_BYTES = 1 << 12
-"""The size of a buffered block in bytes; larger requests bypass the buffer."""
+"""The default size of a buffered block in bytes. Requests for more bytes than this bypass the buffer."""
 
 
 class Bits(Protocol):
@@ -83,17 +83,23 @@ class RowBits(Protocol):
 
 
 def check_address(page: int, size: int) -> None:
-    """Check that an address lies within a row's pages: a sampler must stop rather than read bits twice.
+    """Check that the first `size` bytes of a page exist: a sampler must stop rather than read bits twice.
 
     Raises:
         OverflowError: there is no such page, or it is shorter than `size` bytes.
     """
     if not (0 <= page < PAGES and size <= PAGE_BYTES):
-        raise OverflowError(f"a row has {PAGES} pages of {PAGE_BYTES} bytes: no {size} bytes of page {page}")
+        raise OverflowError(
+            f"{size} bytes of page {page} cannot be read: a row has {PAGES} pages of {PAGE_BYTES} bytes each"
+        )
 
 
 class FreshRows:
-    """Rows of fresh bits: every read, at any address, returns bits that were never read before."""
+    """Rows of fresh bits: every read, at any address, returns bits that were never read before.
+
+    Raises:
+        ValueError: count < 0.
+    """
 
     def __init__(self, count: int, bits: Bits) -> None:
         if count < 0:
@@ -101,17 +107,25 @@ class FreshRows:
         self.count, self._bits = count, bits
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Draw `count` fresh words for each row in `rows`: (rows.size, count)."""
+        """Draw `count` fresh words for each row in `rows`: (rows.size, count).
+
+        Raises:
+            OverflowError: the page has fewer words, or does not exist.
+        """
         check_address(page, count * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size * count, dtype).reshape(rows.size, count)
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Draw a fresh word for each row in `rows`: (rows.size,)."""
+        """Draw a fresh word for each row in `rows`: (rows.size,).
+
+        Raises:
+            OverflowError: a place is beyond the page's end, or the page does not exist.
+        """
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)
 
     def stream(self, row: int, page: int) -> Bits:  # noqa: ARG002  all rows have fresh bits
-        """Return the bits themselves."""
+        """Return the source of the fresh bits itself. Raises OverflowError if the page does not exist."""
         check_address(page, 0)
         return self._bits
 
@@ -139,7 +153,7 @@ class BytesBits(ABC):
 
 
 class BufferedBits(BytesBits):
-    """Bits taken from a buffer that is filled a block at a time."""
+    """Bits taken from a buffer that is filled a block at a time; large requests bypass the buffer."""
 
     block_bytes = _BLOCK_BYTES
 
@@ -155,7 +169,7 @@ class BufferedBits(BytesBits):
         return self._fresh(size)
 
     def _take(self, size: int) -> bytes:
-        """Take bytes from the buffer, and refill the buffer if it is too short."""
+        """Take bytes from the buffer, which is replaced if it holds too few; large requests bypass it."""
         if size > _BLOCK_BYTES:
             return self._bulk(size)
         # `read` copies and advances in one call, so two threads cannot take the same bytes.
@@ -168,11 +182,11 @@ class BufferedBits(BytesBits):
 
 
 class SystemBits(BufferedBits):
-    """Bits from the operating system's cryptographic source (`os.urandom`), fetched 4 KiB at a time.
+    """Bits from the operating system's cryptographic source (`os.urandom`), fetched at least 4 KiB at a time.
 
     There is no generator in the process. So a copy of the process's memory reveals no later bits except those
-    in the buffer, which `discard` drops. A child process and a pickled copy start with an empty buffer, so no
-    two processes draw the same bits.
+    in the buffer, which `discard` drops. A forked process and a pickled copy start with an empty buffer, so
+    they draw no bits that the original draws.
     """
 
     def __init__(self) -> None:
@@ -191,11 +205,11 @@ class SystemBits(BufferedBits):
 
 
 _SYSTEM_BITS: weakref.WeakSet[SystemBits] = weakref.WeakSet()
-"""All sources of this process; after a fork, the child empties their buffers."""
+"""All `SystemBits` of this process; after a fork, the child empties their buffers."""
 
 
 def _discard_all() -> None:
-    """Empty the buffers of all sources."""
+    """Empty the buffers of all `SystemBits`."""
     for bits in _SYSTEM_BITS:
         bits.discard()
 
@@ -205,9 +219,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class SeededBits(BufferedBits):
-    """Reproducible bits (SHAKE-128 of seed and position), for tests and simulations.
+    """Reproducible bits (SHAKE-128 of the seed and the block's number), for tests and simulations.
 
     They are not secret: anyone who knows or guesses the seed knows the noise. Any integer can be a seed.
+
+    Raises:
+        TypeError: the seed is not an int.
     """
 
     block_bytes = 1 << 16

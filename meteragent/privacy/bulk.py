@@ -1,9 +1,9 @@
-"""Random bits for many draws at once: the library's default source, which the agent never uses.
+"""Random bits for many draws at once: the default source of most mechanisms, which the agent never uses.
 
 OpenSSL's generator is more than ten times as fast as `os.urandom` (17.8 times for 1 MiB,
-benchmarks/README.md). However, its state is in the process and is reseeded only from time to time, so a
-resumed copy of the process's memory, such as a virtual machine's snapshot, draws the same bits again. The
-agent, which runs for years, draws from `SystemBits` alone (docs/decisions/randomness.md).
+docs/decisions/randomness.md). However, its state is in the process and is reseeded only from time to time, so
+a resumed copy of the process's memory, such as a virtual machine's snapshot, draws the same bits again. The
+agent, which runs for years, draws from `SystemBits` alone.
 """
 
 import ssl
@@ -12,7 +12,7 @@ from meteragent.privacy.bits import Bits, SystemBits
 
 
 class BulkBits(SystemBits):
-    """`SystemBits`, except that arrays of more than 4 KiB come from OpenSSL's generator.
+    """`SystemBits`, except that requests for more than 4 KiB are served by OpenSSL's generator.
 
     The generator is CTR_DRBG with AES-256 (NIST SP 800-90A), seeded by the operating system's source, and
     reseeded after a fork.
@@ -23,7 +23,7 @@ class BulkBits(SystemBits):
 
 
 def source_of(bits: Bits | None) -> Bits:
-    """Return `bits`, or the operating system's if it is None.
+    """Return `bits`, or a new `BulkBits` if it is None.
 
     Raises:
         TypeError: `bits` is not a source of random bits.

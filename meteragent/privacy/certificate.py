@@ -11,19 +11,20 @@ these maxima over a box of outputs; the part outside the box is at most the tail
 feasible for n = 1..3.
 
 *For every mechanism* that is epsilon d_inf-private: mechanism and attacker together form a channel from
-shapes to names, and S is linear in this channel. So the largest S is the value of a linear program, and any
-multipliers of its constraints prove a bound (`optimality.dual_bound`), whichever solver computed them.
-Further windows of the lattice, on which the mechanism must be private too, can only lower the bound
-(`through`): windows between two shapes, or a window in the middle of all shapes.
+shapes to names, which is private on the shapes, and S is linear in this channel. So S is at most the value of
+a linear program, and any multipliers >= 0 of its constraints prove a bound (`optimality.dual_bound`),
+whichever solver computed them. Further windows of the lattice, on which the mechanism must be private too,
+can only lower the bound (`through`): windows between two shapes, or a window in the middle of all shapes.
 
 *A proof by hand*. Take weights y_c >= 0 on windows c of the lattice, such that for each i
 
     sum over c of y_c e^(-a d_inf(x_i, c)) >= prior_i.
 
 Then Q = sum of y_c P_c has Q(A) >= prior_i P_i(A) for every event A and every private mechanism, so S is at
-most the sum of the Q(A_i), which is at most the sum of y. The least such sum is the value of a linear program
-with N constraints (`mixture`), feasible for libraries of thousands of windows. Putting all weight on a middle
-window gives the bound e^(a k/2)/N of THEORY 7.
+most the sum of the Q(A_i), which is at most the sum of y. For given windows c, the least such sum is the
+value of a linear program with N constraints (`mixture`), feasible for libraries of thousands of windows. If
+all shapes are equally likely and within k/2 quanta of a middle window, putting all weight on this window
+gives the bound e^(a k/2)/N of THEORY 7.
 
 Limits. A certificate holds for one quantised library, one prior and one window. A different appliance or
 prior, or a second window of the same load shape, needs another linear program.
@@ -88,7 +89,7 @@ class Library:
 
 
 def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
-    """Compute the best attacker's success probability on this mechanism to within 1e-9, by enumeration.
+    """Return bounds, at most 1e-9 apart, on the best attacker's success on this mechanism, by enumeration.
 
     Raises:
         ValueError: the signatures do not have n slots, or there are more than 2^24 outputs to enumerate.
@@ -132,8 +133,9 @@ class Certificate:
     """A bound, with its proof, on any attacker's success on one window, for mechanisms private at `level`.
 
     `bound` is an upper bound on the probability of success. `attained` is the probability of success for some
-    private mechanism; the difference is the solver's gap. `cost`, `level` and `multipliers` are the proof,
-    the arguments of `optimality.dual_bound`.
+    channel that is private at `level`, the matrix of epsilon d_inf between the windows of the program; the
+    difference is the solver's gap. `cost`, `level` and `multipliers` are the proof, the arguments of
+    `optimality.dual_bound`.
     """
 
     bound: float
@@ -152,9 +154,12 @@ class Certificate:
 def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Certificate:
     """Bound an attacker's success over all mechanisms as private as `mechanism`, by a linear program.
 
-    `through` holds further windows of the lattice, in quanta, of shape (m, n). There are (N+m)^2 N
-    constraints, many of them redundant: 20 shapes take less than a second, 40 shapes several seconds. For
-    larger libraries use `mixture`.
+    Of `mechanism` only a = epsilon * quantum is used. `through` holds further windows of the lattice, in
+    quanta, of shape (m, n). There are at most (N+m)^2 N constraints; those that follow from others are left
+    out. 20 shapes take less than a second, 40 shapes several seconds. For larger libraries use `mixture`.
+
+    Raises:
+        ArithmeticError: the solver finds no solution.
     """
     points = _with(library, through)
     shapes = len(library.prior)
@@ -167,7 +172,7 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A proof by hand for a window of a library: `weights` on `points` (in quanta), with the sum `bound`."""
+    """A proof by hand for a library: `weights` on `points` (in quanta); `bound` is their sum, at most 1."""
 
     bound: float
     points: Integers
@@ -177,9 +182,9 @@ class Mixture:
 def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Mixture:
     """Minimise the sum of weights y_c >= 0 with sum y_c e^(-a d(x_i, c)) >= prior_i for each shape i.
 
-    The weights are on the library's windows, the window in the middle of all of them, and `through`. They are
-    scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is at least
-    the bound of `certify` for the same windows.
+    The weights are on the library's windows, `through`, and the window in the middle of the library. They are
+    scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is no
+    smaller than that of `certify` for the same windows.
     """
     low, high = np.transpose(_ranges(library))
     points = np.vstack([_with(library, through), [(low + high) // 2]])

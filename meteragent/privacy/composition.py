@@ -4,19 +4,19 @@ On the same data. The costs of independent mechanisms add (Pauwels 2016, Proposi
 of mechanisms that are chosen after seeing earlier releases (Proposition 4). Windows w released at epsilon_w
 are together (sum of epsilon_w) d-private, even if each epsilon_w is chosen after seeing earlier releases
 (Rogers et al. 2016, 1605.08294: the filter that stops when the sum would exceed the budget; THEORY 5.2). The
-deltas of pairs (epsilon, delta) and the rho of zCDP add in the same way (Whitehouse et al. 2023, 2203.05481).
-Epsilons in the same unit add; levels at different radii do not. Each of several overlapping windows counts in
-full (THEORY 5.3): a reading in two windows costs the sum of both epsilons.
+deltas of pairs (epsilon, delta) and the rhos of zCDP add in the same way (Whitehouse et al. 2023,
+2203.05481). Epsilons in the same unit add; levels at different radii do not. Each of several overlapping
+windows counts in full (THEORY 5.3): a reading in two windows costs the sum of both epsilons.
 
 On disjoint parts (McSherry 2009, "parallel composition"; Proposition 3 of Pauwels 2016 has the same name but
-adds costs). The loss of releases from disjoint parts x_1 .. x_m of the data is
+adds costs). The loss of releases from disjoint parts x_1 .. x_m of the data is at most
 
-    sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i):
+    sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i).
 
-the largest epsilon if the distance is the *sum* over parts, or if neighbours differ in one part only (one
-household in a street; an event inside one window). The same holds for delta and rho. Under d_inf all parts
-may differ at once: a lasting difference affects all windows of a meter, so their costs add. This is why the
-ledger adds them.
+So the cost is the largest epsilon if the distance is the *sum* over parts, or if neighbours differ in one
+part only (one household in a street; an event inside one window). If they differ in one part only, the same
+holds for delta and rho. Under d_inf all parts may differ at once: a lasting difference affects all windows of
+a meter, so their costs add. This is why the ledger adds them.
 
 If a small delta is accepted, many windows together cost less at a given radius than the sum of their costs:
 `meteragent.privacy.divergence.Composed`.
@@ -36,11 +36,11 @@ from meteragent.privacy.exact import Exact, positive, rational
 class Cost:
     """The cost of releases: a pure or approximate part (epsilon, delta), and a zCDP part rho.
 
-    On the same data costs add, `a + b`. On disjoint parts each component is the larger of the two, `a | b`
-    (the module's docstring gives the conditions). All components are exact. Costs that are combined must have
-    the same unit: epsilon per unit of distance or at the same radius, rho at the same radius. Releases whose
-    cost has a rho are (epsilon + zcdp_epsilon(rho, delta'), delta + delta')-private for any delta'
-    (`meteragent.privacy.divergence`).
+    On the same data costs add, `a + b`, and `a * k` is the cost of k releases that cost `a` each. On disjoint
+    parts each component is the larger of the two, `a | b` (the module's docstring gives the conditions). All
+    components are exact. Costs that are combined must have the same unit: epsilon per unit of distance or at
+    the same radius, rho at the same radius. Releases whose cost has a rho are (epsilon + zcdp_epsilon(rho,
+    delta'), delta + delta')-private for any delta' > 0 (`meteragent.privacy.divergence`).
 
     Raises:
         TypeError: a part is not exact.  ValueError: a part is negative.
@@ -92,11 +92,12 @@ class BudgetExceeded(Exception):
 
 
 class Filter:
-    """The sum of adaptively chosen costs, which refuses a cost that would take any part above the budget.
+    """A filter, which adds up adaptively chosen costs and refuses a cost that would exceed the budget.
 
-    All releases together stay within the budget, even if each mechanism and its cost are chosen after seeing
-    all earlier releases. If the budget is None, the filter only adds up costs. It is deterministic and kept
-    in memory only.
+    A cost is refused if any component of the sum would be above that of the budget. All accepted releases
+    together stay within the budget, even if each mechanism and its cost are chosen after seeing all earlier
+    releases. If the budget is None, the filter only adds up costs. It is deterministic and kept in memory
+    only.
     """
 
     def __init__(self, budget: Cost | None = None) -> None:
@@ -116,7 +117,7 @@ class Filter:
         """Charge `cost`; if the cost is refused, record nothing.
 
         Raises:
-            BudgetExceeded: a part of the sum would be above the budget.
+            BudgetExceeded: a component of the sum would be above that of the budget.
         """
         if self.budget is not None and self.would_exceed(cost):
             raise BudgetExceeded(self._spent, cost, self.budget)
@@ -124,12 +125,15 @@ class Filter:
 
 
 class Odometer:
-    """The exact sum of epsilons for each key (a meter) and period, which refuses charges above the budget.
+    """An odometer: the exact sum of the epsilons of each key (a meter) and period, and an optional budget.
 
     Periods last `length_ms` and are aligned to the Unix epoch: a time lies in the period that starts at
-    time_ms // length_ms * length_ms. `budget` is the largest epsilon that a key may spend in a period; if it
-    is None, the odometer only adds up charges. The odometer is deterministic and kept in memory only; the
-    caller stores and restores charges.
+    time_ms // length_ms * length_ms. `budget` is the largest epsilon that a key may spend in a period: `add`
+    refuses a charge that would exceed it. If it is None, the odometer only adds up charges. The odometer is
+    deterministic and kept in memory only; the caller stores and restores charges.
+
+    Raises:
+        TypeError: the budget is not exact.  ValueError: length_ms < 1, or the budget is not positive.
     """
 
     def __init__(self, length_ms: int, budget: Exact | None = None) -> None:
@@ -155,8 +159,11 @@ class Odometer:
     def would_exceed(self, key: Hashable, time_ms: int, epsilon: Exact) -> bool:
         """Return whether adding `epsilon` would exceed the budget; reaching it is allowed.
 
+        Without a budget the result is False, even for a period that has been forgotten.
+
         Raises:
-            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: epsilon is not exact.
+            ValueError: epsilon <= 0, or there is a budget and the period has been forgotten.
+            TypeError: epsilon is not exact.
         """
         charge = positive("epsilon", epsilon)
         return self._budget is not None and self.spent(key, time_ms) + charge > self._budget
@@ -183,7 +190,10 @@ class Odometer:
         self._spent[self._remembered_ms(time_ms)][key] = spent
 
     def forget_before(self, period_start_ms: int) -> None:
-        """Drop all periods before the one that contains `period_start_ms`; they can no longer be charged."""
+        """Drop all periods before the one that contains `period_start_ms`.
+
+        They can no longer be read or charged.
+        """
         floor_ms = self.period_ms(period_start_ms)
         if self._floor_ms is None or floor_ms > self._floor_ms:
             self._floor_ms = floor_ms

@@ -1,7 +1,7 @@
 """Lazy imports: a package's names are loaded on first use (PEP 562).
 
-A gateway needs only one of many mechanisms. The stub beside the package's `__init__.py` lists the module that
-defines each name. Both type checkers and this module read the stub, so there is a single list.
+A gateway needs only one of many mechanisms. The stub beside the package's `__init__.py` lists the module from
+which each name is imported. Both type checkers and this module read the stub, so there is a single list.
 """
 
 import ast
@@ -21,7 +21,7 @@ def on_demand(package: str, file: str) -> tuple[Callable[[str], object], Callabl
     }
 
     def load(name: str) -> object:
-        """Import a name. Raises AttributeError if the stub does not list the name."""
+        """Import a name from its module. Raises AttributeError if the stub does not list the name."""
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{modules[name]}"), name)

@@ -28,13 +28,19 @@ _CELLS = 20  # about equally likely cells of the distribution of y - m
 
 
 def fractions(steps: int) -> Integers:
-    """Return the fractions of a quantum at which windows are tested, in steps of 1/`steps` quantum."""
+    """Return the fractions of a quantum at which windows are tested, in steps of 1/`steps` quantum.
+
+    They are 1/4, 1/2 and 3/4, rounded down to steps, or all that a quantum of fewer than four steps has.
+    """
     parts = min(steps, _PARTS)
     return np.array([steps * part // parts for part in range(1, parts)], np.int64)
 
 
 class _Sample(NamedTuple):
-    """The draws at one fraction: B of all slots, then z, B and y - m of one slot of each window."""
+    """The draws at one fraction: B of all slots, then z, B and y - m of one slot of each window.
+
+    z and B come from the same bits, and y - m (`fresh`) from other bits.
+    """
 
     all_b: Integers
     z: Integers
@@ -48,7 +54,7 @@ def dither_tests(
     """Yield the name and the p-value of each test of `count` windows; yield nothing if a quantum is one step.
 
     Fractions alternate over slots and windows. Each p-value is the smallest over the fractions, times the
-    number of fractions.
+    number of fractions, but at most 1. All are 0 if any B is neither 0 nor 1.
     """
     parts, row = fractions(steps), np.arange(count)
     if not parts.size:
@@ -58,8 +64,8 @@ def dither_tests(
     z = np.asarray(mechanism.release(0 * kinds, bits=SeededBits(seed)))
     b = np.asarray(mechanism.release(parts[kinds], bits=SeededBits(seed))) - z
     fresh = np.asarray(mechanism.release(parts[kinds], bits=bits))
-    # Slots of one window are dependent, so only one slot of each window counts; fractions and slots take
-    # turns.
+    # The noises of one window are dependent, so z and y - m count in one slot of each window only; fractions
+    # and slots take turns.
     place = row, row // parts.size % law.n
     p_values = []
     for kind, part in enumerate(parts.tolist()):
@@ -74,7 +80,7 @@ def dither_tests(
 
 
 def _p_values(law: WindowLaw, f: float, sample: _Sample) -> tuple[float, float, float]:
-    """Return p-values for the rate of rounding up and for the distributions of (z, B) and of y - m."""
+    """Return p-values for the rate of rounding up, the joint distribution of z and B, and that of y - m."""
     rate = float(binomial_p(np.count_nonzero(sample.all_b), sample.all_b.size, f))
     ends = law.quantiles([0.5], 1)
     cuts = np.concatenate([-1 - ends, [-1], ends])

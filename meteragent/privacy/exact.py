@@ -1,9 +1,9 @@
-"""Exact arithmetic: parameters that are rational numbers, and integer bounds on e^-x and ln x.
+"""Exact arithmetic: parameters that are rational numbers, and integer bounds on e^-x, ln x and x^n.
 
 A privacy parameter is a `Fraction`, a `Decimal`, an int or a string such as "0.1" or "1/220". A float is
 refused, because its value is not exactly the number that was written. Irrational numbers (powers of e and
-logarithms) are not rounded either: they are enclosed between integers that are proved to lie below and above
-them, as closely as the caller asks.
+logarithms) are not rounded either: 2^k times such a number is enclosed between integers that are proved to
+lie below and above it, for a k that the caller chooses.
 """
 
 from decimal import Decimal
@@ -18,14 +18,14 @@ Exact = Fraction | Decimal | int | str
 """The types that an exact number may have."""
 
 GUARD_BITS = 12
-"""Extra bits of working precision, so that the errors below add up to less than one unit of the result."""
+"""Extra bits of working precision, so that for k up to 1000 the errors below add up to less than one unit."""
 
 
 def rational(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction; `name` is the parameter's name in error messages.
 
     Raises:
-        TypeError: `value` is not exact (a float, a bool or not a number); the message shows a correct form.
+        TypeError: `value` is not of a type in `Exact` (a float, a bool); the message shows a correct form.
         ValueError: `value` is a string or a Decimal that is not a finite number.
     """
     if isinstance(value, Fraction):
@@ -46,7 +46,21 @@ def round_half_up(
     numerator: NDArray[np.integer | np.object_], denominator: int | NDArray[np.integer | np.object_]
 ) -> NDArray[Any]: ...
 def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
-    """Return floor(numerator / denominator + 1/2), exactly; element by element for arrays of integers."""
+    """Return floor(numerator / denominator + 1/2): the nearest whole number, the larger of two nearest.
+
+    The result is exact for ints, Fractions and arrays of Python ints (dtype object). Arrays of a fixed width
+    overflow without an error if 2 numerator + denominator or 2 denominator does not fit into their type.
+
+    Args:
+        numerator: An int or a Fraction, or an array of integers.
+        denominator: A positive int; if `numerator` is an array, an int or an array that broadcasts with it.
+
+    Returns:
+        An int, or an array of the broadcast shape and type.
+
+    Raises:
+        ZeroDivisionError: the denominator is the int 0, and `numerator` is a number or an array of objects.
+    """
     return (2 * numerator + denominator) // (2 * denominator)
 
 
@@ -54,7 +68,7 @@ def positive(name: str, value: Any) -> Fraction:
     """Return `value` as a positive Fraction.
 
     Raises:
-        TypeError: `value` is not exact.  ValueError: `value` is not positive.
+        TypeError: `value` is not exact.  ValueError: `value` is not a finite positive number.
     """
     exact = rational(name, value)
     if exact <= 0:
@@ -66,7 +80,7 @@ def not_negative(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction of at least zero.
 
     Raises:
-        TypeError: `value` is not exact.  ValueError: `value` is negative.
+        TypeError: `value` is not exact.  ValueError: `value` is negative or not a finite number.
     """
     exact = rational(name, value)
     if exact < 0:
@@ -75,7 +89,7 @@ def not_negative(name: str, value: Any) -> Fraction:
 
 
 def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
-    """Return k >= 2 equally spaced levels for a sweep from `lo` to `hi`, exactly.
+    """Return k >= 2 equally spaced levels for a sweep from `lo` to `hi`, both included, exactly.
 
     Raises:
         TypeError: an end is not exact.
@@ -90,9 +104,9 @@ def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
 def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
     """Return integers lo <= 2^k e^(-num/den) <= hi, a few units apart, for num/den >= -1 and den > 0.
 
-    The function sums the Taylor series for y = num/den / 2^h with |y| <= 1/2, then squares the sum h times,
-    in units of 2^-w. Each floor loses less than one unit, and its error in later terms shrinks by |y|/i. So
-    the error of a term is less than 2 units, and the omitted terms sum to less than 4.
+    The function sums the Taylor series of e^-y for y = num/den / 2^h with |y| <= 1/2, then squares the sum h
+    times, in units of 2^-w. Each floor loses less than one unit, and its error in later terms shrinks by
+    |y|/i. So the error of a term is less than 2 units, and the omitted terms sum to less than 4.
     """
     if num >= k * den:
         return 0, 1  # e^-x <= e^-k < 2^-k
@@ -147,12 +161,15 @@ def _artanh_bounds(x: Fraction, w: int) -> tuple[int, int]:
 
 
 def power_bounds(lo: int, hi: int, n: int, w: int) -> tuple[int, int]:
-    """Return integers below and above 2^w x^n, for lo <= 2^w x <= hi, 0 <= lo and n >= 1."""
+    """Return integers that are at most and at least 2^w x^n, for 0 <= lo <= 2^w x <= hi and n >= 1."""
     return _power(lo, n, w, 0), _power(hi, n, w, 1)
 
 
 def _power(base: int, n: int, w: int, up: int) -> int:
-    """Compute 2^w (base/2^w)^n by squaring; round every product down if `up` is 0, up if it is 1."""
+    """Return a bound on 2^w (base/2^w)^n, from below if `up` is 0, from above if it is 1.
+
+    It is computed by squaring; each product is rounded down, and `up` is added.
+    """
     result = 1 << w
     while True:
         if n & 1:

@@ -1,9 +1,10 @@
 """Families of hiding functions and of neighbourhoods: the paper's families, and equivalent smaller families.
 
 The families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) contain
-*every* map of a row and *every* set of its values; they grow as |V|^|V| and 2^|V|. A family that contains a
-maximally tight family is maximally tight, too. `row_exchanges`, `row_segments`, `database_exchanges` and
-`boxes` are maximally tight subfamilies: they imply the same privacy and can be enumerated on larger sets.
+*every* map and *every* set of a row's values, or of places; they grow as |V|^|V| and 2^|V|. A family that
+contains a maximally tight family is maximally tight, too. `row_exchanges`, `row_segments`,
+`database_exchanges` and `boxes` are maximally tight subfamilies: they imply the same privacy and can be
+enumerated on larger sets.
 
 `replacements` are Phi_h of Theorem 1, "row i becomes w" for a fixed w. They are not maximally tight: together
 they characterise differential privacy only up to a factor of two.
@@ -82,7 +83,7 @@ def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     return tuple(Neighbourhood(box) for box in members if len(box) > 1)
 
 
-# The paper's families in full, for small sets, since they grow fast -----------------------------------
+# The paper's families in full, which are for small sets because they grow fast -------------------------
 
 
 def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
@@ -92,7 +93,13 @@ def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def row_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_1: all rows except row i are known, and row i lies in U, any subset of V (section 5.1)."""
+    """Return N_1: all rows except row i are known, and row i lies in U, any nonempty subset of V.
+
+    See Chatzikokolakis 2013, section 5.1.
+
+    Raises:
+        ValueError: V has more than 20 values.
+    """
     members = (_row(u, x, i) for u in _subsets(values) for x in product(values, repeat=n) for i in range(n))
     return tuple(dict.fromkeys(map(Neighbourhood, members)))
 
@@ -104,7 +111,13 @@ def database_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def database_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_inf: row i is known to lie in V_i, any subset of V (Chatzikokolakis 2013, section 6.1)."""
+    """Return N_inf: row i is known to lie in V_i, any nonempty subset of V.
+
+    See Chatzikokolakis 2013, section 6.1.
+
+    Raises:
+        ValueError: V has more than 20 values.
+    """
     boxes_of_sets = product(_subsets(values), repeat=n)
     return tuple(Neighbourhood(frozenset(product(*box))) for box in boxes_of_sets)
 
@@ -116,12 +129,16 @@ def point_maps(points: Sequence[Point]) -> tuple[Hiding, ...]:
 
 
 def point_sets(points: Sequence[Point]) -> tuple[Neighbourhood, ...]:
-    """Return N_2: all regions, which are the subsets of a finite set (Chatzikokolakis 2013, section 6.2)."""
+    """Return N_2: all regions, the nonempty subsets of a finite set (Chatzikokolakis 2013, section 6.2).
+
+    Raises:
+        ValueError: there are more than 20 points.
+    """
     return tuple(map(Neighbourhood, _subsets(points)))
 
 
 def _subsets(values: Sequence[Any]) -> list[frozenset[Any]]:
-    """Return all nonempty subsets of the values."""
+    """Return all nonempty subsets of the values. Raises ValueError if there are more than 20 values."""
     return [subset for subset in all_events(values) if subset]
 
 

@@ -3,41 +3,41 @@
 Theory of operation
 -------------------
 Finite and bounded spaces (Holohan 2014, on expected error). X_x is the output for x, a point of the space;
-the *maximal expected error* of a sanitisation is the largest E d(x, X_x) over x. Let E be the maximal
+the *maximal expected error* of a sanitisation is the largest E d(x, X_x) over x. Let M be the maximal
 expected error of any (epsilon, delta) sanitisation.
 
 *Two points* x, x' at distance r (Theorem 6: the diameter). For 0 <= s < r let B = {y: d(x, y) <= s}; in B
 d(x', y) >= r - s. With p = P(X_x not in B) and q = P(X_x' in B), 1 - p <= e^epsilon q + delta. Integrate over
 s: p gives at most E d(x, X_x), because this is the integral of P(d > s), and q gives at most E d(x', X_x').
-So r (1-delta) <= E + e^epsilon E. The paper uses a single ball, of radius r/2, and gets half of that:
+So r (1-delta) <= M + e^epsilon M. The paper uses a single ball, of radius r/2, and gets half of that:
 
-    E >= r (1-delta)/(1+e^epsilon)    here;    E >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
+    M >= r (1-delta)/(1+e^epsilon)    here;    M >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
 
 Our bound is attained, on two points, by randomised response. For a metric promise, take two points at
-distance x/epsilon: the floor is x/(1+e^x)/epsilon, largest at x = 1.2785 or, if the space has no such points,
-at the largest distance (THEORY 1.4).
+distance t/epsilon: the floor is t/(1+e^t)/epsilon, which is largest at t = 1.2785 or, if no two points are so
+far apart, at the largest distance (THEORY 1.4).
 
 *Many points* (Theorem 7): m+1 points, any two at least kappa apart, and outputs among them. With
-c = 1 - E/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta). Together with
+c = 1 - M/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta). Together with
 P(X_0 = 0) >= c these probabilities sum to at most 1, so c + m e^-epsilon (c - delta) <= 1, which is
 
-    E >= kappa m (1-delta)/(m + e^epsilon).
+    M >= kappa m (1-delta)/(m + e^epsilon).
 
-The categorical mechanism attains this bound. The paper states Theorem 7 for outputs anywhere in the space
-that contains the points. This statement is false: the centre of a triangle with sides of 1 is within 0.577 of
-its three corners, but the formula gives 0.664 at epsilon = 0.01. The proof's balls of radius kappa are
-disjoint on the points, but not in the space around them. With balls of radius kappa/2 the proof holds for
-outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa holds for such
-outputs, too; the larger of the two bounds is the floor.
+The categorical mechanism attains this bound for the discrete metric. The paper states Theorem 7 for outputs
+anywhere in the space that contains the points. This statement is false: the centre of a triangle with sides
+of 1 is within 0.577 of its three corners, but the formula gives 0.664 at epsilon = 0.01. The proof's balls of
+radius kappa are disjoint on the points, but not in the space around them. With balls of radius kappa/2 the
+proof holds for outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa
+holds for such outputs, too; the larger of the two bounds is the floor.
 
-Lemma 4 states that E > 0 for delta < 1. It requires a space with at least two points, and then follows from
+Lemma 4 states that M > 0 for delta < 1. It requires a space with at least two points, and then follows from
 the floor of two points.
 
-Windows (THEORY 1.4). Let noise on R^n be epsilon d_inf-private. For every loss rho that grows with
-|z|, the mean loss per reading is at least the mean loss under l_inf Laplace noise, for which |z| is
+Windows (THEORY 1.4). Let noise on R^n be epsilon d_inf-private. For every loss rho that does not decrease
+with |z|, the mean loss per reading is at least the mean loss under l_inf Laplace noise, for which |z| is
 Erlang(K)/epsilon, K uniform on 1..n. The largest error is stochastically no less than Gamma(n)/epsilon. A
 mechanism that does not merely add noise is no better in its worst window. With C the integral of rho from 0
-and G ~ Gamma(n),
+and G ~ Gamma(n), the mean loss under l_inf Laplace noise is
 
     E rho(|z|) = E C(G/epsilon) epsilon/n,
 
@@ -49,8 +49,9 @@ by (1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w
 
 Limits. For readings in a range [0, P] there is always an answer within P/2, so a floor above P/2 only means
 that no useful release is possible. On the lattice the floor holds for |z| and z^2 in all cases that were
-checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact": noise with the
-probabilities ~ exp(-a (second + delta largest) / (1+delta)) of the sorted |z_i| is 0 more often.
+checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact": noise with probabilities
+~ exp(-a (second + eta largest) / (1+eta)), where `largest` and `second` are the two largest |z_i|, is exactly
+0 in more slots, on average, than l_inf Laplace noise.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ def maximal_expected_error(channel: Channel, metric: Metric) -> Number:
 
 
 def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
-    """Return the least maximal expected error if two points are `distance` apart: r (1-delta)/(1+e^epsilon).
+    """Return a lower bound on the maximal expected error if two points are r = `distance` apart.
+
+        r (1-delta)/(1+e^epsilon)
 
     The bound holds for any (epsilon, delta) mechanism and any outputs in a space that contains both points.
     Randomised response attains it. With the diameter as the distance, it is twice the bound of Holohan 2014,
@@ -146,7 +149,7 @@ def finite_floor(
         ValueError: m < 1, kappa is not positive, epsilon is below zero, or delta is not in [0, 1].
     """
     if m < 1:
-        raise ValueError(f"at least two points, m + 1 of them, are needed: m must not be {m}")
+        raise ValueError(f"m + 1 points must be at least two points: m must be at least 1, not {m}")
     separation, odds = positive("kappa", kappa), exp(not_negative("epsilon", epsilon))
     floor = separation * m * _certainty(delta) / (m + odds)
     return floor if outputs == "points" else max(floor / 2, two_point_floor(separation, epsilon, delta))
@@ -157,8 +160,8 @@ def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
 
         x/(1+e^x)/epsilon,        x = min(1.2785, epsilon diameter)
 
-    The bound is the largest `two_point_floor` over pairs of points (THEORY 1.4, last line, doubled):
-    0.2785/epsilon if the diameter is large enough. In many spaces the bound is far below the least possible
+    The bound is the largest `two_point_floor` over pairs of points (THEORY 1.4, last claim): 0.2785/epsilon
+    if the diameter is at least 1.2785/epsilon. In many spaces the bound is far below the least possible
     error; for d_inf see `WindowFloor`.
 
     Raises:
@@ -193,10 +196,10 @@ def _finite(distance: Distance) -> Fraction:
 class WindowFloor:
     """Lower bounds on the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
 
-    epsilon is in 1/unit; errors are in the unit. The l_inf Laplace mechanism attains all bounds except
-    `within` at once. The bounds hold for mechanisms that add noise on R^n, and for any other mechanism in its
-    worst window. For readings in a bounded range [0, P] they apply only if they are well below P/2, the error
-    of an answer without any information.
+    epsilon is in 1/unit; errors are in the unit, and squared errors in its square. The l_inf Laplace
+    mechanism attains all bounds except `within` at once. The bounds hold for mechanisms that add noise on
+    R^n, and for any other mechanism in its worst window. For readings in a bounded range [0, P] they apply
+    only if they are well below P/2, the error of an answer without any information.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: epsilon is not positive, or n < 1.
@@ -213,24 +216,25 @@ class WindowFloor:
 
     @property
     def mean_absolute(self) -> Fraction:
-        """The mean |error| of a reading: (n+1)/(2 epsilon)."""
+        """The floor of the mean |error| of a reading: (n+1)/(2 epsilon)."""
         return (self.n + 1) / (2 * self.epsilon)
 
     @property
     def mean_square(self) -> Fraction:
-        """The mean squared error of a reading: (n+1)(n+2)/(3 epsilon^2)."""
+        """The floor of the mean squared error of a reading: (n+1)(n+2)/(3 epsilon^2)."""
         return (self.n + 1) * (self.n + 2) / (3 * self.epsilon**2)
 
     @property
     def largest(self) -> Fraction:
-        """The mean of the largest |error| of a window: n/epsilon."""
+        """The floor of the mean of the largest |error| of a window: n/epsilon."""
         return self.n / self.epsilon
 
     def mean_loss(self, loss: Callable[[Floats], Floats]) -> float:
-        """Compute the mean of loss(|error|) of a reading, for any loss that does not decrease with |error|.
+        """Compute the floor of the mean of loss(|error|), for any loss that does not decrease with |error|.
 
-        `loss` takes an array of |error|, in the unit. The relative error of the result is at most 1e-5; the
-        position of a jump of the loss is accurate to 1e-3/epsilon.
+        `loss` takes an array of |error| of readings, in the unit. The relative error of the result is at most
+        1e-5 for powers of |error|. If the loss jumps, the position of the jump is accurate to
+        (n + 40 + sqrt(1600 + 80 n)) / (2^17 epsilon): 1e-3/epsilon for n = 20, 0.014/epsilon for n = 1440.
         """
         n, epsilon = self.n, float(self.epsilon)
         low, high = max(0.0, n - math.sqrt(80 * n)), n + 40 + math.sqrt(1600 + 80 * n)
@@ -244,9 +248,9 @@ class WindowFloor:
         return float(np.sum(integral[inside] * weight) / np.sum(weight)) / n
 
     def within(self, reach: Exact) -> Fraction:
-        """Bound the mean number of readings of a window that are within `reach` of the truth: epsilon reach.
+        """Bound the mean number of a window's readings that are within `reach` of the truth from above.
 
-        The result is the weaker bound in the module's docstring, capped at n.
+        The bound is epsilon reach, or n if that is less; the module's docstring has its short proof.
 
         Raises:
             TypeError: reach is not exact.  ValueError: reach is not positive.

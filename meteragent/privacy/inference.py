@@ -9,7 +9,7 @@ total variation distance between the distributions of the releases under the two
 One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
 distributions k quanta apart: everything that can be inferred from the releases can be inferred from the pair
 (THEORY 5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and
-1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). The bound is attained.
+1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). For windows of one slot the bound is attained.
 
 Several windows. The pairs' product P, Q dominates any adaptive sequence of releases. With L = ln(P/Q) and
 mu = sqrt(P Q),
@@ -22,24 +22,24 @@ value times 1 - e^-a between them. So mu's Fourier transform is
     phi(t) = e^(-ak/2)/(1+e^-a) (2 cos kt + (1-e^-a) sin((k-1)t)/sin t),
 
 the transform of a product of pairs is the product of the transforms, and 1 - TV is the integral of that
-product times the transform of e^(-|L|/2). By the midpoint rule with P points this is a sum of a few thousand
-terms. The rule integrates e^(-|L|/2) together with its copies at distances of 2aP, every second one negative.
-The result is too small by 6 e^(-aP) in total for |L| <= 3aP, and too large only beyond that, by 2 e^(-3aP/2)
-(Chernoff: mu(|L| > l) <= 2 e^(-l/2)). P is large enough that the first error is below 1e-9 and the second
-below 1e-14. The rounding error of the sum, less than 1e-13 per window, is added. So a bound is never below
-the true value, and at most slightly above it.
+product times the transform of e^(-|L|/2). By the midpoint rule with J points this is a sum of at most 2^13
+terms. The rule integrates e^(-|L|/2) together with its copies at distances of 2aJ, every second one negative.
+The result is too small by at most 6 e^(-aJ) in total for |L| <= 3aJ, and too large only beyond that, by at
+most 2 e^(-3aJ/2) (Chernoff: mu(|L| > l) <= 2 e^(-l/2)). J is large enough that the first error is below 1e-9
+and the second below 1e-14. To TV, 1e-13 per window is added, which is more than the rounding error of the
+sum. So a bound is never below the true value, and at most slightly above it.
 
 A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded
 up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
-lattice whose a is c times as large. So the bound on the coarser lattice is larger.
+lattice whose a is c times as large. So the bound on the coarser lattice is no smaller.
 
 Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let A_i be the
 releases for which the attacker names shape i, and let k quanta be the largest distance. As
 P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some
-window c of the lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B
-be the power of the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart
-(`LatticePair.power`), which is concave. Then P_i(A_i) <= B(P_c(A_i)), and the mean over i is at most B(1/N),
-since the P_c(A_i) sum to 1 (THEORY 7).
+window m of the lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B
+be the power of the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart, as a function of
+the probability of a false alarm (`LatticePair.power`). B is concave. So P_i(A_i) <= B(P_m(A_i)), and the mean
+over i is at most B(1/N), since the P_m(A_i) sum to 1 (THEORY 7).
 """
 
 import math
@@ -55,8 +55,8 @@ from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 _POINTS_LIMIT = 1 << 14  # points of the midpoint rule; half are computed, and the others mirror these
-_REACH = 23.0  # the smallest value of the product aP: 6 e^-23 < 1e-9
-_ROUNDING = 1e-13  # the error of the sum, for each window
+_REACH = 23.0  # the smallest value of the product aJ: 6 e^-23 < 1e-9
+_ROUNDING = 1e-13  # more than the rounding error of the sum, for each window
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -69,11 +69,11 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     rounding), and all of this is repeated `times` times: for example, an event of several windows on each of
     `times` days.
 
-    The bound lies between 1/2 (a coin toss) and 1. It is not below the true value (except for the last bits
-    of a float), and for a = epsilon q >= 0.0015 exceeds the value of the discrete Laplace pairs by at most
-    1e-8. A finer lattice is replaced by a coarser one, which adds less than 0.003 to a window's loss. The
-    bound grows with every distance and with `times`, and, apart from this rounding, with epsilon (THEORY 5.1,
-    7).
+    The bound lies between 1/2 (a coin toss, also if all distances are 0) and 1. It is not below the true
+    value (except for the last bits of a float). For a = epsilon q >= 0.0015 and fewer than 10^5 windows it
+    exceeds the value of the discrete Laplace pairs by at most 1e-8. A finer lattice is replaced by a coarser
+    one, which adds less than 0.003 to a window's loss. The bound does not fall when a distance or `times`
+    grows nor, apart from this rounding, when epsilon grows (THEORY 5.1, 7).
 
     Raises:
         TypeError: a distance is not exact.  ValueError: a distance is negative, or times < 1.
@@ -103,10 +103,11 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
     """Return an upper bound on any attacker's chance of identifying the load shape of one window.
 
     The shape is one of `candidates` known and equally likely shapes, and any two of them differ by at most
-    `diameter` (d_inf, in the unit of the quantum, before rounding). The bound is the smaller of
-    e^(ak)/(e^(ak) + N-1) and the bound from a shape in the middle of all, which equals e^(ak/2)/N for a << 1
-    and N >= 2 e^(ak/2) (THEORY 7). For odd k this is the bound for the lattice, which is larger than the
-    bound for real numbers: an attacker on the lattice can exceed the latter.
+    `diameter` (d_inf, in the unit of the quantum, before rounding). With N = `candidates` and a diameter of k
+    quanta, rounded up, the bound is the smaller of e^(ak)/(e^(ak) + N-1) and the bound from a window in the
+    middle of all shapes, which is about e^(ak/2)/N for a << 1 and N >= 2 e^(ak/2) (THEORY 7). For odd k this
+    is the bound for the lattice, which is larger than the bound for real numbers: an attacker on the lattice
+    can exceed the latter.
 
     Raises:
         TypeError: the diameter is not exact.  ValueError: the diameter is negative, or there is no candidate.
@@ -122,7 +123,7 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
 def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:
     """Return TV of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times, rounded up.
 
-    1 - TV = mean of (product of phi)(t) kernel(t) over t = pi (j + 1/2) / P, 0 <= j < P/2.
+    1 - TV = mean of (product of phi)(t) kernel(t) over t = pi (j + 1/2) / J, 0 <= j < J/2; J = `points`.
     """
     points = 1 << max(1, math.ceil(math.log2(_REACH / a)))
     odd = np.arange(1, points, 2)
@@ -138,7 +139,7 @@ def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float
 
 
 def _transform(a: float, k: int, odd: Integers, sines: Floats) -> tuple[Floats, float]:
-    """Return phi/phi(0) at t = pi odd / (2P), and ln phi(0); `sines` has a full turn in 4P steps."""
+    """Return phi/phi(0) at t = pi odd / (2J), and ln phi(0); `sines` has a full turn in 4J steps."""
     complement = -math.expm1(-a)
     top = 2 + (k - 1) * complement
     angle = odd * (k % sines.size)
@@ -148,7 +149,7 @@ def _transform(a: float, k: int, odd: Integers, sines: Floats) -> tuple[Floats, 
 
 
 def _kernel(a: float, is_odd: bool, odd: Integers, sines: Floats) -> Floats:
-    """Return the sum of e^(-a|m|/2) cos(mt) over all odd m, or over all even m."""
+    """Return the sum of e^(-a|m|/2) cos(mt) over all odd m if `is_odd`, else over all even m."""
     complement = -math.expm1(-a)
     denominator: Floats = complement**2 + 4 * math.exp(-a) * sines[odd] ** 2
     if is_odd:

@@ -4,8 +4,8 @@ A row's pages are one stream of blocks. Block b is the encryption by AES-256, un
 row's tag (12 bytes) and b (4 bytes, big-endian), as in counter mode (NIST SP 800-38A); page p begins at block
 p 2^22. Words are little-endian. All blocks of one request are encrypted in one call.
 
-An adversary without the key, who sees q blocks of N rows, distinguishes these bits from true randomness with
-an advantage of at most the sum of:
+An adversary without the key, who sees q blocks of N rows in all, distinguishes these bits from true
+randomness with an advantage of at most the sum of:
 
 * the advantage of distinguishing AES-256 from a random permutation, for which no practical attack is known;
 * q^2 / 2^129, because blocks of a permutation never repeat and true random blocks do;
@@ -15,9 +15,10 @@ an advantage of at most the sum of:
   advantage of distinguishing AES-256 from a random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
-last two terms are below 2^-52 and 2^-32. Every statement about the noise's distribution then holds up to
-these probabilities, and against adversaries with bounded computing power: the promise becomes computational
-(Mironov, Pandey, Reingold, Vadhan 2009). Anyone who has the key can remove the noise: see SECURITY.md.
+last two terms are below 2^-52 and 2^-32. Every statement about the noise's distribution then holds except
+with these probabilities, and only against adversaries with bounded computing power: the promise becomes
+computational (Mironov, Pandey, Reingold, Vadhan 2009). Anyone who has the key can remove the noise: see
+SECURITY.md.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TAG_BYTES = 12
 _BLOCK = 16
 _BLOCK_WORDS = 2  # words of 64 bits, as are all words of tags and of addresses
 _BATCH_WORDS = 1 << 16  # keeps the working set in the processor's cache
-_PADDING = 0x80  # the byte after a row that ends with half a block, before zeros
+_PADDING = 0x80  # the byte that follows a row that ends with half a block; zeros fill the block
 _DOUBLE, _HALF = 0x87, 1 << 127 | 0x43  # x^128 and 1/x in the field of 2^128 elements
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
 _STREAM_BLOCKS = 16  # blocks per request: few words are read from most streams
@@ -144,8 +145,8 @@ def tags(key: bytes, *parts: Words) -> bytes:
 
     A row is the concatenation of its rows in `parts`, which are arrays of shape (count, any width). Its tag
     is the first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A MAC
-    that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts all blocks of
-    all rows together.
+    that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts the blocks of
+    many rows together.
 
     Raises:
         ImportError: the package `cryptography` is missing; the message names the extra.
@@ -157,9 +158,10 @@ def tags(key: bytes, *parts: Words) -> bytes:
 
 
 def pmac(encrypted: Encrypted, *parts: Words) -> NDArray[np.uint8]:
-    """Compute the PMAC of each row, (count, 16): E(E(m_1 + o_1) + .. + m_b + o_b).
+    """Compute the PMAC of each row, (count, 16): E(E(m_1 + o_1) + .. + E(m_c + o_c) + m_b + o_b), c = b - 1.
 
-    + is XOR, E is `encrypted`, m_1 .. m_b are a row's blocks of 16 bytes, and o_1 .. o_b their offsets.
+    + is XOR, E is `encrypted`, m_1 .. m_b are a row's blocks of 16 bytes, padded, and o_1 .. o_b their
+    offsets.
     """
     count, width = len(parts[0]), sum(part.shape[1] for part in parts)
     offsets = _offsets(encrypted, width)
@@ -176,18 +178,18 @@ def pmac(encrypted: Encrypted, *parts: Words) -> NDArray[np.uint8]:
         total = last_blocks.view("<u8")
         if earlier_blocks:
             ciphertexts = encrypted(blocks[:-1]).view("<u8").reshape(len(earlier_blocks), -1)
-            total ^= np.bitwise_xor.reduce(ciphertexts)  # many times as fast on the first axis as along rows
+            total ^= np.bitwise_xor.reduce(ciphertexts)  # on the first axis this is many times as fast
         macs[batch] = encrypted(total).reshape(-1, _BLOCK)
     return macs
 
 
 def _offsets(encrypted: Encrypted, width: int) -> Words:
-    """Compute block offsets for a row of `width` words; the last offset differs for a partial block."""
+    """Compute block offsets for a row of `width` words; the last is 0 if the last block is partial."""
     zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
     full_offset = zero >> 1 ^ (_HALF if zero & 1 else 0)
     doubled, offset, offsets = [zero], 0, []
     for place in range(1, -(-width // _BLOCK_WORDS)):
-        twos = (place & -place).bit_length() - 1  # place = odd 2^twos: a Gray code changes this bit
+        twos = (place & -place).bit_length() - 1  # place = odd 2^twos; a Gray code changes bit `twos` here
         while len(doubled) <= twos:
             doubled.append((doubled[-1] << 1) % (1 << 128) ^ (_DOUBLE if doubled[-1] >> 127 else 0))
         offset ^= doubled[twos]
@@ -210,7 +212,7 @@ def _cipher(key: bytes) -> Encrypted:
     """Return the function that applies AES-256 under `key` to each 16-byte block of an array.
 
     Raises:
-        ImportError: the package `cryptography` is missing.
+        ImportError: the package `cryptography` is missing; the message names the extra.
     """
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Noise protects readings, but a meter's readings are not the load: the meter samples power from time to time,
 or counts energy in steps. This module bounds how far slot values can change when the load itself changes. All
-bounds are exact and public; the caller chooses the units, as long as energy = power * time.
+bounds are Fractions and public; the caller chooses the units, as long as energy = power * time.
 
 A *change* of X is the difference f of two loads that agree except on one stretch of time within a slot. On
 this stretch, f rises and then falls (an appliance that is used once; in the simplest case at constant power):
@@ -25,11 +25,12 @@ The bound is reached in the limit, with power p for an instant at one reading, a
 over times that start and end with a reading. For a constant power q over a stretch d, with readings exactly T
 apart, their energy changes by at most q T (floor(d / T) + 1). A difference that rises and falls k times
 changes it by at most X + k p T. Without a bound on k only the range bounds the effect, because a change that
-lasts only for the instants of readings has no energy. The mean over a slot of length s never changes by more
-than p, and the energy never by more than p s.
+lasts only for the instants of readings has no energy. The mean over a slot never changes by more than p, and
+the energy never by more than p times the slot's length.
 
 **Reported on change.** If the device's last report is within b of the sampled power, two sequences of reports
-differ by at most 2 b more than the samples (`stream.reported_radius`): 2 b s in a slot.
+differ by at most 2 b more than the samples (`stream.reported_radius`), and their energies in a slot by at
+most 2 b times its length more.
 
 **Counted energy.** A register shows whole steps of s: s floor(E / s + phase). From the start of the change
 on, the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and interpolation
@@ -63,8 +64,8 @@ differ by floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the 
 interpolation, B changes by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e)
 changes by no more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e
 changes by X / s in all. Intervals that are rounded separately do not remember the difference, and each
-interval that it touches changes by less than an additional s. A change within one slot attains the bound
-except for one step: s ceil(X / s) in that slot, and s in each later one.
+interval that the difference touches changes by less than an additional s. A change within one slot comes
+within one step of the bound: it changes this slot by s ceil(X / s), and each later one by s.
 """
 
 from fractions import Fraction
@@ -74,7 +75,7 @@ from meteragent.privacy.exact import Exact, not_negative
 
 
 def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
-    """Return the largest effect of a change on the energy computed from sampled power: X + p T.
+    """Return a bound on the effect of a change on the energy computed from sampled power: X + p T.
 
     Args:
         change: X, the energy that the change adds.
@@ -88,7 +89,9 @@ def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
 
 
 def counted(change: Exact, step: Exact, counts: int = 1, step_limit: Exact | None = None) -> Fraction:
-    """Return the largest effect of a change on counted energy: s (ceil(X / s) + m - 1).
+    """Return a bound on the effect of a change on counted energy: s (ceil(X / s) + m - 1).
+
+    The bound is X if X or s is 0. With a `step_limit` below s, it is `step_limit` (ceil(X / s) + m - 1).
 
     Args:
         change: X, the energy that the change adds.
@@ -109,7 +112,7 @@ def counted(change: Exact, step: Exact, counts: int = 1, step_limit: Exact | Non
 
 
 def sampled_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
-    """Return the largest effect in all of a change on the energy computed from sampled power: X + k p T.
+    """Return a bound on the effect in all of a change on the energy computed from sampled power: X + k p T.
 
     `change` is X over all slots, and `rises` is k, the number of times that it rises and falls. The other
     arguments are as in `sampled`.
@@ -121,7 +124,7 @@ def sampled_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -
 
 
 def counted_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
-    """Return the largest effect in all of a change on counted energy: X + (m + k - 1) s.
+    """Return a bound on the effect in all of a change on counted energy: X + (m + k - 1) s, or 0 if X is 0.
 
     Args:
         change: X, the energy that the change adds and removes, over any number of slots.

@@ -7,9 +7,9 @@ is irrational or `math.inf`. Extended metrics are allowed: nothing is promised b
 distance. A point's number may be an int, a Fraction, a Decimal or a float. A float is treated as the rational
 number that it represents (only parameters must be exact; a point is data).
 
-Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf is its
-maximum, d_h is d_1 with the discrete metric, and the normalised d_1 is d_1 / d_V(V), where d_V(V) is the
-width of a row's domain.
+Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf is the
+largest d_V, d_h is d_1 with the discrete metric, d_r counts the rows that are removed or added, and the
+normalised d_1 is d_1 / d_V(V), where d_V(V) is the width of a row's domain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SLACK = 1e-12  # relative error by which rounded irrational distances may seem 
 
 
 def root(square: Fraction) -> Distance:
-    """Return the square root of a rational number >= 0: a Fraction if it is rational."""
+    """Return the square root of a rational number >= 0: a Fraction if the root is rational, else a float."""
     numerator, denominator = math.isqrt(square.numerator), math.isqrt(square.denominator)
     if numerator**2 == square.numerator and denominator**2 == square.denominator:
         return Fraction(numerator, denominator)
@@ -61,7 +61,11 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 
 
 def _number(x: Any) -> Fraction | int:
-    """Return a point's number exactly, a float as the rational that it represents. Raises for nan or inf."""
+    """Return a point's number exactly, a float as the rational that it represents.
+
+    Raises:
+        ValueError: the number is nan.  OverflowError: it is infinite.
+    """
     if type(x) is int:
         return x
     return int(x) if isinstance(x, Integral) else Fraction(x)
@@ -126,7 +130,7 @@ def euclidean(x: Any, y: Any) -> Distance:
 def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     """Pair the rows of two points by index. Raises ValueError if the points differ in length."""
     if len(x) != len(y):
-        raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both as many rows")
+        raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both the same number")
     return zip(x, y, strict=True)
 
 
@@ -158,8 +162,8 @@ class Nullable:
     """A metric extended by None, an absent value, at `null_distance` from every other value.
 
     Chatzikokolakis 2013, section 5, uses the largest distance, the domain's width. The result is a metric if
-    and only if `null_distance` is at least half of the width: otherwise the path through None would be a
-    shortcut.
+    and only if `null_distance` is positive and at least half of the width: otherwise the path through None
+    would be a shortcut.
     """
 
     metric: Metric
@@ -198,7 +202,7 @@ class Induced:
 
     def __init__(self, metric: Metric, query: Callable[[Any], Hashable], points: Iterable[Any]) -> None:
         self.links: dict[tuple[Hashable, Hashable], Distance] = {}
-        """The length of each link between two answers: the distance between their nearest points."""
+        """The length of each link between two answers, in both orders: the least distance of their points."""
         for (x, y), (u, v) in _with_answers(query, points):
             if u != v:
                 length = min(metric(x, y), self.links.get((u, v), math.inf))
@@ -232,7 +236,7 @@ def _distances(
     start: Hashable, neighbours: Mapping[Hashable, Mapping[Hashable, Distance]]
 ) -> dict[Hashable, Distance]:
     """Return the distances from `start` to every vertex that can be reached."""
-    order, distances = count(), {}  # the order of arrival breaks ties, as vertices may not compare
+    order, distances = count(), {}  # the order of arrival breaks ties: vertices may have no order
     queue: list[tuple[Distance, int, Hashable]] = [(Fraction(0), next(order), start)]
     while queue:
         distance, _, vertex = heapq.heappop(queue)
@@ -298,7 +302,7 @@ def domination(points: Sequence[Any], small: Metric, large: Metric) -> Distance:
 
 
 def _ratio(small: Distance, large: Distance) -> Distance:
-    """Return the least c with small <= c large."""
+    """Return the least c with small <= c large; 0 if `large` is infinite, where nothing is promised."""
     if small == 0 or large == math.inf:
         return Fraction(0)
     return math.inf if large == 0 else small / large

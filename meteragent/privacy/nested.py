@@ -3,23 +3,23 @@
 Theory of operation
 -------------------
 Each node of a tree is a number that was released with separate noise. The measured values of a node's
-children add up to its measured value: for example, the half hours of a day, or the days of a month. The
-noises are independent. Let y be a node's released value and v the variance of its noise. Two passes compute
-the best linear unbiased estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with
-unequal variances):
+children add up to the measured value of the node: for example, the half hours of a day, or the days of a
+month. The noises are independent. Let y be a node's released value and v the variance of its noise. Two
+passes compute the best linear unbiased estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010,
+here with unequal variances):
 
     up:    z = y, U = v for a leaf; otherwise S = sum of the children's z, V = sum of their U,
            z = U (S/V + y/v),  1/U = 1/V + 1/v;
     down:  x = z at the root;  x_c = z_c + (U_c/V) (x - S) for a child c of a node whose estimate is x.
 
 The weights depend on the variances alone, never on values. So the error of an estimate is a sum of
-independent noises with known weights, and `privacy.totals` computes its distribution. Intervals are exact;
-for dithered values they hold at the worst load. The weights follow from the *path* of a node: the kinds of
-the nodes from the root down to it. Nodes with equal paths have the same error distribution.
+independent noises with known weights, and `privacy.totals` computes its distribution, and intervals, with the
+accuracy and the limits that it states. The weights follow from the *path* of a node: the kinds of the nodes
+from the root down to it. Nodes with equal paths have the same error distribution.
 
-For a dithered number, v is the variance averaged over loads, from the mechanism's `sd`. The estimates are
-unbiased for every load; they are the best linear estimates if the variance of each number equals that
-average.
+For a dithered number, v is the variance averaged over loads, from `accuracy.sd`. If all numbers are dithered,
+the estimates are unbiased for every load; they are the best linear estimates if the variance of each number
+equals that average. With half-up rounding, v does not include the rounding error, which can bias estimates.
 """
 
 import math
@@ -36,7 +36,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
 
 class Kind(NamedTuple):
-    """The kind of a node: its noise, and the kinds of its children with the number of each.
+    """The kind of a node: its mechanism and rounding, and the kinds of its children with the number of each.
 
     `weight` converts the mechanism's unit to the unit of the tree, such as hours / 1000 for W to kWh.
     """
@@ -52,7 +52,7 @@ Path = tuple[Kind, ...]
 
 _Source = tuple[LInfLaplace, Rounding, float]
 _Sum = tuple[tuple[_Source, int], ...]
-"""A weighted sum of independent noises: (mechanism, rounding, weight), and the number of such noises."""
+"""A weighted sum of independent noises: each (mechanism, rounding, weight) and how often it occurs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,9 @@ class Tree:
             ValueError: the kind has a window of several slots, whose noises are not independent.
         """
         if kind.mechanism.n != 1:
-            raise ValueError("nested numbers need windows of one slot: the slots of one window share noise")
+            raise ValueError(
+                "nested numbers need windows of one slot: the slots of one window share a noise bound"
+            )
         kind = kind._replace(children=tuple(Counter(child.kind for child in children).items()))
         own_share, share_below = _shares(kind)
         z = own_share * value + share_below * math.fsum(child.z for child in children)
@@ -90,7 +92,7 @@ class Tree:
 
 
 def _down(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float, Path]]:
-    """Yield a node with its estimate, and all nodes below it."""
+    """Yield a node with its estimate and its path, and then all nodes below it with theirs."""
     yield tree, estimate, path
     excess = estimate - math.fsum(child.z for child in tree.children)
     for child in tree.children:
@@ -113,7 +115,7 @@ def regular(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
 
 
 def sd(path: Path) -> float:
-    """Return the standard deviation of the estimate at the end of a path, in the tree's unit."""
+    """Return the standard deviation of the error of the estimate at the end of a path, in the tree's unit."""
     return sd_of_total(parts(path))
 
 
@@ -128,7 +130,7 @@ def half_width(path: Path, coverage: float = 0.95) -> float:
 
 @lru_cache(maxsize=1024)
 def parts(path: Path) -> tuple[Weighted, ...]:
-    """Return the error of the estimate at the end of a path as independent parts of a total."""
+    """Return the error of the estimate at the end of a path, as independent parts of a total (`totals`)."""
     within, outside = _outside(path)
     error: Counter[_Source] = Counter()
     _add(error, _error_of_z(path[-1]), within)
@@ -157,7 +159,7 @@ def _variance_below(kind: Kind) -> float:
 
 
 def _own_variance(kind: Kind) -> float:
-    """Return v, the variance of a node's own number."""
+    """Return v, the variance of the noise of a node's own number."""
     return (kind.weight * accuracy.sd(kind.mechanism, kind.rounding)) ** 2
 
 
@@ -181,7 +183,7 @@ def _error_of_z(kind: Kind) -> _Sum:
 
 @lru_cache(maxsize=1024)
 def _outside(path: Path) -> tuple[float, _Sum]:
-    """Return k and the error E of all nodes outside a node's subtree, such that x = k z + E.
+    """Return k and E such that x = k z + E, where E is an error of nodes outside the node's subtree.
 
     For a child c of a node with x = k z + E it follows from x_c = z_c + r (x - S), r = U_c/V, and
     z = (U/v) y + (U/V) S that

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-A channel K(z|x) from secrets to outputs is private at `level`, the matrix epsilon d(x, x'), where
+A channel K(z|x) from secrets to outputs is private at `level`, the matrix epsilon d(x, x'), if
 
     K(z|x) <= e^level(x, x') K(z|x')        for all x, x', z  (Chatzikokolakis 2013, Definition 1).
 
 A Bayesian user has a prior p and a loss(x, w) for the guess w, and maps the output z to the guess with the
 least mean loss (the optimal remap). Remapping is post-processing, so the best mechanism for one user may as
-well release guesses: it minimises the sum of cost(x, w) K(w|x), cost = prior * loss, a linear program. Two
+well release guesses. It minimises the sum of cost(x, w) K(w|x), cost = prior * loss: a linear program. Two
 users of the same mechanism are equivalent to one user whose guesses are pairs. A mechanism is best for both
 only if the least cost of the program for pairs is the sum of their least costs.
 
@@ -18,7 +18,7 @@ e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K, as the added terms are
     sum of cost K >= sum over x of min over z of [cost(x, z) + sum over x' of
                          e^-level(x, x') multiplier(x, x', z) - multiplier(x', x, z)].
 
-So `bound` does not depend on the solver, because `dual_bound` computes it from any multipliers.
+So the validity of `bound` does not depend on the solver: `dual_bound` computes it from any multipliers >= 0.
 
 Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 to
 10). A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
@@ -86,7 +86,7 @@ class User(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """The solution of a linear program: `value`, attained by `channel`, and `bound`, a lower bound for all.
+    """The solution of a linear program: `value`, attained by `channel`, and `bound`, which holds for all.
 
     `bound` follows from `multipliers` (x, x', z) alone; `value` - `bound` is the solver's gap.
     """
@@ -124,7 +124,7 @@ def _costs(user: User, channel: ArrayLike) -> Floats:
 
 
 def _weigh(prior: ArrayLike, rows: ArrayLike) -> Floats:
-    """Multiply row x of an array by prior(x)."""
+    """Multiply row x of an array by prior(x). Raises ValueError if there are not as many priors as rows."""
     weights, matrix = np.asarray(prior, float), np.asarray(rows, float)
     if matrix.ndim != 2 or weights.shape != matrix.shape[:1]:
         raise ValueError(f"each secret needs a prior and a row: not {weights.shape} and {matrix.shape}")
@@ -135,7 +135,7 @@ def _weigh(prior: ArrayLike, rows: ArrayLike) -> Floats:
 
 
 def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Floats:
-    """Return the matrix epsilon d(x, x') for all pairs of `points`.
+    """Return the matrix epsilon d(x, x') for all pairs of `points`, as floats.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
@@ -145,20 +145,27 @@ def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Flo
 
 
 def best_mechanism(user: User, level: Floats) -> Optimum:
-    """Return the private mechanism with the least mean loss for `user`, whose outputs are guesses.
+    """Find the private mechanism with the least mean loss for `user`; its outputs are guesses.
 
     `level[x, x']` is epsilon d(x, x'), or inf if the two secrets may be distinguished. Secrets may be
     databases, with loss[x] the loss of the query's answer at x, or answers, with the induced metric.
+
+    Raises:
+        ValueError: the prior and the loss do not have the same number of secrets.
+        ArithmeticError: the solver finds no solution.
     """
     return least_cost(_weigh(user.prior, user.loss), level)
 
 
 def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
-    """Return the private mechanism for several users with the least sum of losses; outputs are guesses.
+    """Find the private mechanism with the least sum of several users' mean losses.
 
-    The digits of output number z are the guesses, one for each user. If the bound is above the sum of
+    An output consists of one guess for each user, the digits of its number. If the bound is above the sum of
     `best_mechanism(user, level).value` over the users, no mechanism is best for all of them with any remaps
     (Chatzikokolakis 2013, Theorem 9).
+
+    Raises:
+        ValueError, ArithmeticError: as for `best_mechanism`.
     """
     cost = np.zeros((len(level), 1))
     for user in users:
@@ -168,7 +175,11 @@ def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
 
 
 def least_cost(cost: Floats, level: Floats) -> Optimum:
-    """Minimise the sum of cost(x, z) K(z|x) over all channels K private at `level`."""
+    """Minimise the sum of cost(x, z) K(z|x) over all channels K private at `level`.
+
+    Raises:
+        ArithmeticError: the solver finds no solution.
+    """
     secrets, outputs = cost.shape
     first, second = _edges(level)
     private = _privacy_rows(level, first, second, outputs)
@@ -195,13 +206,15 @@ def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
 
 
 def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> float:
-    """Return the least possible value of the largest mean error(x, z) of any secret x.
+    """Return the least possible value, over all (level, delta)-private channels, of the largest mean error.
 
-    The minimum is over all (level, delta)-private channels.
+    A secret x has the mean error sum over z of K(z|x) error(x, z); the largest is that over all secrets. With
+    level = epsilon off the diagonal the channels are the (epsilon, delta)-differentially private
+    sanitisations of a finite set, whose maximal expected error Holohan 2014, Theorems 6 and 7, bound from
+    below (`floor`). With slack s(x, x', z) >= K(z|x) - e^level K(z|x'), the sum over z of s is at most delta.
 
-    With level = epsilon off the diagonal these are the (epsilon, delta)-differentially private sanitisations
-    of a finite set, whose maximal expected error Holohan 2014, Theorems 6 and 7, bound from below (`floor`).
-    With slack s(x, x', z) >= K(z|x) - e^level K(z|x'), the sum over z of s is at most delta.
+    Raises:
+        ArithmeticError: the solver finds no solution.
     """
     secrets, outputs = error.shape
     first, second = _edges(level) if delta == 0 else _pairs(level)
@@ -264,7 +277,11 @@ class _Solution(NamedTuple):
 def _solve(
     objective: Floats, constraints: csr_array, limit: Floats, rows: csr_array, sums: Floats
 ) -> _Solution:
-    """Minimise objective x over x >= 0 with constraints x <= limit and rows x = sums."""
+    """Minimise objective x over x >= 0 with constraints x <= limit and rows x = sums.
+
+    Raises:
+        ArithmeticError: the solver finds no solution.
+    """
     options = {"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE}
     solution = linprog(objective, constraints, limit, rows, sums, method="highs", options=options)
     if not solution.success:
@@ -279,10 +296,14 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
     """Return the least mean of sum over i of loss(|z_i|) for (a d_inf)-private noise z on a lattice box.
 
     The minimum is over all distributions on {-reach..reach}^n with P(z) <= e^(a d_inf(z, z')) P(z').
-    Averaging a distribution over all changes of signs and order preserves its privacy and its loss, so one
-    variable suffices for each sorted |z|. If loss(reach + 1) is no less than the result, no noise on Z^n is
-    better, because outside the box the loss is larger. For |z| and z^2 and n <= 7 the computed minimum is
-    attained by l_inf Laplace noise (T.6); for other losses it may be smaller.
+    Averaging a distribution over all changes of signs and order preserves its privacy and its mean loss, so
+    one variable suffices for each sorted |z|. If `loss` does not decrease and loss(reach + 1) is at least the
+    result, no noise on Z^n is better, because the loss outside the box is no smaller. For |z| and z^2 and
+    n <= 7 the computed minimum is, to eight digits, that of l_inf Laplace noise (T.6); for other losses it
+    may be smaller.
+
+    Raises:
+        ArithmeticError: the solver finds no solution.
     """
     orbits = [key[::-1] for key in combinations_with_replacement(range(reach + 1), n)]
     number = {key: index for index, key in enumerate(orbits)}
@@ -305,7 +326,7 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
 
 
 def _neighbours(key: tuple[int, ...], reach: int) -> set[tuple[int, ...]]:
-    """Return the orbits of the points at d_inf <= 1 from `key`; such steps add up to all distances."""
+    """Return the sorted |z| of the points at d_inf <= 1 from `key`; such steps add up to all distances."""
     choices = [[z for z in (value - 1, value, value + 1) if 0 <= z <= reach] for value in key]
     return {tuple(sorted(neighbour, reverse=True)) for neighbour in product(*choices)}
 

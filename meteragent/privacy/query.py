@@ -5,15 +5,15 @@ Theory of operation
 A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x), f(x')) <= Delta d_X(x, x') (Definition
 4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). This bound is tight
 if f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are joined by a chain of answers
-that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive, every link having points x, x' at
-its ends with d_Y = Delta d_X(x, x'). Then the converse holds, too: a mechanism that is private after f is
-private on Y (Theorem 6). In general the converse fails (the counterexample of Fig. 1): less noise suffices
-between two answers if no two nearby points have them.
+that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive: the answers at the ends of each link
+are those of two points x, x' with d_Y = Delta d_X(x, x'). Then the converse holds, too: a mechanism that is
+private after f is private on Y (Theorem 6). In general the converse fails (the counterexample of Fig. 1):
+less noise suffices between two answers if no two nearby points have them.
 
 Why the search is finite. By Delta-sensitivity a link's nearest points are at least d_Y/Delta apart, so a link
 is expansive if this is exactly their distance. Then y and y' have a tight expansive chain if and only if
-their shortest path along expansive links has the length d_Y(y, y'). In other words, d_Y is Delta times the
-metric that f induces on its answers (`metric.Induced`).
+their shortest path along expansive links has the length d_Y(y, y'). This holds for all answers if and only if
+d_Y is Delta times the metric that f induces on its answers (`metric.Induced`).
 
 Sums over rows. With f(x) = g(x_1) + .. + g(x_n) and L the sensitivity of g on a row's space of width V, the
 sensitivity is L under d_1, L V under the normalised d_1, n L under d_inf, and the largest |g(u) - g(v)| under
@@ -111,11 +111,19 @@ class Query:
 
     @property
     def induced(self) -> Induced:
-        """The metric that the query induces on its answers: the largest under which it is 1-sensitive."""
+        """The metric that the query induces on its answers: the largest under which it is 1-sensitive.
+
+        Raises:
+            ValueError: the space is too large to search.
+        """
         return Induced(self.domain.metric, self.function, self._search_points())
 
     def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
-        """Return a tight, expansive chain between two answers, or None if none exists (Definition 5)."""
+        """Return a tight, expansive chain between two answers, or None if none exists (Definition 5).
+
+        Raises:
+            ValueError: the space is too large to search.
+        """
         links = self._expansive()
         paths, chain = shortest_paths(links), [start]
         while chain[-1] != end:
@@ -136,6 +144,9 @@ class Query:
         """Whether any two answers are joined by a tight and expansive chain (Definition 5).
 
         Then a mechanism that is private after the query is as private on the answers (Theorem 6).
+
+        Raises:
+            ValueError: the space is too large to search.
         """
         paths, answers = shortest_paths(self._expansive()), self.answers
         lengths = (
@@ -172,10 +183,13 @@ class Query:
 
 
 def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
-    """Count the rows that satisfy `predicate`; under d_h the query is uniformly 1-sensitive.
+    """Return the number of rows that satisfy `predicate`, as a query.
+
+    Under d_h it is uniformly 1-sensitive, unless all values or none satisfy `predicate`.
 
     Raises:
-        ValueError: the rows' space is too large to search for the predicate's sensitivity.
+        ValueError: the rows' space is too large to search for the predicate's sensitivity, or the result's
+            sensitivity is infinite.
     """
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)
@@ -211,7 +225,8 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
 
     Raises:
         TypeError: the rows are not `Numbers`.
-        ValueError: the sensitivity is the rows' width, which is infinite.
+        ValueError: the sensitivity is the rows' width, which is infinite, or `rounded` is set and the
+            databases can be listed but are too many to search (more than `SEARCH_LIMIT`).
     """
     metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
     if isinstance(domain.rows, WithNull) or rounded:
@@ -220,7 +235,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
         delta = _of_sum(domain, Fraction(1, domain.n), width / domain.n)
     if not rounded:
         return Query(_mean, domain, metric, delta)
-    if listed(domain) is not None:  # may be below a row's sensitivity for n >= 2 without absent rows
+    if listed(domain) is not None:  # for n >= 2 without absent rows it may be below a row's sensitivity
         return Query(lambda x: math.floor(_mean(x)), domain, metric)
     return Query(lambda x: math.floor(_mean(x)), domain, metric, delta)
 
@@ -251,11 +266,12 @@ def percentile(domain: Databases, percent: Exact) -> Query:
 def most_common(domain: Databases, k: int) -> Query:
     """Return the k most common values of the rows, as a query; ties go to the value listed first.
 
-    The answers are frozensets, whose distance is the size of their symmetric difference (Holohan 2014,
-    Example 3).
+    A value that no row has can be among them. The answers are frozensets, whose distance is the size of their
+    symmetric difference (Holohan 2014, Example 3).
 
     Raises:
-        ValueError: there are fewer than k values, or too many databases to search for the sensitivity.
+        ValueError: the rows' values cannot be listed, k is not in 1 .. their number, or there are too many
+            databases to search for the sensitivity.
     """
     values = listed(domain.rows)
     if values is None or not 0 < k <= len(values):

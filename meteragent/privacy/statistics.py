@@ -1,4 +1,4 @@
-"""Statistics of an audit: bounds on probabilities and on their ratios, and Pearson's test (THEORY 6).
+"""Statistics of an audit: bounds on probabilities and on their ratios, p-values, and power (THEORY 6).
 
 Bounds on probabilities are exact (Clopper and Pearson); the p-value of chi-square is asymptotic.
 """
@@ -29,7 +29,8 @@ def clopper_pearson(successes: Any, trials: int, alarm: float) -> tuple[Floats, 
 def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
     """Bound ln P1/P0 from below by ln(low(P1)/high(P0)), wrong with a chance of at most `alarm` (THEORY 6).
 
-    The event contains `inside` of `trials` draws of one window, and `against` of `trials` draws of the other.
+    The event contains `inside` of `trials` draws of the window with P1, and `against` of `trials` draws of
+    the window with P0. The bound is -inf if `inside` is 0.
     """
     low, high = clopper_pearson(inside, trials, alarm)[0], clopper_pearson(against, trials, alarm)[1]
     with np.errstate(divide="ignore"):
@@ -37,7 +38,12 @@ def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
 
 
 def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
-    """Return a lower bound on ln P1/P0, from an event {T >= c} or {T < c} chosen on half of the draws."""
+    """Return a lower bound on the |ln| of the ratio of an event's probabilities under two windows.
+
+    `t0` and `t1` are the values of a statistic T for equally many draws of each window. The event, {T >= c}
+    or {T < c}, and the direction of the ratio are chosen on the first half of the draws and tested on the
+    other. The bound is wrong with a chance of at most `alarm`.
+    """
     half = len(t0) // 2
     cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
 
@@ -55,8 +61,9 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
 def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = MISS) -> int:
     """Return the number of windows on each side that detect a true loss of (1 + excess) x if x is claimed.
 
-    For the midrange the number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), 2.93 for 5% and 10%
-    (THEORY 6; normal approximation).
+    `alarm` and `miss` are the probabilities of a false alarm and of missing the excess. For the midrange the
+    number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), 2.93 for 5% and 10% (THEORY 6; normal
+    approximation).
     """
     z = float(stats.norm.isf(alarm) + stats.norm.isf(miss))
     return math.ceil(2 * math.exp(x) * (z / (excess * x)) ** 2)
@@ -74,7 +81,10 @@ def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) ->
 
 
 def chi_square(counts: Any, probabilities: Any) -> float:
-    """Return Pearson's p-value; neighbouring cells are merged until each expected count is at least 20."""
+    """Return Pearson's p-value; neighbouring cells are merged until each expected count is at least 20.
+
+    The p-value is 1 if a single cell remains.
+    """
     observed_counts, expected_counts = (
         np.asarray(counts, float),
         np.asarray(probabilities, float) * np.sum(counts),

@@ -1,4 +1,4 @@
-"""The probability that noise alone makes a weighted sum as large as the released sum (THEORY 3.9).
+"""The probability that noise alone makes a weighted sum at least as large as the released sum (THEORY 3.9).
 
 The difference between two costs is a weighted sum of independent slot values of windows with n = 1. `tail` is
 the p-value of such a difference, and `quantile` is the inverse of `tail`.
@@ -23,7 +23,7 @@ and, where the tail is convex, the bound at x + (|w_1| + .. + |w_m|)/2, which is
 chance over uniform f. With half-up rounding, e is at most z + 1/2, which z + U + 1/2 dominates.
 
 One term has a closed form. The distribution of a sum is convolved by the fast Fourier transform, on a grid of
-1/1024 of the longest decay length |w| q/a. Each term is symmetric about |w| q/2; its mass between two points
+1/1024 of the longest decay length |w| q/a. Each term is symmetric about its mean; its mass between two points
 of the grid is divided between them so that the mean is preserved. This raises the tails by a relative error
 of at most 1e-6 for each term. The grid ends where the mass beyond it is below 1e-13 (Chernoff's bound); 1e-12
 is added for this mass and for the rounding of the transform.
@@ -79,10 +79,10 @@ class _Law(NamedTuple):
 def tail(terms: Iterable[Term], x: float) -> float:
     """Return the largest probability, over all loads, that the error of a sum is at least x.
 
-    The result is exact for one term, and otherwise an upper bound (see the module's docstring).
+    The result is exact for a single dithered value, and otherwise an upper bound (see Theory of operation).
 
     Raises:
-        ValueError: there is no term; one has n > 1, values < 1, or a weight that is 0 or not finite.
+        ValueError: there is no term; or one has n > 1, values < 1, or a weight that is 0 or not finite.
     """
     kinds, mean = _kinds(terms)
     if len(kinds) == 1 and kinds[0][1] == 1:
@@ -93,7 +93,7 @@ def tail(terms: Iterable[Term], x: float) -> float:
 
 
 def quantile(terms: Iterable[Term], chance: float) -> float:
-    """Return the least x >= 0 for which `tail` is at most `chance`.
+    """Return the least x >= 0 for which `tail` is at most `chance`, to the last bits of a float.
 
     Raises:
         ValueError: the chance is not between 1e-9 and 1; or as for `tail`.
@@ -110,7 +110,7 @@ def quantile(terms: Iterable[Term], chance: float) -> float:
 
 
 def _kinds(terms: Iterable[Term]) -> tuple[tuple[tuple[_Kind, int], ...], float]:
-    """Count the terms of each kind, and return the mean of the dominating sum."""
+    """Return the number of values of each kind, and the mean of the dominating sum."""
     counts, mean = Counter[_Kind](), 0.0
     for term in terms:
         size = abs(term.weight) * float(term.mechanism.quantum)
@@ -178,7 +178,7 @@ def _circle(kind: _Kind, cell: float, size: int) -> Floats:
 
 
 def _reach(kinds: tuple[tuple[_Kind, int], ...]) -> float:
-    """Return a distance from the mean that the sum exceeds with a chance below 1e-13 (Chernoff)."""
+    """Return a distance that the sum less its mean exceeds with a chance of at most 1e-13 (Chernoff)."""
     decay = max(kind.decay for kind, _ in kinds)
     best = math.inf
     for share in (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97):

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-As in `accuracy`, errors are measured against the value before it is rounded to the quantum, and the rounding
-error is modelled as uniform on the quantum's cell. So, with r = R + 1/2, the errors of the slots of a window
-are uniform on (-r, r), in quanta, and independent given r. The error of a sum of slots with weights w_i is r
-times a weighted sum of uniforms on (-1, 1):
+As in `accuracy`, errors are measured against the value before it is rounded to the quantum, and the error of
+half-up rounding is modelled as uniform on the quantum's cell. So, with r = R + 1/2, the errors of the slots
+of a window are uniform on (-r, r), in quanta, and independent given r. The error of a sum of slots with
+weights w_i is r times a weighted sum of uniforms on (-1, 1):
 
     P(|error| <= h) = sum over r of P(r) G_w(h/r),        G_w(x) = P(|w_1 u_1 + .. + w_m u_m| <= x).
 
@@ -15,13 +15,14 @@ masses of a window's error. The grid ends where the mass beyond it is below 1e-1
 cells themselves), so that the mass that wraps around is negligible.
 
 With dithering, a slot's error is z + B - f (`accuracy`), which depends on the load through f. The worst
-load for a total is half a quantum off the lattice in every slot, where each variance is Var z + 1/4. So r is
-replaced by sqrt(r^2 + 1/2), which gives this variance. In addition, these errors lie on a lattice whose step
-is at most the heaviest slot's quantum. Half of that quantum is added to a half width, so that the number of
-lattice points inside is at least the length of the interval. Enumeration shows that this suffices for every
-load of the sums in tests/privacy/test_totals_dithered.py, but there is no general proof. For one slot, and
-for all slots of a window at once, half-widths are exact. The distribution of a total's error (`law_of_total`)
-is for the worst load, without the added half quantum.
+load for a total is taken to be half a quantum off the lattice in every slot, where each variance is
+Var z + 1/4. So r is replaced by sqrt(r^2 + 1/2), which gives this variance. In addition, these errors lie on
+a lattice whose step is at most the heaviest slot's quantum. Half of that quantum is added to a half-width, so
+that the number of lattice points inside is at least the length of the interval. Enumeration shows that this
+suffices for every load of the sums in tests/privacy/test_totals_dithered.py, but there is no general proof.
+For one slot, and for all slots of a window at once, the half-widths are proved to hold for every load. The
+distribution of a total's error (`law_of_total`) is for the load taken as the worst, without the added half
+quantum.
 
 There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
 total's standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has
@@ -99,7 +100,7 @@ class _Window(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """A bound that the weighted sum of uniforms exceeds with a probability of at most 1.3e-12."""
+        """A bound on |w_1 u_1 + .. + w_m u_m|, exceeded with a probability of at most 1.3e-12."""
         return min(math.fsum(count * weight for weight, count in self.slots), _FAR * math.sqrt(self.squares))
 
 
@@ -111,10 +112,12 @@ class Law(NamedTuple):
 
 
 def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
-    """Return the standard deviation of a total, from `accuracy.sd`: slots are uncorrelated (THEORY 1.2).
+    """Return the standard deviation of a total's error, from `accuracy.sd`.
+
+    Slots are uncorrelated (THEORY 1.2), so variances add.
 
     Raises:
-        ValueError: as for `half_width_of_total`.
+        ValueError: there is no part, slots are not in 1..n, windows < 1, or a weight is not positive.
     """
     windows = _windows(parts).items()
     return math.hypot(
@@ -123,16 +126,16 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
 
 
 def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
-    """Return the h for which measured and released total differ by at most h with probability `coverage`.
+    """Return an h such that measured and released total differ by at most h with probability `coverage`.
 
     The half-width is in the total's unit; its relative error is at most 5e-5 for coverages up to 1 - 1e-9.
     The rounding error is included as in `accuracy.half_width`, which is the result for one slot. With
-    dithering, the half-width holds for every load. Parts are independent: put the slots of one window into
-    one part.
+    dithering, the coverage is at least `coverage` for every load: for one slot by a proof, otherwise as far
+    as it has been checked by enumeration. Parts are independent: put the slots of one window into one part.
 
     Raises:
-        ValueError: there is no part, slots are not in 1..n, windows < 1, a weight is not positive, or
-            the coverage is not between 0 and 1.
+        ValueError: there is no part, slots are not in 1..n, windows < 1, a weight is not positive and finite,
+            or the coverage is not between 0 and 1.
     """
     _check_coverage(coverage)
     return _half_width(tuple(_windows(parts).items()), coverage)
@@ -141,7 +144,7 @@ def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95
 def half_width_of_window(
     mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up"
 ) -> float:
-    """Return the h such that with probability `coverage` all n slots of a window are off by at most h.
+    """Return an h such that with probability `coverage` all n slots of a window are off by at most h.
 
     The half-width is in the unit of the quantum and includes the rounding error. With half-up rounding, all n
     errors are uniform on (-r, r) given r, so h solves sum over r of P(r) min(1, h/r)^n = coverage. With
@@ -149,7 +152,7 @@ def half_width_of_window(
 
         sum over R of P(R) g(R)^n >= coverage,   g(R) = 1, 1 - 1/(4H + 2), (2H + 1)/(2R + 1)  for R <, =, > H.
 
-    Here g(R) is the least chance, over all loads, that a slot's error is within the half-width. As in
+    Here g(R) is the least chance, over all loads, that a slot's error is within the half-width given R. As in
     `accuracy`, the worst load is half a quantum off the lattice, for every R. For n = 1 both results are
     `accuracy.half_width`.
 
@@ -182,10 +185,11 @@ def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, covera
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
     """Return the distribution of a total's error.
 
-    Its quantiles are `half_width_of_total`, except for the half quantum that is added there for dithering.
+    Its quantiles are `half_width_of_total`, except for the half quantum that is added there for dithering,
+    and for a total of a single slot, which `accuracy.half_width` computes.
 
     Raises:
-        ValueError: as for `half_width_of_total`.
+        ValueError: as for `sd_of_total`.
     """
     return _law(tuple(_windows(parts).items()))
 
@@ -247,7 +251,10 @@ _sd = lru_cache(maxsize=1024)(accuracy.sd)
 
 
 def _variance(window: _Window) -> float:
-    """Return the variance of a window's sum; rounding adds q^2/12 per slot, dithering at most q^2/4."""
+    """Return the variance of the error of a window's sum, for dithered slots at the load taken as the worst.
+
+    Half-up rounding adds q^2/12 to a slot's variance, and dithering q^2/4.
+    """
     noise, quantum = _sd(window.mechanism), float(window.mechanism.quantum)
     return window.squares * (noise**2 + quantum**2 / (4 if window.rounding == "dithered" else 12))
 
@@ -267,7 +274,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 
 
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
-    """Return the distance, in cells, that the sum's absolute value exceeds with a probability below 1e-12.
+    """Return a distance, in cells, that the sum's absolute value exceeds with a probability below 1e-12.
 
     Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
     """
@@ -312,7 +319,7 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return points and masses of r = R + 1/2 in quanta, less a mass of e^-40, on about `limit` points."""
+    """Return up to about `limit` points, in quanta, and masses of r = R + 1/2, without a mass of e^-40."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a
@@ -338,7 +345,7 @@ def _uniform_sum(shares: tuple[tuple[float, int], ...], end: float) -> tuple[Flo
 
 
 def _uniform(weight: float, size: int) -> Floats:
-    """Return the cell masses, on a circle, of a uniform on (-weight, weight); weight 1 spans all points."""
+    """Return the masses, in cells on a circle, of a uniform distribution on (-weight, weight)."""
     half = weight * (_HALF_POINTS + 0.5)  # in cells
     edges = np.minimum(np.arange(_HALF_POINTS + 1) + 0.5, half)
     masses = np.diff(edges, prepend=-edges[0]) / (2 * half)

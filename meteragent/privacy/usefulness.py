@@ -1,14 +1,14 @@
-"""(alpha, delta)-usefulness, the distance of outputs from the true value, and the papers' numerical examples.
+"""(alpha, delta)-usefulness, the distance of outputs from the true value, and a paper's numerical examples.
 
 Theory of operation
 -------------------
 A mechanism is (alpha, delta)-useful if for every x the output is farther than alpha from x with a probability
 of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n with density ~
 e^(-epsilon norm(z)), for any norm, the norm of the noise is Gamma(n)/epsilon, because the volume of a ball
-grows with the n-th power of its radius. So alpha depends only on n: it is ln(1/delta)/epsilon for a number,
-and the solution of (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 and under d_1. The
-largest error of a window under the l_inf Laplace distribution has the same alpha. A single reading's error is
-smaller (`accuracy.half_width`).
+grows with the n-th power of its radius. So alpha is the same for every norm. It is ln(1/delta)/epsilon for a
+number, and the solution of (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 and under
+d_1. The largest error of a window under the l_inf Laplace distribution has this alpha, too. A single
+reading's error is smaller (`accuracy.half_width`).
 
 The output of the truncated geometric mechanism on 0..k is farther than j quanta from x with probability
 e^(-a(j+1))/(1+e^-a) for each side of x that has more than j points. The worst x has two such sides if
@@ -27,7 +27,8 @@ be epsilon d_inf-private, independent noise needs the scale n/epsilon; l_inf Lap
 that error.
 
 *Geolocation* (section 6.2). Level l within a radius r is epsilon = l/r. To retrieve everything within some
-distance of the truth, ask for a circle around the released point whose radius is larger by alpha.
+distance of the truth with probability 1 - delta, ask for a circle around the released point whose radius is
+larger by alpha.
 """
 
 from __future__ import annotations
@@ -134,17 +135,18 @@ def _probability(delta: Exact) -> Fraction:
     return exact
 
 
-# The papers' examples -------------------------------------------------------------------------------
+# The paper's examples -------------------------------------------------------------------------------
 
 
 def registration_dates(
     epsilon: Exact, span_days: Exact, radius_days: Exact, delta: float
 ) -> dict[str, float]:
-    """Return alpha of the earliest registration date, in days (Chatzikokolakis 2013, Example 1, Figure 3).
+    """Return alpha of the earliest registration date, in days, under "d_h" and under "d_1".
 
-    The noise is Laplace noise, for two promises: epsilon d_h, under which a date may move by the whole span,
-    and (epsilon/radius) d_1, with level epsilon for dates within the radius of each other. The scales are
-    span/epsilon and radius/epsilon, and alpha is the scale times ln(1/delta).
+    This is Chatzikokolakis 2013, Example 1 and Figure 3. The noise is Laplace noise, for two promises:
+    epsilon d_h, under which a date may move by the whole span, and (epsilon/radius) d_1, with level epsilon
+    for dates within the radius of each other. The scales are span/epsilon and radius/epsilon, and alpha is
+    the scale times ln(1/delta).
 
     Raises:
         TypeError: a parameter is not exact.

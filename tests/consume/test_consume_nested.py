@@ -227,7 +227,7 @@ def test_what_is_not_nested_is_refused() -> None:
 
 
 def test_slots_of_one_window_are_refused() -> None:
-    """Four quarters of a day share noise: no nested numbers."""
+    """Four quarters of a day share a noise bound: no nested numbers."""
     text = written(privacy="hide = '110Wh'", window="length = '1h'\nblocks = 4")
     terms = config.terms(config.parse(text).stream[0])
     shared = describe(terms)

@@ -28,6 +28,7 @@ from meteragent.wire.record import RecordFormat
 _WIDTH = 100
 _ANYBODY = "anyone who sees it, whatever else they know and whatever computing power they have"
 _EXAMPLE_MS = 1_795_129_200_000
+_DRAWS = "how often noise was drawn: once, and once more for each restart within the window; public"
 _MEANINGS = {
     "v": "the version of the format; public",
     "meter": "the meter's name, as above; public",
@@ -38,6 +39,7 @@ _MEANINGS = {
     "unit": "its unit; public",
     "sd": "the standard deviation of the noise; public",
     "d": "the id of the descriptor; public",
+    "draws": _DRAWS,
 }
 _MEANINGS_SENML = {
     "bn": "the meter's name, as above; public",
@@ -48,6 +50,7 @@ _MEANINGS_SENML = {
     "_for": "the length of the slot; public",
     "_sd": "the standard deviation of the noise; public",
     "_terms": "the id of the descriptor; public",
+    "_draws": _DRAWS,
 }
 
 StoredTerms = Mapping[str, Sequence[Terms]]

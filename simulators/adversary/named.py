@@ -25,7 +25,10 @@ def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> A
     Raises:
         Unusable: the name is unknown, its parameters are not key=value, or the object refuses them.
     """
-    name, *keywords = shlex.split(text) or [""]
+    try:
+        name, *keywords = shlex.split(text) or [""]
+    except ValueError as error:  # a quotation mark without its partner
+        raise Unusable(f"{text}: {error}") from None
     pairs = dict(keyword.split("=", 1) for keyword in keywords if "=" in keyword)
     if len(pairs) < len(keywords):
         raise Unusable(f"{text}: write key=value for each parameter, each once")

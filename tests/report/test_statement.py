@@ -102,6 +102,14 @@ def test_the_page_says_what_a_pack_holds(source: str, names: list[str]) -> None:
     assert [name for name, meaning in told if "**private**" in meaning] == [names[-4]]
 
 
+@pytest.mark.parametrize(("form", "name"), [("", "draws"), ("format = 'senml'", "power_draws")])
+def test_a_peak_states_how_often_noise_was_drawn(form: str, name: str) -> None:
+    """The records of a peak have one field more, in both formats."""
+    zone = "timezone = 'UTC'"
+    text = page(source="every = '1s'", window=zone, privacy="preset = 'peak'", sink=form)
+    assert f"| `{name}` | how often noise was drawn" in " ".join(text.split())
+
+
 def test_the_page_says_where_and_when_it_leaves() -> None:
     """The broker, TLS, topics, pseudonyms, delays, gaps, silence and the clock, as they are configured."""
     plain = section(page(), "What leaves")

@@ -120,6 +120,7 @@ def test_a_false_saying_of_check_ends_with_3(
     ("arguments", "why"),
     [
         (["attack", "programmes", *SMALL, "--mechanism", "laplace"], "laplace is none of linf"),
+        (["attack", "programmes", *SMALL, "--mechanism", "linf epsilon='1"], "No closing quotation"),
         (["attack", "programmes", *SMALL, "--attack", "clairvoyance"], "clairvoyance is none of bayes"),
         (["attack", "programmes", *SMALL, "--trials", "7"], "8 points need at least as many trials"),
         (["attack", "programmes", *SMALL, "--attack", "pathlib:Path"], "cannot attack"),

@@ -274,8 +274,10 @@ _REASONS: Final = {
     0x8C: "bad authentication method",
     0x8D: "keep alive timeout",
     0x8E: "another client has this client id",
+    0x8F: "topic filter invalid",
     0x90: "topic name invalid",
     0x93: "receive maximum exceeded",
+    0x94: "topic alias invalid",
     0x95: "packet too large",
     0x96: "message rate too high",
     0x97: "quota exceeded",
@@ -285,9 +287,13 @@ _REASONS: Final = {
     0x9B: "the broker does not support this QoS",
     0x9C: "use another server",
     0x9D: "server moved",
+    0x9E: "the broker does not support shared subscriptions",
     0x9F: "connection rate exceeded",
+    0xA0: "maximum connect time",
+    0xA1: "the broker does not support subscription identifiers",
+    0xA2: "the broker does not support wildcard subscriptions",
 }
-"""The meaning of most of MQTT 5's reason codes for a connection (3.2.2.2, 3.14.2.1)."""
+"""The meaning of MQTT 5's reason codes for a connection (3.2.2.2, 3.14.2.1)."""
 
 
 def reason_text(level: int, reason: int) -> str:

@@ -65,6 +65,8 @@ def test_the_loss_counts_rounding_and_sensitivity() -> None:
     assert Functional(NOISE, heavy).loss(Fraction(7)) == 28 * quantum_loss
     with pytest.raises(TypeError, match="distance must be exact"):
         once.loss(0.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="distance must not be negative"):
+        once.loss("-1/10")
 
 
 def test_a_release_is_the_mechanism_s_of_the_rounded_functionals() -> None:

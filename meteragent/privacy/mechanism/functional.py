@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.curve import Means, Projection
-from meteragent.privacy.exact import Exact, rational, round_half_up
+from meteragent.privacy.exact import Exact, not_negative, round_half_up
 from meteragent.privacy.mechanism.base import MetricMechanism
 from meteragent.privacy.space import Curve, Curves, Windows
 
@@ -59,7 +59,7 @@ class Functional:
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
         """
-        change = self.functionals.sensitivity * rational("distance", distance)
+        change = self.functionals.sensitivity * not_negative("distance", distance)
         quantum: Fraction = self.mechanism.space.quantum
         return self.mechanism.loss(quantum * math.ceil(change / quantum))
 

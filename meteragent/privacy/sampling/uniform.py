@@ -79,10 +79,10 @@ def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray
     Raises:
         ValueError: an R is not in 0 .. 2^62 - 1.
     """
-    ranges = (2 * noise_bounds + 1).view(np.uint64)  # above 2^63 if a noise bound is out of range
-    widest = int(ranges.max(initial=0))
-    if widest > 1 << 63:
+    if noise_bounds.min(initial=0) < 0 or noise_bounds.max(initial=0) >= 1 << 62:
         raise ValueError("a row's noise bound must lie in 0 .. 2^62 - 1")
+    ranges = (2 * noise_bounds + 1).view(np.uint64)
+    widest = int(ranges.max(initial=0))
     noise = np.empty((noise_bounds.size, n), np.int64)
     wide = widest > 1 << 32
     rows = 1 if wide else max(1, _BATCH_VALUES // max(1, n))

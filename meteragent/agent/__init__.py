@@ -306,13 +306,11 @@ class Agent:
                     task.cancel()
 
     async def _drain(self, units: list[Unit]) -> None:
-        """Give connected sinks at most `DRAIN_S` to send due messages; then mark delivered rows."""
-        outlets = [(unit.watch, outlet) for unit in units for outlet in unit.outlets]
-        sinks = [outlet.sink for watch, outlet in outlets if watch.is_connected("sink", outlet.queue)]
+        """Give all sinks, even disconnected ones, `DRAIN_S` to send due messages; then mark rows."""
+        sinks = [outlet.sink for unit in units for outlet in unit.outlets]
         for sink in sinks:
             sink.finish()
-        if sinks:
-            _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
+        _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 for sink in sinks:

@@ -100,10 +100,6 @@ class StreamWatch:
         self._down[side].add(queue)
         self.up[side] = False
 
-    def is_connected(self, side: str, queue: str) -> bool:
-        """Return whether the connection of a queue to its broker is up."""
-        return queue not in self._down[side]
-
     def wrap_serve(
         self, side: str, queue: str, serve: Callable[[Session], Awaitable[None]]
     ) -> Callable[[Session], Awaitable[None]]:

@@ -1,22 +1,18 @@
 """What the log says when a stream begins: its first reading, its first number, and why either is missing."""
 
-import asyncio
 import logging
 import re
 from pathlib import Path
 
 import pytest
 
-from meteragent import agent as module
 from meteragent import config
 from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.domain.counters import Counts
 from meteragent.domain.units import MINUTE_MS
-from meteragent.store import outbox, read_only
 from meteragent.store.outbox import WaitingRow
 from tests.support.agent_world import START_MS, STREAM, World, quick
 from tests.support.configurations import written
-from tests.support.fake_session import LIMIT_S
 
 SECOND_MS = 1000
 
@@ -91,23 +87,6 @@ async def test_a_stop_is_answered_at_once(world: World, caplog: pytest.LogCaptur
         world.sides["source"].send(100)
         await world.settle()
     assert any(line.startswith("stopping: waiting at most") for line in caplog.messages)
-
-
-async def test_a_stop_does_not_wait_for_a_broker_that_is_away(
-    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a connection nothing can be confirmed; the messages leave after the next start."""
-    monkeypatch.setattr(module, "DRAIN_S", 100 * LIMIT_S)
-    async with world.running() as task:
-        world.sides["source"].send(100)
-        await world.settle()
-        world.sides["sink"].lose()
-        task.cancel()
-        async with asyncio.timeout(LIMIT_S):
-            await asyncio.wait({task})
-    assert not any(line.startswith("stopping:") for line in caplog.messages)
-    with read_only(world.store) as connection:
-        assert outbox.depth(connection, "main") > 0
 
 
 # Alone ------------------------------------------------------------------------------------------

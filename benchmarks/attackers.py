@@ -51,7 +51,7 @@ def discriminants(training: tuple[Integers, Integers], queries: Integers) -> tup
 
 
 def votes(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
-    """Return our vote of neighbours and scikit-learn's, each as a function that answers the queries."""
+    """Return our nearest-neighbour classifier and scikit-learn's, each as a function that answers queries."""
     library, (windows, labels) = peer("sklearn.neighbors"), training
 
     def ours() -> Floats:
@@ -69,10 +69,10 @@ def votes(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answe
 
 
 def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
-    """Return a row that compares two calls; the note states the share of windows about which they agree."""
+    """Return a row that compares two calls; the note states the share of windows on which they agree."""
     ours, theirs = calls
     agreement = np.mean(ours().argmax(axis=1) == theirs().argmax(axis=1))
-    note = f"the same answer about {100 * agreement:.1f}% of windows"
+    note = f"the same answer for {100 * agreement:.1f}% of windows"
     return Row(name, against, ours, theirs, None, note, (TRIALS, TRIALS), "windows")
 
 

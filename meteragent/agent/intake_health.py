@@ -13,15 +13,16 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
 
 FEWEST = 5
-"""The smallest number of messages that indicates a problem other than a wrong zone; odd messages occur."""
+"""The smallest number of messages that indicates a problem other than a wrong zone; a few bad messages
+now and then are normal."""
 ENOUGH = 100
 """The number of unreadable messages that indicates a problem even if as many are usual."""
 SOON_MS = 60_000
 """How long all messages must be refused, or all readings clamped, before this is a problem; at the start,
-`FEWEST` messages are a problem at once (`IntakeHealth`)."""
+`FEWEST` such messages are a problem at once (`IntakeHealth`)."""
 STEP_MS = 60_000
-"""The largest clock step that counts as silence; a longer step means that the clock was set or the machine
-slept."""
+"""The most that the time between two updates counts as silence; if more has passed, the clock was set or the
+machine slept."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
 """Counters of decoded messages, each of which shows that the profile is correct."""
@@ -101,7 +102,7 @@ class IntakeHealth:
         self._clamped_ms = self._clamped_ms if self._is_clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
-        """Yield the current problems: that messages are refused and why, or else silence; then clamping."""
+        """Yield the current problems: first why messages are refused, or else silence; then clamping."""
         cause = self._cause(stream)
         limit_ms = self._silence_ms if self._decoded_count else self._first_silence_ms
         if cause is not None:

@@ -25,7 +25,8 @@ LEAD_MS = 60_000
 """How long before its start a receiver is admitted, so that its first window can open on time."""
 NOTICE_MS = 30_000
 """The shortest time from a receiver's admission to its first window under the wall clock. In this time, the
-agent finds out whether another agent releases on its topics (a connection and an answer, 10 s each)."""
+agent finds out whether another agent releases on the receiver's topics; a connection and an answer
+take at most 10 s each."""
 TRANSIT_MS = 60_000
 """How long the last records may take to be delivered before the remaining ones are deleted."""
 

@@ -3,10 +3,10 @@
 It consists of these parts, each preceded by its length in 4 big-endian bytes (so that different parts never
 give equal inputs):
 
-    "meteragent window 2", mechanism, tenant, epsilon ("p/q", in 1/unit), quantum ("p/q", in the unit), unit,
-    kind, n, length in ms, bands (the start and end of each stretch, in ms after the window's start; empty if
-    slots are n equal parts), the local calendar's time zone or an empty string, meter, and finally the
-    window's numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
+    "meteragent window 2", mechanism, tenant, epsilon ("p/q", or "p" if q = 1, in 1/unit), quantum (likewise,
+    in the unit), unit, kind, n, length in ms, bands (the start and end of each stretch, in ms after the
+    window's start; empty if slots are n equal parts), the local calendar's time zone or an empty string,
+    meter, and finally the window's numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
 
 The window's numbers are little-endian; all numbers before them are decimal text. A tag of 12 bytes stands for
 the input when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC under the epoch's tag key
@@ -16,9 +16,10 @@ window after another, which takes four times as long.
 
 All these parts determine the bits, for this reason: if two releases y and y' used equal bits, y' - y would be
 the difference between their data. A correction would be revealed exactly, and releases under two epsilons
-would reveal the reading itself. So the bits depend on data, terms and slots. The same window with the same
-data and terms has the same noise, wherever it is released. A second release of a window is still not safe: a
-corrected window has different noise and costs epsilon again, so the ledger refuses it.
+would reveal the reading itself. So the bits depend on the window, its data and its terms. The
+same window with the same data and terms has the same noise, wherever it is released. A second release of a
+window is still not safe: a corrected window has different noise and costs epsilon again, so the ledger
+refuses it.
 """
 
 import hashlib

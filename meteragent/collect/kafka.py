@@ -43,7 +43,7 @@ _PROTOCOLS = {
     (True, False): "ssl",
     (True, True): "sasl_ssl",
 }
-"""Kafka's name for the security protocol, by whether it has TLS and whether it has a login."""
+"""Kafka's name for the security protocol, by whether TLS is used and whether there is a login."""
 
 _log = logging.getLogger("meteragent.collect.kafka")
 _Result = TypeVar("_Result")
@@ -107,7 +107,7 @@ class KafkaSource:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def _on_assign(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        _log.info("source %s: connected with Kafka: %d partitions", self._name, len(partitions))
+        _log.info("source %s: Kafka assigned %d partitions", self._name, len(partitions))
 
     def _log_error(self, error: KafkaError) -> None:
         """Log an error unless it was logged less than REPEAT_S seconds ago; the library itself recovers."""

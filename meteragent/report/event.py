@@ -1,6 +1,6 @@
 """Public examples of events in a home, and how far each changes the values of a window.
 
-An event is a power for a duration that is added to all other use or, if nobody is at home, missing from it.
+An event adds a constant power to all other use for some time or, if nobody is at home, removes it.
 An attacker asks whether it happened. How sure the answer can be depends on the distance between the windows
 with and without the event.
 """
@@ -26,7 +26,7 @@ _WINDOWS_FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change in the power by `power_w` for `duration_ms`; `daily` if it can happen every day.
+    """A change of `power_w` in the power, for `duration_ms`; `daily` if it can happen every day.
 
     `name` is the English name, which commands and JSON use. `source` states the origin of the power. `key` is
     the key of a public example's title, or empty.
@@ -53,7 +53,7 @@ class Event:
 
 
 _ASSUMED = "our assumption"
-_AWAY = "our assumption: a home of 330 W falls to its standby of 80 W"
+_AWAY = "our assumption: a home's mean use of 330 W falls to a standby of 80 W"
 
 EVENTS = (
     Event(
@@ -68,7 +68,7 @@ EVENTS = (
         "a TV evening",
         100,
         3 * HOUR_MS,
-        "0.3 kWh; tracebase TV-LCD and TV-CRT: 58 to 156 W on",
+        "0.3 kWh; tracebase TV-LCD and TV-CRT: 58 to 156 W when on",
         key="evening",
     ),
     Event(

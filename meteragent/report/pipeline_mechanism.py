@@ -6,7 +6,7 @@ With this class, every test of a mechanism can test the whole core: accumulators
 slot, and the messages. The core runs under a stream's terms for one meter, window by window. Three things
 differ from a household: the decoder is simple, because payload formats do not affect the noise; there is no
 `range`, because the windows to distinguish may be far apart (clamping only brings them closer); and all
-windows of the grid are alike (on the calendar, for example, every day has 23 hours).
+windows of the grid are alike (under the terms of a day of 23 hours, every day has 23 hours).
 
 Two readings at the start of a slot carry its number: one for the first millisecond, and one for as much of
 the rest as one reading can cover. The remainder of the slot is a gap, for which the two values compensate

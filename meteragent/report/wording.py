@@ -1,6 +1,6 @@
 """The sentences that state a guarantee, for `check`, the statement, the page, `plan` and the demo.
 
-Each function fills in texts of the catalogue. The numbers come from `guarantee` and, for the reasons of a
+Each function fills in texts of the catalogue. The numbers come from `guarantee` and, for the reasons for a
 higher cost, from `domain.loads`.
 """
 
@@ -39,7 +39,7 @@ _HOME_LABELS = {
     "month_kwh": "cost.month",
     "month_total": "cost.month",
 }
-"""The catalogue's key of each label for an error of one home."""
+"""The catalogue's key for the label of each error of one home."""
 
 
 # Streams ------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def hidden(guarantee: Guarantee) -> str:
 
 
 def indistinguishable(guarantee: Guarantee) -> str:
-    """Return the sentence about the odds between two courses within the radius."""
+    """Return the sentence about the odds between two load shapes or series within the radius."""
     terms = guarantee.terms
     return say(
         "promise.odds_in_all" if terms.metric is Metric.L1 else "promise.odds",
@@ -166,7 +166,7 @@ def prices(guarantee: Guarantee) -> str:
 
 
 def in_all(guarantee: Guarantee) -> str:
-    """Return the sentences about the cost of changing the hidden energy in all, and about its limits."""
+    """Return the sentences about the cost, in all, of a change by the hidden energy, and its limits."""
     terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
     if guarantee.is_in_all:
         key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
@@ -183,7 +183,7 @@ def in_all(guarantee: Guarantee) -> str:
 
 
 def _joined_limits(limits: Mapping[int, str]) -> str:
-    """Join the limits, which are by number of days; if all are equal, state the limit once."""
+    """Join the limits, which are keyed by number of days; if all are equal, state the limit once."""
     if len(set(limits.values())) == 1:
         return next(iter(limits.values()))
     texts = (
@@ -266,7 +266,7 @@ def within(half_width: str) -> str:
 
 
 def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Return each error's label, its size, and a note, which is empty unless the error is useful."""
+    """Return each error's label, its size, and a note, which is empty unless the error is small."""
     labels = {name: _label(name) for name in _HOME_LABELS} | {
         f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
     }
@@ -278,12 +278,12 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 
 def _label(name: str) -> str:
-    """Return the label of one of `_HOME_LABELS`."""
+    """Return the label for an error named in `_HOME_LABELS`."""
     return say(_HOME_LABELS[name], days=MONTH_DAYS)
 
 
 def useful() -> str:
-    """Return the note on a useful error."""
+    """Return the note on an error that is small enough to be useful."""
     return say("cost.useful", percent=f"{100 * USEFUL_ERROR_SHARE:.0f}", watts=MEAN_W)
 
 
@@ -298,7 +298,7 @@ def _size(guarantee: Guarantee, name: str) -> str:
 
 
 def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Return, with labels, each tariff's error in a month's cost, and each pair's recognised difference."""
+    """Return, with labels, the error of each tariff's monthly cost, and each pair's distinguishable gap."""
     errors = guarantee.tariffs
     if errors is None:
         return []
@@ -324,7 +324,7 @@ def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
 
 
 def tariff_notes(guarantee: Guarantee) -> list[str]:
-    """Explain the month, the word "recognised", and the effect of energy whose band is unknown, if any."""
+    """Explain the month, the word "distinguishable", and the effect of energy in an unknown band, if any."""
     errors = guarantee.tariffs
     if errors is None:
         return []
@@ -368,7 +368,7 @@ def names(events: Iterable[Event]) -> str:
 
 
 def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
-    """Return a row of `guess_columns` for each event."""
+    """Return a row with the columns of `guess_columns` for each event."""
     return [
         (event.title, energy(event.energy_wh), *(str(percent.get(days, "-")) for days in REPETITIONS))
         for event, percent in guarantee.exposures

@@ -106,7 +106,7 @@ def example_7() -> Table:
 
 
 def theorem_7() -> Table:
-    """Compute the error for a triangle's corners, and show it beside the formula of Theorem 7."""
+    """Compute errors of mechanisms on a triangle's corners, and show them beside Theorem 7's formula."""
     errors = from_the_corners(12)
     centre = float(errors.max(axis=0).min())
     lines = [Line("error of always answering the centre", centre, "", "0.5774")]

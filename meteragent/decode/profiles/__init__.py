@@ -1,4 +1,4 @@
-"""The profiles of known devices, by name. Each is a file or, for a family that needs code, in a module.
+"""The profiles of known devices, by name. Each is in a file or, for a family that needs code, in a module.
 
 A file is read when its profile is first requested, so an agent reads only the files that it uses.
 """

@@ -66,7 +66,7 @@ class LInfLaplace:
         a: The product epsilon * quantum. The distribution of the noise, in quanta, depends only on a and n.
 
     Raises:
-        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
+        TypeError: a parameter is not exact (the message shows a correct form), or n is not an int.
         ValueError: a parameter is not positive, or n/a >= 2^45.
     """
 
@@ -125,7 +125,7 @@ class LInfLaplace:
         return sampling.noise_bound(self.n, self.a, bits)
 
     def noise_bounds(self, count: int, bits: sampling.Bits) -> list[int]:
-        """Draw the noise bounds of `count` windows, distributed as in `noise_bound` but faster for many."""
+        """Draw the noise bounds of `count` windows, as `noise_bound` does, but faster for many windows."""
         bounds: list[int] = sampling.noise_bounds(self.n, self.a, count, bits).tolist()
         return bounds
 

@@ -71,7 +71,7 @@ class Databases:
 
     Raises:
         TypeError: n is not an int.
-        ValueError: n < 1, the metric is unknown, or the metric is normalised and V is 0 or infinite.
+        ValueError: n < 1, the metric is unknown, or it is normalised and V is 0, irrational or infinite.
     """
 
     rows: Space

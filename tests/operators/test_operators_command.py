@@ -184,7 +184,9 @@ def test_the_ledger_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_health_without_an_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody answers: the code is 1 and the text says so."""
     assert main(["crowd", "health", str(folder(tmp_path))]) == 1
-    assert "no operator answers" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "no operator that uses" in err
+    assert "answers: it runs as another user, or is not running" in err
 
 
 def test_vitals_are_read_back() -> None:

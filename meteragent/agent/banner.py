@@ -78,9 +78,9 @@ def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms:
     if leaves_ms > now_ms:
         return f"{name}: the next {noun} leaves at {_time_text(leaves_ms, now_ms)} at the earliest"
     return (
-        f"{name}: a {noun} was due at {iso_time(leaves_ms)}, while the agent was stopped. Overdue {noun}s"
-        f" leave {duration_text(stream.window.catch_up)} after the source's broker has confirmed the"
-        " subscription, so that readings that waited there count. Time without a reading counts as window.gap"
+        f"{name}: a {noun} has been due since {iso_time(leaves_ms)}. Overdue {noun}s leave"
+        f" {duration_text(stream.window.catch_up)} after the source's broker has confirmed the subscription,"
+        " so that readings that waited there count. Time without a reading counts as window.gap"
     )
 
 

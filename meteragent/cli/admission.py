@@ -30,12 +30,12 @@ def stored_streams(path: Path) -> set[str]:
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return the refusals, and separately the warnings: refusals of streams that have run before."""
-    missing = [*config.missing_extras(settings), *config.unreadable(settings)]
+    file_errors = [*config.missing_extras(settings), *config.unreadable(settings)]
     if not config.refusals(settings):
-        return missing, []
+        return file_errors, []
     running = _running(settings)
     new_streams = {stream.name for stream in settings.stream} - running
-    return [*config.refusals(settings, running), *missing], config.refusals(settings, new_streams)
+    return [*config.refusals(settings, running), *file_errors], config.refusals(settings, new_streams)
 
 
 def refused(path: Path, settings: config.Config, out: TextIO) -> bool:

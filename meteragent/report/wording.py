@@ -140,7 +140,7 @@ def hidden(guarantee: Guarantee) -> str:
 
 
 def indistinguishable(guarantee: Guarantee) -> str:
-    """Return the sentence about the odds between two load shapes or series within the radius."""
+    """Return the sentence about the odds between two load shapes or series that differ by the radius."""
     terms = guarantee.terms
     return say(
         "promise.odds_in_all" if terms.metric is Metric.L1 else "promise.odds",
@@ -243,7 +243,11 @@ def of_curves(guarantee: Guarantee) -> str:
     if level is None:
         return ""
     key = "promise.dead_band" if terms.kind is Kind.POWER else "promise.count_step"
-    return say(key, step=f"{full(guarantee.step)} {terms.unit}", odds=odds(level))
+    radius = f"{full(terms.radius)} {terms.value_unit}"
+    if terms.metric is Metric.L1:
+        radius = say("promise.radius_in_all", radius=radius)
+    step = f"{full(guarantee.step)} {terms.unit}"
+    return say(key, step=step, values=slot_values(terms), radius=radius, odds=odds(level))
 
 
 def of_loads(guarantee: Guarantee) -> str:

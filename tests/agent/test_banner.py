@@ -132,9 +132,9 @@ def test_a_slot_that_fell_due_during_the_stop_is_announced() -> None:
     """Overdue slots wait for the readings that the broker has kept; the other time is a gap."""
     line = next_number(written(), reading_ms=NOW - 60 * MINUTE_MS)
     assert line == (
-        "stream main: a number was due at 2026-11-23T05:30:00Z, while the agent was stopped. Overdue numbers"
-        " leave 1 min after the source's broker has confirmed the subscription, so that readings that waited"
-        " there count. Time without a reading counts as window.gap"
+        "stream main: a number has been due since 2026-11-23T05:30:00Z. Overdue numbers leave"
+        " 1 min after the source's broker has confirmed the subscription,"
+        " so that readings that waited there count. Time without a reading counts as window.gap"
     )
 
 

@@ -76,7 +76,7 @@ def lone(n: int, a: Fraction, written: dict[tuple[int, int], int], *streams: tup
 
 def kept_word(table: Table, point: int) -> int:
     """A word that proposes a noise bound at height 0: kept."""
-    cell, place = divmod(point - (table.envelope.mode - table.left), 1 << table.shift)
+    cell, place = divmod(point - (table.envelope.mode - table.depth), 1 << table.shift)
     return int(table.areas[cell]) + place
 
 
@@ -98,7 +98,7 @@ def test_an_open_comparison_is_decided_by_its_own_attempt_s_stream() -> None:
     table = table_of(n, a)
     cell = int(np.argmax(table.gap[:-2]))
     place = 1 << table.shift - 1
-    point = table.envelope.mode - table.left + (cell << table.shift) + place
+    point = table.envelope.mode - table.depth + (cell << table.shift) + place
     lo, hi = table.bounds(point, 32)
     height, fraction = lo >> 32, lo & (1 << 32) - 1
     assert hi >> 32 == height

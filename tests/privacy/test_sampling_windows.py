@@ -39,7 +39,7 @@ TOP = 1 << 64
 
 def place_of(table: Table, point: int) -> tuple[int, int]:
     """The cell of a point, and its place there."""
-    return divmod(point - (table.envelope.mode - table.left), 1 << table.shift)
+    return divmod(point - (table.envelope.mode - table.depth), 1 << table.shift)
 
 
 def line_at(table: Table, cell: int, place: int) -> int:
@@ -49,8 +49,8 @@ def line_at(table: Table, cell: int, place: int) -> int:
 
 def points_of(table: Table) -> list[int]:
     """Points of the cells: all of them, or both ends and some within of each."""
-    first, step = table.envelope.mode - table.left, 1 << table.shift
-    size = table.left + table.reach
+    first, step = table.envelope.mode - table.depth, 1 << table.shift
+    size = table.depth + table.reach
     if size < 600:
         return list(range(first, first + size))
     inside = (0, 1, step // 3, step // 2, step - 1)
@@ -83,8 +83,8 @@ def test_areas_fill_the_words(n: int, a: Fraction) -> None:
     assert areas[0] == 0
     assert 0.5 * TOP < areas[-1] < TOP
     cells = len(areas) - 2
-    assert cells << table.shift == table.left + table.reach
-    assert table.left >= min(table.reach, table.envelope.mode)
+    assert cells << table.shift == table.depth + table.reach
+    assert table.depth >= min(table.reach, table.envelope.mode)
     assert all((high - low) % (1 << table.shift) == 0 for low, high in pairwise(areas[:-1]))
     assert len(table.start) == len(table.slope) == len(table.gap) == cells + 2
 
@@ -122,7 +122,7 @@ def test_a_tail_is_a_side_a_block_and_a_place() -> None:
 def test_an_open_comparison_is_decided_by_the_fraction_of_u(n: int, a: Fraction) -> None:
     """H + U < S w/w(M): certain below and above the integer part of the right side, by U's bits upon it."""
     table, certain = table_of(n, a), (0, (1 << 32) - 1)
-    for point in {table.envelope.mode + table.reach // 3, max(0, table.envelope.mode - table.left // 2)}:
+    for point in {table.envelope.mode + table.reach // 3, max(0, table.envelope.mode - table.depth // 2)}:
         lo, hi = table.bounds(point, 96)
         whole, fraction = lo >> 96, lo >> 64 & (1 << 32) - 1
         if hi >> 96 == whole and 4 <= fraction < (1 << 32) - 4:  # bounds of 32 bits are a few units apart
@@ -162,7 +162,7 @@ def reference_radii(n: int, a: Fraction, count: int, bits: Bits) -> list[int]:
                 opened.append((i, None, 0))
                 continue
             height, place = divmod(word - edges[cell], 1 << table.shift)
-            point = table.envelope.mode - table.left + (cell << table.shift) + place
+            point = table.envelope.mode - table.depth + (cell << table.shift) + place
             line = line_at(table, cell, place)
             if height < line:
                 kept[i] = point

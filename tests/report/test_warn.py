@@ -104,7 +104,7 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction, o
     known = found(**sections)
     assert (known["dead_band"], known["level_of_curves"]) == (band, str(level))
     words = " ".join(told((), sections).split())
-    assert f"by up to {band} W. For actual loads that differ by at most the amount above" in words
+    assert f"by up to {band} W. For two actual loads whose slot means differ by at most" in words
     assert f"{odds}." in words
     assert "dead_band" not in found()
     assert found(source=f"profile = 'shelly-gen2-em1'\n{PHASES}")["dead_band"] == "30"  # 10 W of each
@@ -166,7 +166,7 @@ def test_the_step_of_a_count_widens_the_promise_too() -> None:
     known = found(**sections)
     assert (known["dead_band"], known["level_of_curves"]) == ("10", "13/11")
     text = joined(told((), sections))
-    assert "The meter counts in steps of 10 Wh. For actual loads that differ" in text
+    assert "The meter counts in steps of 10 Wh. For two actual loads whose slot energies differ" in text
     assert (
         "within any slot of 30 min, from the last reading before it to the first after it, by at most" in text
     )

@@ -186,16 +186,16 @@ def _add(terms: Sum, addends: Sum) -> Sum:
     return {r: c for r, c in total.items() if c}
 
 
-def _multiply(left: Sum, right: Sum) -> Sum:
+def _multiply(a: Sum, b: Sum) -> Sum:
     """Multiply two sums; a factor of one term only shifts exponents and scales coefficients."""
-    if len(left) == 1:
-        ((r, c),) = left.items()
-        return {r + s: c * d for s, d in right.items()} if r else {s: c * d for s, d in right.items()}
-    if len(right) == 1:
-        return _multiply(right, left)
+    if len(a) == 1:
+        ((r, c),) = a.items()
+        return {r + s: c * d for s, d in b.items()} if r else {s: c * d for s, d in b.items()}
+    if len(b) == 1:
+        return _multiply(b, a)
     total: dict[Fraction, Fraction] = {}
-    for r, c in left.items():
-        for s, d in right.items():
+    for r, c in a.items():
+        for s, d in b.items():
             total[r + s] = total.get(r + s, _ZERO) + c * d
     return {r: c for r, c in total.items() if c}
 

@@ -229,12 +229,12 @@ class Channel:
         nearest pair implies those of the other pairs.
         """
         nearest: dict[tuple[int, int], tuple[_Row, _Row, Fraction]] = {}
-        for (x, row), (other, other_row) in permutations(zip(self.inputs, self.rows, strict=True), 2):
-            distance, rows = _distance(metric, x, other), (id(row), id(other_row))
-            if row is other_row or distance is None:
+        for (x, row_x), (y, row_y) in permutations(zip(self.inputs, self.rows, strict=True), 2):
+            distance, rows = _distance(metric, x, y), (id(row_x), id(row_y))
+            if row_x is row_y or distance is None:
                 continue
             if rows not in nearest or distance < nearest[rows][-1]:
-                nearest[rows] = (row, other_row, distance)
+                nearest[rows] = (row_x, row_y, distance)
         return nearest.values()
 
     # Pairs (epsilon, delta) -----------------------------------------------------------------------

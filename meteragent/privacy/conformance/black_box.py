@@ -37,14 +37,14 @@ def check_pairs(
     if not pairs:
         raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
     for pair in pairs:
-        outputs = [_draw(release, point, samples) for point in (pair.x, pair.other)]
+        outputs = [_draw(release, point, samples) for point in (pair.x, pair.x_prime)]
         statistics = dict(_statistics(pair, *outputs))
         share = alarm / len(pairs) / len(statistics)
         bounds = [(prove_loss(*values, share), name) for name, values in statistics.items()]
         lower, statistic = max(bounds)
         finding = f"a loss of at least {lower:.3f} (statistic: {statistic}); the claim is {pair.loss:.3f}"
         figures = {"claim": pair.loss, "lower": lower, "statistic": statistic, "draws": samples}
-        yield Check(f"black box: {pair.x} or {pair.other}", lower <= pair.loss, finding, figures)
+        yield Check(f"black box: {pair.x} or {pair.x_prime}", lower <= pair.loss, finding, figures)
 
 
 def _draw(release: Callable[[Any], Any], point: Any, count: int) -> NDArray[Any]:
@@ -58,10 +58,10 @@ def _statistics(
     pair: PointPair, first: NDArray[Any], second: NDArray[Any]
 ) -> Iterator[tuple[str, tuple[Floats, Floats]]]:
     """Yield the name of each statistic and its values for the outputs of both points."""
-    x, other = (to_array([point])[0] for point in (pair.x, pair.other))
+    x, x_prime = (to_array([point])[0] for point in (pair.x, pair.x_prime))
     is_number = first.dtype.kind in "iufb"
     if is_number and np.shape(x) == first.shape[1:]:
-        yield from _window_statistics(np.ravel(x), np.ravel(other), first, second)
+        yield from _window_statistics(np.ravel(x), np.ravel(x_prime), first, second)
     elif is_number:
         rows = first.reshape(len(first), -1), second.reshape(len(second), -1)
         for function in (np.sum, np.max, np.min):
@@ -72,9 +72,9 @@ def _statistics(
 
 
 def _window_statistics(
-    x: NDArray[Any], other: NDArray[Any], first: NDArray[Any], second: NDArray[Any]
+    x: NDArray[Any], x_prime: NDArray[Any], first: NDArray[Any], second: NDArray[Any]
 ) -> Iterator[tuple[str, tuple[Floats, Floats]]]:
-    shift = other - x
+    shift = x_prime - x
     is_shifted = shift != 0
     noise = [outputs.reshape(len(outputs), -1) - x for outputs in (first, second)]
     u = [z[:, is_shifted] * np.sign(shift[is_shifted]) for z in noise]

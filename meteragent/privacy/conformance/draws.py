@@ -138,7 +138,7 @@ def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, N
     """Draw from two points, chosen by fair coins. Return log ratios, and a mask of draws from the second."""
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
-    for label, point in ((False, pair.x), (True, pair.other)):
+    for label, point in ((False, pair.x), (True, pair.x_prime)):
         draws = trial.draw(point, int((second == label).sum()))
         # A draw that is impossible at its point counts as coming from the other, so calibration fails.
         is_impossible = np.isneginf(trial.log_mass(draws, point))

@@ -78,13 +78,13 @@ def _is_raised(error: type[Exception], call: Any, *args: Any, **keywords: Any) -
 
 def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
     """Check that no pair's ratio of masses exceeds its loss and, if `tight`, that some pair's reaches it."""
-    parts, released = [], {repr(x): x for pair in trial.pairs for x in (pair.x, pair.other)}
+    parts, released = [], {repr(x): x for pair in trial.pairs for x in (pair.x, pair.x_prime)}
     released = {name: trial.draw(point, _DRAWS) for name, point in released.items()}
     for pair in trial.pairs:
         # A ratio may be large at the releases of both points, and at the points themselves.
-        draws = np.concatenate([released[repr(pair.x)], released[repr(pair.other)]])
-        outputs = append_points(draws, (pair.x, pair.other))
-        masses = trial.log_mass(outputs, pair.x), trial.log_mass(outputs, pair.other)
+        draws = np.concatenate([released[repr(pair.x)], released[repr(pair.x_prime)]])
+        outputs = append_points(draws, (pair.x, pair.x_prime))
+        masses = trial.log_mass(outputs, pair.x), trial.log_mass(outputs, pair.x_prime)
         parts.append(ratio_excess(masses[0], masses[1], max(pair.loss, _SLACK)))
     worst, worst_pair = max(zip(parts, map(repr, trial.pairs), strict=True))
     reached = worst >= 1 - _SLACK
@@ -122,5 +122,5 @@ def _hockey_stick(trial: Trial, pair: PointPair, alarm: float) -> tuple[float, f
         gain = np.maximum(0, -np.expm1(pair.loss + trial.log_ratio(draws, pair)))
         return float(gain.mean()) - math.sqrt(math.log(1 / alarm) / (2 * len(draws))), 0.0
     outputs = list_outputs(trial, append_points(draws, listed(trial.mechanism.space) or [pair.x]), pair.x)
-    p, q = (np.exp(trial.log_mass(outputs, point)) for point in (pair.x, pair.other))
+    p, q = (np.exp(trial.log_mass(outputs, point)) for point in (pair.x, pair.x_prime))
     return float(np.maximum(0, p - math.exp(pair.loss) * q).sum()), float(p.sum())

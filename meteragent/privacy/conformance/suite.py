@@ -133,7 +133,7 @@ def audit_release(
     Raises:
         UnsupportedMechanism: there is no claim, or the release does not return one output per point.
     """
-    pairs = [PointPair(x, other, float(claim)) for x, other, claim in claims]
+    pairs = [PointPair(x, x_prime, float(claim)) for x, x_prime, claim in claims]
     return Report(name, samples, alarm, tuple(black_box.check_pairs(release, pairs, samples, alarm)))
 
 

@@ -28,10 +28,10 @@ class UnsupportedMechanism(Exception):
 
 @dataclass(frozen=True)
 class PointPair:
-    """Two points x, x' = `other` and the promise between them: P(A | x) <= e^loss P(A | x') + delta."""
+    """Two points x and x' (`x_prime`) and the promise between them: P(A | x) <= e^loss P(A | x') + delta."""
 
     x: Any
-    other: Any
+    x_prime: Any
     loss: float
     delta: float = 0.0
 
@@ -130,9 +130,9 @@ class Trial:
         return mass
 
     def log_ratio(self, outputs: NDArray[Any], pair: PointPair) -> Floats:
-        """Return ln P(y | other)/P(y | x) for each output y; 0 if y is impossible at both points."""
+        """Return ln P(y | x')/P(y | x) for each output y; 0 if y is impossible at both points."""
         with np.errstate(invalid="ignore"):
-            ratio = self.log_mass(outputs, pair.other) - self.log_mass(outputs, pair.x)
+            ratio = self.log_mass(outputs, pair.x_prime) - self.log_mass(outputs, pair.x)
         return np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def most_telling(self, count: int) -> list[PointPair]:
@@ -149,9 +149,9 @@ class Trial:
         space = self.mechanism.space
         if not (isinstance(space, Numbers | Windows) and 0 < pair.loss < 1) or pair.delta:
             return pair
-        x, other = np.asarray(pair.x), np.asarray(pair.other)
+        x, x_prime = np.asarray(pair.x), np.asarray(pair.x_prime)
         for k in range(round(2 / pair.loss), 1, -max(1, round(0.2 / pair.loss))):
-            coordinates = (x + k * (other - x)).tolist()
+            coordinates = (x + k * (x_prime - x)).tolist()
             point = coordinates if isinstance(coordinates, int) else tuple(coordinates)
             if point in space:
                 return PointPair(

@@ -75,8 +75,8 @@ class Table:
     """The cells for one n and a, as arrays with one entry per cell."""
 
     envelope: Envelope
-    reach: int  # D: cells cover M - left .. M + D - 1
-    left: int
+    reach: int  # D: cells cover M - `depth` .. M + D - 1
+    depth: int
     shift: int  # s
     unit: int  # S
     areas: Words  # the start of each cell's area; then the start and the end of the tails' area
@@ -177,7 +177,7 @@ def propose(
     line *= place  # modulo 2^64, like the slope, so that the sum with `start` is correct
     line += table.start.take(cell)
     line >>= np.uint64(table.shift)
-    point = (cell << table.shift) + place.view(np.int64) + (table.envelope.mode - table.left)
+    point = (cell << table.shift) + place.view(np.int64) + (table.envelope.mode - table.depth)
     accepted = height < line
     above = (~accepted).nonzero()[0]
     undecided = above[height[above] < line[above] + table.gap[cell[above]]]
@@ -196,10 +196,10 @@ def table_of(n: int, a: Exact) -> Table:
     # |f'(M)| is above 1/2 only if R hardly varies, and then each integer is a cell.
     steep = abs(Fraction(2 * n, 2 * envelope.mode + 1) - exact)
     shift = max(0, (envelope.block - 1).bit_length() - CELLS_LOG) if steep < Fraction(1, 2) else 0
-    reach, left = (
+    reach, depth = (
         -(-size >> shift) << shift for size in (envelope.block, min(envelope.block, envelope.mode))
     )
-    points = range(envelope.mode - left, envelope.mode + reach + 1, 1 << shift)
+    points = range(envelope.mode - depth, envelope.mode + reach + 1, 1 << shift)
     ends = [envelope.weight_bounds(max(0, point), _WORD) for point in points]
     tops = (max(hi, right) if shift else hi for (_, hi), (_, right) in pairwise(ends))
     area = (sum(tops) << shift) + (4 * reach << _WORD - FALL)  # of cells and tails, if S were 2^64
@@ -215,7 +215,7 @@ def table_of(n: int, a: Exact) -> Table:
         np.array([x % (1 << _WORD) for x in column], np.uint64) for column in zip(*lines, strict=True)
     )
     starts = np.array(areas, np.uint64)
-    return Table(envelope, reach, left, shift, unit, starts, start, slope, gap, _guide(starts))
+    return Table(envelope, reach, depth, shift, unit, starts, start, slope, gap, _guide(starts))
 
 
 def _guide(areas: Words) -> NDArray[np.int64]:

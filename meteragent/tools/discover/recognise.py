@@ -168,9 +168,10 @@ def _candidate(
 def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
     """Return whether a quantity counts both directions although another quantity counts only consumption."""
     quantity = profile.quantities[name]
-    alternatives = (profile.quantities[other] for other in rows)
+    alternatives = (profile.quantities[row_name] for row_name in rows)
     return quantity.direction == "both" and any(
-        other.kind is quantity.kind and other.direction == "import" for other in alternatives
+        alternative.kind is quantity.kind and alternative.direction == "import"
+        for alternative in alternatives
     )
 
 

@@ -112,6 +112,23 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction, o
     assert scaled["dead_band"] == "1200"
 
 
+def test_the_promise_for_curves_states_its_radius() -> None:
+    """The radius is that of a slot or, in l1, of all slots of a window."""
+    source = f"{TIMED}\ndead_band = 1"
+    words = " ".join(told((), {"source": source}).split())
+    assert "whose slot means differ by at most 220 W, the factor is at most e^1.01 = 2.75." in words
+    window = "length = '1mo'\ntimezone = 'UTC'\nbands = ['00-12', '12-24']"
+    privacy = "space = 'profile'\nmetric = 'l1'\nhide = '1.5kWh'"
+    words = " ".join(told((), {"source": source, "window": window, "privacy": privacy}).split())
+    assert "whose slot means differ by at most 5 W in all, the factor is at most e^1.8 = 6.05." in words
+
+
+def test_a_level_just_above_the_usual_is_not_printed_as_equal_to_it() -> None:
+    """Three figures suffice, unless they hide the difference that the warning is about."""
+    warnings = warned((), {"source": f"{TIMED}\ndead_band = 0.5\nevery = '0s'"})
+    assert any("at level 1.005 instead of 1." in warning for warning in warnings)
+
+
 def test_registers_without_a_time_are_warned_of() -> None:
     """A register's reading that waited counts energy as used later: that is not 1-Lipschitz."""
     window = {"window": "lateness = '1min'"}

@@ -71,9 +71,10 @@ class Collector:
         return code
 
     def is_connected(self) -> bool:
-        """Return whether this life has connected to the broker; fail with the log if it has ended."""
+        """Return whether this life has joined its source; fail with the log if it has ended."""
         self.assert_runs()
-        return b": connected with " in self.log.read_bytes()[self._log_start :]
+        log = self.log.read_bytes()[self._log_start :]
+        return b": connected with " in log or b": Kafka assigned " in log
 
     def peak_mib(self) -> float:
         """Return the largest resident memory that the process has had so far."""

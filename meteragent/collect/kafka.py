@@ -65,14 +65,11 @@ class KafkaSource:
     async def run(self) -> NoReturn:
         """Stay in the group until cancelled, and then leave it.
 
-        Raises LinkError if the library refuses the settings.
+        Raises LinkError if the library refuses the settings or the topics.
         """
+        consumer = await self._checked(Consumer, self._settings | {"error_cb": self._log_error})
         try:
-            consumer = await self._call(Consumer, self._settings | {"error_cb": self._log_error})
-        except KafkaException as error:
-            raise LinkError(f"source {self._name}: {error.args[0].str()}") from None
-        try:
-            await self._call(partial(consumer.subscribe, self._topics, on_assign=self._on_assign))
+            await self._checked(partial(consumer.subscribe, self._topics, on_assign=self._on_assign))
             self._consumer = consumer
             self._start.set()
             cancellation: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
@@ -105,6 +102,12 @@ class KafkaSource:
 
     async def _call(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    async def _checked(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
+        try:
+            return await self._call(work, *arguments)
+        except KafkaException as error:
+            raise LinkError(f"source {self._name}: {error.args[0].str()}") from None
 
     def _on_assign(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
         _log.info("source %s: Kafka assigned %d partitions", self._name, len(partitions))

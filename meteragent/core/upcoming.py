@@ -23,8 +23,8 @@ def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | No
     """Return the slot that closes next, which need not be open yet.
 
     Returns None if no slot is open and no window is scheduled, or if no receiver gets the slot. `delay_ms` is
-    the meter's fixed delay (`sink.spread`). Whether the window opens also depends on the budget and on other
-    agents, which are not known in advance.
+    the fixed delay of the meter's records, at most `sink.spread`; 0 under the event clock. Whether the window
+    opens also depends on the budget and on other agents, which are not known in advance.
     """
     closing = timeline.closing()
     if closing is not None:

@@ -45,7 +45,7 @@ COUNTERS = {
     "register_lost": "slots of a register lost: no reading arrived between a stop and the end of the slot",
     "shed": "QoS 0 messages dropped because the queue to the core was full",
     "acked_open": "readings acknowledged early because source.inflight messages were unacknowledged",
-    "gap_slots": "slots that closed without any reading",
+    "gap_slots": "slots that closed and had received no reading since the agent started",
     "prices": "prices from window.weights.topic accepted before their time began",
     "price_late": "prices refused because their time had begun",
     "price_repeated": "prices repeated with the same time and value",

@@ -55,7 +55,7 @@ class Link:
         self.is_up = False
         self._reports: deque[Arrival] = deque()
         self._requests: deque[Arrival] = deque()  # and answers
-        self._request_bytes = self._unreleased = 0
+        self._request_bytes = self._unreleased = self._lost = 0
         self._arrival, self._wake = asyncio.Event(), asyncio.Event()
         self._session: Session | None = None
 
@@ -113,11 +113,16 @@ class Link:
         return min(arrival_times_s, default=now_s)
 
     def send(self, messages: Sequence[Outgoing]) -> int:
-        """Send committed messages at their instants; return how many of them are late or dropped."""
+        """Send committed messages at their instants; return how many messages this machine was too slow for.
+
+        These are the late or dropped ones among `messages`, and the requests and answers that found no room
+        in the queue since the last call.
+        """
         counts = self.departures.add(messages, self._clock.now_s())
         self.counts.update(counts)
         self._wake.set()
-        return counts.total()
+        lost, self._lost = self._lost, 0
+        return counts.total() + lost
 
     async def _serve(self, session: Session) -> None:
         """Subscribe, then send messages as they become due."""
@@ -160,6 +165,7 @@ class Link:
                 self._session.acknowledge([token])
             if self._request_bytes + len(payload) > REQUEST_BYTES_MAX:
                 self.counts["dropped"] += 1
+                self._lost += 1
                 return
             self._request_bytes += len(payload)
             self._requests.append(arrival)

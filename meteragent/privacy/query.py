@@ -225,8 +225,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
 
     Raises:
         TypeError: the rows are not `Numbers`.
-        ValueError: the sensitivity is the rows' width, which is infinite, or `rounded` is set and the
-            databases can be listed but are too many to search (more than `SEARCH_LIMIT`).
+        ValueError: the sensitivity is the rows' width, which is infinite.
     """
     metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
     if isinstance(domain.rows, WithNull) or rounded:
@@ -235,7 +234,8 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
         delta = _of_sum(domain, Fraction(1, domain.n), width / domain.n)
     if not rounded:
         return Query(_mean, domain, metric, delta)
-    if listed(domain) is not None:  # for n >= 2 without absent rows it may be below a row's sensitivity
+    points = listed(domain)
+    if points is not None and len(points) <= SEARCH_LIMIT:  # it may be below a row's sensitivity
         return Query(lambda x: math.floor(_mean(x)), domain, metric)
     return Query(lambda x: math.floor(_mean(x)), domain, metric, delta)
 

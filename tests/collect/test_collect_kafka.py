@@ -72,6 +72,12 @@ async def test_a_file_that_the_library_refuses_ends_it(tmp_path: Path) -> None:
         await KafkaSource([server], "group", ["a"], "PLAIN").run()
 
 
+async def test_topics_that_the_library_refuses_end_it() -> None:
+    """A pattern that is none is an error of the source, not a traceback."""
+    with pytest.raises(LinkError, match=r"source 127\.0\.0\.1:9: .*subscription"):
+        await KafkaSource([Endpoint("127.0.0.1", 9, tls=False)], "group", ["^["], "PLAIN").run()
+
+
 async def test_only_what_is_acknowledged_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that leaves commits the offsets of acknowledged messages; the next one gets the others.
 

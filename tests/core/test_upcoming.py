@@ -12,6 +12,7 @@ from meteragent.core.upcoming import Upcoming
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time, parse_time
+from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
 from tests.core.test_calendar_stream import schedule
@@ -62,6 +63,14 @@ def test_what_is_announced_is_what_leaves(delay_ms: int) -> None:
         assert announced is not None
         assert announced.leaves_ms > now
     assert left == [12, 16, 20, 24, 28, 32]
+
+
+def test_under_the_event_clock_records_have_no_delay() -> None:
+    """A meter's delay is that of the wall clock, so it is not announced where readings close the slots."""
+    pipeline = core(replace(LATE, clock=Clock.EVENT), spread_ms=5)
+    assert pipeline._names["m1"].delay_ms > 0
+    pipeline.feed([message(1, 5)], BASE_MS + 1, BASE_MS + 1)
+    assert pipeline.upcoming("m1") == slot(12, 16, 19)
 
 
 def test_of_a_mean_day_it_is_the_band_that_ends_first() -> None:

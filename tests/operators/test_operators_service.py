@@ -12,6 +12,7 @@ import pytest
 from meteragent.agent.notify import Notify
 from meteragent.crowd.machine import Effects, Machine, due_s
 from meteragent.mqtt import Endpoint
+from meteragent.operators import link
 from meteragent.operators.clock import TICK_S, Clock
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import Arrival, Desk, Step
@@ -125,6 +126,18 @@ async def test_an_answer_whose_instant_has_passed_is_dropped(tmp_path: Path) -> 
         await service._round(worker, [arrivals[0]._replace(at_s=clock.time_s)], [])
     assert service.vitals().counts == {"requests": 2, "slots_answer": 1, "dropped": 1}
     assert len(service._link.departures) == 1
+
+
+async def test_a_request_without_room_in_the_queue_is_an_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is dropped and counted, and the operator says that the machine is too slow."""
+    monkeypatch.setattr(link, "REQUEST_BYTES_MAX", 10)
+    service = make_service(Still(), "helper")
+    for _ in range(2):
+        service._link.on_message("crowd/elm-street/request", bytes(6), 1, False, None)
+    assert service.vitals().loaded_s is None
+    service._finish(Step(), await service._link.batch(BATCH, 0))
+    assert service.vitals().counts["dropped"] == 1
+    assert service.vitals().loaded_s == 0
 
 
 def flood(service: Service, reports: int) -> None:

@@ -62,6 +62,13 @@ def test_declared_sensitivities_are_the_least(name: str, kind: Any, k: int, n: i
     assert query.sensitivity == Query(query.function, query.domain, query.metric).sensitivity
 
 
+def test_a_rounded_average_of_many_databases_has_the_sensitivity_of_a_row() -> None:
+    """11^4 databases can be listed, but are too many to search: the sensitivity is declared."""
+    query = average(Databases(Numbers(0, 10), 4, "linf"), rounded=True)
+    assert query.sensitivity == 1
+    assert query((0, 10, 10, 10)) == 7
+
+
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize(("k", "n"), SIZES)
 def test_theorems_11_to_13_hold_for_sums_percentiles_and_rounded_averages(name: str, k: int, n: int) -> None:

@@ -21,6 +21,7 @@ from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.conformance import UnsupportedMechanism, calibration, conform
 from meteragent.privacy.conformance.__main__ import CONFORMS, UNSUPPORTED, VIOLATED, main
 from meteragent.privacy.conformance.promise import check_loss, check_parameters
+from meteragent.privacy.conformance.trial import PointPair, Trial
 from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.mechanism.categorical import Categorical
 from meteragent.privacy.mechanism.gaussian import DiscreteGaussian
@@ -366,3 +367,13 @@ def test_the_command_is_a_module() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "conforms" in done.stdout
+
+
+def test_the_most_telling_pairs_are_nearest_to_a_loss_of_two() -> None:
+    """Each point counts with its best pair, however far its other pairs are from a loss of 2."""
+    losses = {("a", "b"): 2.1, ("a", "c"): 90.0, ("b", "a"): 2.5, ("c", "a"): 9.0, ("c", "b"): 3.0}
+    pairs = [PointPair(x, x_prime, loss) for (x, x_prime), loss in losses.items()]
+    mechanism = Categorical(Categories("abc"), 1, "1/10")
+    trial = Trial(mechanism, pairs, 1, SeededBits(1))
+    chosen = [(pair.x, pair.x_prime) for pair in trial.most_telling(2)]
+    assert chosen == [("a", "b"), ("b", "a")]

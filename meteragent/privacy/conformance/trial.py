@@ -141,8 +141,10 @@ class Trial:
         At a loss of 2 a draw is most informative (THEORY 6). Numbers or windows with a loss below 1 are moved
         apart if their space allows it.
         """
-        pairs = sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2))
-        return list({repr(pair.x): pair for pair in reversed(pairs)}.values())[: -count - 1 : -1]
+        nearest: dict[str, PointPair] = {}
+        for pair in sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2)):
+            nearest.setdefault(repr(pair.x), pair)
+        return list(nearest.values())[:count]
 
     def _stretch(self, pair: PointPair) -> PointPair:
         """Move two numbers or windows apart, to a loss of about 2 if their space allows it."""

@@ -55,7 +55,7 @@ class Link:
         self.is_up = False
         self._reports: deque[Arrival] = deque()
         self._requests: deque[Arrival] = deque()  # and answers
-        self._request_bytes = self._unreleased = self._lost = 0
+        self._request_bytes = self._unreleased = self._lost_count = 0
         self._arrival, self._wake = asyncio.Event(), asyncio.Event()
         self._session: Session | None = None
 
@@ -121,8 +121,8 @@ class Link:
         counts = self.departures.add(messages, self._clock.now_s())
         self.counts.update(counts)
         self._wake.set()
-        lost, self._lost = self._lost, 0
-        return counts.total() + lost
+        lost_count, self._lost_count = self._lost_count, 0
+        return counts.total() + lost_count
 
     async def _serve(self, session: Session) -> None:
         """Subscribe, then send messages as they become due."""
@@ -165,7 +165,7 @@ class Link:
                 self._session.acknowledge([token])
             if self._request_bytes + len(payload) > REQUEST_BYTES_MAX:
                 self.counts["dropped"] += 1
-                self._lost += 1
+                self._lost_count += 1
                 return
             self._request_bytes += len(payload)
             self._requests.append(arrival)

@@ -214,8 +214,8 @@ class Comparison(ABC):
         return None
 
     def _bound(self, channel: Channel, metric: Metric, epsilon: Exact) -> _Bound:
-        loss = self.loss(channel.inputs, metric)
-        return _Bound(None if loss == math.inf else exp(positive("epsilon", epsilon) * Fraction(loss)))
+        factor, loss = positive("epsilon", epsilon), self.loss(channel.inputs, metric)
+        return _Bound(None if loss == math.inf else exp(factor * Fraction(loss)))
 
     def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likelihoods, _Likelihoods] | None:
         """Return the likelihoods at the points where their ratio is largest and least.

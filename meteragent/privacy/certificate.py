@@ -94,9 +94,8 @@ def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
     Raises:
         ValueError: the signatures do not have n slots, or there are more than 2^24 outputs to enumerate.
     """
+    _check_slots(mechanism, library)
     a, n = float(mechanism.a), mechanism.n
-    if (slots := library.signatures.shape[1]) != n:
-        raise ValueError(f"signatures must have {n} slots like the mechanism's windows, not {slots}")
     largest = np.arange(math.ceil((n + 60 + math.sqrt(3600 + 120 * n)) / a) + 1)
     # (2m+1)^n - (2m-1)^n points have max|z_i| = m; at m = 0 there is one point.
     counts = (2.0 * largest + 1) ** n - np.maximum(2.0 * largest - 1, 0) ** n
@@ -117,6 +116,12 @@ def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
         np.maximum(largest_mass, chance * np.exp(-a * distance), out=largest_mass)
     low = float(largest_mass.sum() / shells.sum())
     return Enclosure(low, min(1.0, low + _TAIL))
+
+
+def _check_slots(mechanism: LInfLaplace, library: Library) -> None:
+    n = mechanism.n
+    if (slots := library.signatures.shape[1]) != n:
+        raise ValueError(f"signatures must have {n} slots like the mechanism's windows, not {slots}")
 
 
 def _ranges(library: Library) -> list[tuple[int, int]]:
@@ -159,8 +164,10 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     out. 20 shapes take less than a second, 40 shapes several seconds. For larger libraries use `mixture`.
 
     Raises:
+        ValueError: the signatures do not have the mechanism's n slots.
         ArithmeticError: the solver finds no solution.
     """
+    _check_slots(mechanism, library)
     points = _with(library, through)
     shapes = len(library.prior)
     cost = np.zeros((len(points), shapes))
@@ -185,7 +192,11 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     The weights are on the library's windows, `through`, and the window in the middle of the library. They are
     scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is no
     smaller than that of `certify` for the same windows.
+
+    Raises:
+        ValueError: the signatures do not have the mechanism's n slots.
     """
+    _check_slots(mechanism, library)
     low, high = np.transpose(_ranges(library))
     points = np.vstack([_with(library, through), [(low + high) // 2]])
     factors = np.exp(-float(mechanism.a) * _distances(library.signatures, points))

@@ -329,3 +329,7 @@ def test_levels_are_exact_and_above_zero(epsilon: Fraction) -> None:
         near.holds(channel, absolute, float(epsilon))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="positive"):
         near.witness(channel, absolute, 0)
+    with pytest.raises(ValueError, match="positive"):  # although the loss is infinite
+        Hiding(lambda x: None).holds(
+            Channel([0, None], "yz", [[1, 0], [0, 1]]), Nullable(absolute, math.inf), 0
+        )

@@ -7,6 +7,7 @@ a probability below e^-8 = 3.4e-4 (Hoeffding); seeds are fixed.
 import math
 from fractions import Fraction
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,10 +81,11 @@ def test_what_cannot_be_enumerated_is_refused() -> None:
         best_attack(noise(1, 30), Library(np.zeros((2, 30), int)))
 
 
-def test_windows_are_as_long_as_the_mechanism_s() -> None:
+@pytest.mark.parametrize("bound", [best_attack, certify, mixture])
+def test_windows_are_as_long_as_the_mechanism_s(bound: Any) -> None:
     """Three slots of a mechanism for two are refused."""
     with pytest.raises(ValueError, match="signatures must have 2 slots"):
-        best_attack(noise(1, 2), Library([[0, 0, 0]]))
+        bound(noise(1, 2), Library([[0, 0, 0]]))
 
 
 # For every mechanism --------------------------------------------------------------------------------

@@ -173,8 +173,7 @@ class Pipeline:
     def upcoming(self, meter: str) -> Upcoming | None:
         """Return a meter's next slot to be released; None if the meter is unknown or has no such slot."""
         timeline = self._timelines.get(meter)
-        delay_ms = self._names[meter].delay_ms if self._wall else 0
-        return upcoming(timeline, self._stream, delay_ms) if timeline else None
+        return upcoming(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
 
     def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """Pass a reading to its meter or count a refusal; add the meter to `changes` if its state changes."""

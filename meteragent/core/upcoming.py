@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from meteragent.core.stream import Stream
 from meteragent.core.timeline import Timeline
+from meteragent.domain.terms import Clock
 
 
 class Upcoming(NamedTuple):
@@ -23,9 +24,11 @@ def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | No
     """Return the slot that closes next, which need not be open yet.
 
     Returns None if no slot is open and no window is scheduled, or if no receiver gets the slot. `delay_ms` is
-    the fixed delay of the meter's records, at most `sink.spread`; 0 under the event clock. Whether the window
+    the meter's fixed delay, at most `sink.spread`; the event clock does not delay records. Whether the window
     opens also depends on the budget and on other agents, which are not known in advance.
     """
+    if stream.terms.clock is Clock.EVENT:
+        delay_ms = 0
     closing = timeline.closing()
     if closing is not None:
         closes_ms, window, index = closing

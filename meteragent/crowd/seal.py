@@ -66,7 +66,10 @@ def seal(value: int, public: bytes, info_: bytes) -> bytes:
 
 
 def is_usable(public: bytes) -> bool:
-    """Return whether a number can be sealed to a public key; the exceptions are points of small order."""
+    """Return whether a number can be sealed to a public key.
+
+    The exceptions are keys of the wrong length and points of small order.
+    """
     try:
         seal(0, public, _DOMAIN)
     except ValueError:

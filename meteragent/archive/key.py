@@ -137,7 +137,7 @@ class Key:
         return EpochKey(name, self.tenant, tag, noise, run)
 
     def _secret(self, index: int) -> bytes:
-        """Return the secret of an epoch, derived step by step from the nearest cached secret before it.
+        """Return the secret of an epoch, derived step by step from the nearest cached secret.
 
         Raises as `epoch` does.
         """
@@ -151,7 +151,7 @@ class Key:
         cached_index = index
         while cached_index not in self._secrets:
             cached_index -= 1
-        for epoch in range(cached_index, index):  # without a lock: every thread computes the same values
+        for epoch in range(cached_index, index):  # no lock is needed: threads compute equal values
             self._secrets[epoch + 1] = hkdf(self._secrets[epoch], _DOMAIN, b"next")
         return self._secrets[index]
 
@@ -216,7 +216,7 @@ def check_tenant(tenant: str) -> str:
     """Return `tenant` if it is a valid name.
 
     Raises:
-        ValueError: the name does not consist of 1 to 64 letters, digits, dots, hyphens and underscores.
+        ValueError: the name does not consist of 1 to 64 ASCII letters, digits, dots, hyphens and underscores.
     """
     if not re.fullmatch(_TENANT, tenant, re.ASCII):
         raise ValueError("a name of 1 to 64 letters, digits, dots, hyphens or underscores")

@@ -49,7 +49,8 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
     """Read the descriptors of an output, by id.
 
     Raises:
-        RecordError: the folder does not exist, has no manifest or is incomplete, or a descriptor is refused.
+        RecordError: the folder does not exist, is incomplete or has no manifest that this version can read,
+            or a descriptor is refused.
     """
     if not path.is_dir():
         raise RecordError(f"{path}: no such folder; expected the output folder of `meteragent sanitise`")
@@ -70,7 +71,8 @@ def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]
     Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns.
 
     Raises:
-        RecordError: as in `descriptors`, or a release contradicts its descriptor.
+        RecordError: as in `descriptors` and `Series.of`, or a release names a descriptor that is not in the
+            manifest.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 

@@ -64,7 +64,8 @@ def guess_under_prior(
 ) -> PriorGuess:
     """Guess the value of the slot that starts at `time_ms`, with the least expected loss under `prior`.
 
-    Under absolute loss the guess is a value of the prior, and the smaller of two equally good values.
+    Under absolute loss the guess is a value of the prior, clamped to `within`, and the smaller of two equally
+    good values.
 
     Args:
         series: the records of one meter.
@@ -78,7 +79,8 @@ def guess_under_prior(
 
     Raises:
         ValueError: there is no such slot; the prior has no value with a positive weight, a weight that is
-            negative or not finite, or a value that is not finite; the range is empty; or the loss is unknown.
+            negative or not finite, or a value that is not finite; the range is empty or not finite; or the
+            loss is unknown.
     """
     if loss not in ("absolute", "squared"):
         raise ValueError(f"loss must be 'absolute' or 'squared', not {loss!r}")

@@ -1,10 +1,10 @@
 """Make the first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
-Meters and times alone determine the windows; values are read only to check that they are readable and, in
-the wide layout, how many a row has. A window that overlaps an interval that another run has released is
-refused and counted. The run fails before anything is released if a row cannot be read, if a window has no key
-or, in the wide layout, if a window appears twice, a row is off the grid, or a row has the wrong number of
-values.
+Meters and times alone determine the windows; values are read only to check that they are readable and, in the
+wide layout, that each row has the right number of them. A window that overlaps an interval that another run
+has released is refused and counted. The run fails before anything is released if a row cannot be read, if a
+window has no key or, in the wide layout, if a window appears twice, a row is off the grid, or a row has the
+wrong number of values.
 """
 
 from collections.abc import Callable, Iterator

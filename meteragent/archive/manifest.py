@@ -30,7 +30,7 @@ from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 
 VALUES = 1 << 21
-"""The approximate number of values in a row group of the wide layout; of the long layout, a quarter."""
+"""The approximate number of values in a row group of the wide layout; a long one has a quarter of this."""
 
 PART_BATCHES = 16
 """The number of row groups in a part of the wide layout; the last part may have fewer."""
@@ -103,7 +103,7 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 def save(out: Path, facts: dict[str, Any]) -> None:
     """Write the manifest of an output. Raises ArchiveError if it cannot be written.
 
-    The manifest's file has the columns of the parts, if there is one. A manifest in the form of an earlier
+    The manifest's file has the columns of the parts, if there are any. A manifest in the form of an earlier
     version is removed.
     """
     part = next(iter(sorted(out.glob("part-*.parquet"))), None)

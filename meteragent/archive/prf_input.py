@@ -43,7 +43,7 @@ MECHANISM = "linf-laplace"
 _DIGEST_WORDS = 4
 
 
-@dataclass(frozen=True)  # no slots: `cached_property` needs the instance's dictionary
+@dataclass(frozen=True)  # `cached_property` needs the instance's dictionary, so there are no slots
 class Shape:
     """The terms that windows must share if their noise is drawn together, with n equal slots or n bands.
 

@@ -138,7 +138,7 @@ def sanitise_archive(
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
         account = manifest.account_of(ledger.facts(run), ledger.path(run))
         if earlier_facts is None:
-            shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # left by an output that was removed
+            shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # a removed output may leave it
             _create(out)
         if earlier_facts is None or not earlier_facts["complete"]:
             manifest.save(out, manifest.build(source, account, engine.cut, complete=False))
@@ -259,7 +259,7 @@ class _Release:
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
         """Convert rows of the wide layout, only those flagged if `flags`, to windows; count their numbers."""
         parts, row = [], 0
-        for batch in batches:  # separately, because types may differ between files
+        for batch in batches:  # types may differ between files, so batches are converted one by one
             rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))
             windows, counts = read_wide(rows, self.policy)
             self.counts.add(counts)

@@ -5,8 +5,8 @@ its time, except for any part that an earlier energy covers. All other time is a
 rounded to floor(x/q + 1/2) quanta, where q is the quantum. Of several readings with the same time, the
 smallest value counts, so the result does not depend on their order.
 
-The agent receives readings one after another and stores accumulators, so it differs in these ways: of two
-readings with the same time the first counts; readings that arrive later than `lateness` are refused; a
+The agent receives readings one after another and stores accumulators, so it differs, mainly in these ways: of
+two readings with the same time the first counts; readings that arrive later than `lateness` are refused; a
 meter's first window begins after its first reading; and values are dithered before they are rounded down.
 
 Windows are integrated independently: each gets every reading whose span may overlap it, even if the span

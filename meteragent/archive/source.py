@@ -192,7 +192,7 @@ def _path_in_errors(path: Path) -> Iterator[None]:
 def _layout(file: pq.ParquetFile, policy: Policy, path: Path) -> Layout:
     """Return the layout of a file."""
     schema = file.schema_arrow
-    if _is_int96(file, policy.columns.time):  # in UTC, by the convention of Spark and Impala
+    if _is_int96(file, policy.columns.time):  # these are in UTC, by the convention of Spark and Impala
         index = schema.get_field_index(policy.columns.time)
         schema = schema.set(index, pa.field(policy.columns.time, _UTC_MS))
     try:
@@ -239,7 +239,7 @@ def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
     """Return a column's smallest and largest value; None if its statistics lack them or are not of `kind`."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None
-    with suppress(ValueError, OverflowError):  # times beyond Python's range, bytes that are not UTF-8
+    with suppress(ValueError, OverflowError):  # times may be beyond Python's range
         low, high = column.statistics.min, column.statistics.max
         return (low, high) if isinstance(low, kind) and isinstance(high, kind) else None
     return None

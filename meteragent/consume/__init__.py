@@ -16,7 +16,7 @@
     energy_above(home, window_ms)           # the energy above a threshold
     highest_mean(home, window_ms)           # the largest mean of a window's equal parts
     days, months = nested(days, months)     # nested streams (`privacy.shares`): smaller errors
-    nonnegative(home).values                # non-negative values, usually with each day's energy
+    nonnegative(home).values                # non-negative values with the same energy (see `view`)
     mean_value(meters.values(), t_ms)       # the mean over homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
     guess_under_prior(home, t_ms, prior)    # under the receiver's prior; no interval, not for sums
@@ -27,9 +27,9 @@
     read_archive(Path("out.parquet"))       # the output of `sanitise`, as `collect` returns it
     read_table(connection, stream, start_ms, end_ms)        # the same for records that `collect` stored
 
-An interval contains the agent's value (after fill and clamp) with the stated probability, computed from the
-exact distribution of the noise that the descriptor names. A record states a single number for its slot, such
-as the mean power or the energy, and nothing else about the load within the slot.
+An interval contains the agent's value (after fill and clamp) with the stated probability. It is computed from
+the distribution of the noise that the descriptor names. A record states a single number for its slot, such as
+the mean power or the energy, and nothing else about the load within the slot.
 
 Records are JSON objects, SenML packs or a mixture; descriptors are JSON; archives are Parquet (`archive`,
 which needs pyarrow).

@@ -1,8 +1,9 @@
 """The releases of an archive in the output of `sanitise`: a folder of Parquet files with a manifest.
 
-The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so every reader of
-Parquet sees the folder as one table. The manifest's facts are JSON in the metadata of that file. In outputs
-of earlier versions and in folders that `meteragent.spark` writes from a stream, they are in `_manifest.json`.
+The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so readers of
+Parquet can read the folder as one table. The manifest's facts are JSON in the metadata of that file. In
+outputs of earlier versions and in folders that `meteragent.spark` writes from a stream, they are in
+`_manifest.json`.
 
 This module needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
 """

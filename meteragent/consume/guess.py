@@ -2,9 +2,9 @@
 
 A guess is not an unbiased estimate of the measured value. It moves each private value towards the receiver's
 expectation, so on average over the prior it is closer to the measured value, but it is biased for each
-individual home. In sums and means of guesses these biases add up, while sums and means of private values are
-unbiased (`mean_energy`, `mean_value`). A guess has no interval, because an interval of the posterior would be
-right only if the prior is right. For the interval of a slot see `Series.value`.
+individual home. In sums and means of guesses these biases do not cancel out, while sums and means of private
+values are unbiased (`mean_energy`, `mean_value`). A guess has no interval, because an interval of the
+posterior would be right only if the prior is right. For the interval of a slot see `Series.value`.
 
 The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
 determines the likelihood of a record y = q (z + m) under each of these values x. Here q is the quantum, z has

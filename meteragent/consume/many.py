@@ -71,7 +71,7 @@ class Cells(Columns):
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return columns for `to_pandas()` and `to_arrow()`.
 
-        Times are in UTC; the tables of pandas and Arrow also state the zone.
+        Times are in UTC; the tables of pandas and Arrow also state the zone. The column `told` holds `shown`.
         """
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
@@ -92,8 +92,9 @@ def by_feeder(
 
     Raises:
         TypeError: `slots` is not of type `Slots`, or `feeder_of` is neither a mapping nor a function.
-        ValueError: a meter has no feeder; the rules need a capacity that a meter does not have, or energies,
-            and the values are amounts; totals may exceed 64 bits; or coverage is not between 0 and 1.
+        ValueError: a meter has no feeder, or no capacity although the rules need one; the rules compare
+            energies, but the values are amounts; totals may exceed 64 bits; or coverage is not between 0 and
+            1.
     """
     if not isinstance(slots, Slots):
         raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")

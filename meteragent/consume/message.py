@@ -285,7 +285,7 @@ class Fields:
         if isinstance(value, int) and not isinstance(value, bool):
             return Fraction(value)
         if isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(str(value)):
-            return Fraction(str(value))  # for a float, the shortest decimal that represents it
+            return Fraction(str(value))  # a float's string is the shortest decimal that represents it
         raise self.error(name, "is missing or not a number")
 
     def integer(self, name: str) -> int:

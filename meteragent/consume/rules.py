@@ -27,9 +27,9 @@ so its error has a known distribution (`privacy.totals`); let h_i be the bound t
 probability `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does dominate, the
 feeder is shown only if the error puts that home's D_i too low by more than h_i. The probability of that is at
 most `error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up).
-In doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders of few homes or over
-short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some
-home has more than the share s of any positive total.
+If there is doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders of few homes
+or over short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test,
+because some home has more than the share s of any positive total.
 
 The rule concerns the energy over the whole requested time. If a home dominates a single slot (such as with a
 car that charges at night), the slot's noise hides this from the rule and from every receiver, as promised.
@@ -72,7 +72,7 @@ class Rules:
     error: float = 0.05
 
     def __post_init__(self) -> None:
-        """Check the parameters. Raises ValueError if one is out of range, or `capacity` lacks a `share`."""
+        """Raise ValueError if a parameter is out of range, or if `capacity` is given without `share`."""
         if self.at_least < 1 or not 0 < self.error < 0.5:
             raise ValueError("at_least must be 1 or more, and error between 0 and 0.5")
         if self.share is not None and not 0 < self.share < 1:

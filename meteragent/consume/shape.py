@@ -136,7 +136,7 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
 
 
 def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the amount (energy times price) of the window that starts at `time_ms`, in `unit`.
+    """Estimate the amount (energy times price) of the window that starts at `time_ms`, in its currency.
 
     The estimate is unbiased.
 
@@ -173,12 +173,12 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 
 
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the largest mean of a part of the window that starts at `time_ms`, in `unit`.
+    """Estimate the largest mean of a part of the window that starts at `time_ms`, in the series' unit.
 
     The interval holds for any number of draws k. The absolute error is at most the largest absolute value of
     the k noises, so its standard deviation is at most sqrt(k) times the standard deviation of one noise. The
     half-width covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a
-    probability of at least `coverage` (theory A.13). With one draw the estimate is unbiased; with more draws
+    probability of at least `coverage` (THEORY A.13). With one draw the estimate is unbiased; with more draws
     it may be too high on average. The `sd` of the estimate is the bound on its standard deviation.
 
     Raises:

@@ -17,12 +17,12 @@ probability, whatever the price is. The value is then the middle of the interval
 
 How reliable the comparison is
 ------------------------------
-`cheapest` is the tariff with the lowest estimated cost. The p-value of each other tariff is the largest
-probability, or an upper bound on it, that noise makes the released difference at least as large as it is
-(THEORY 3.9), over all loads under which that tariff costs no more than `cheapest`. `sureness` is 1 minus the
-sum of these p-values, or 0 if that is negative. So for two tariffs, `cheapest` is wrong and has a sureness of
-at least 1 - p in at most a fraction p of windows; for k tariffs, in at most a fraction (k - 1) p. If another
-tariff costs the same as `cheapest` at every load, the two cannot be distinguished, and the sureness is 0.
+`cheapest` is the tariff with the lowest estimated cost. The p-value of each other tariff is an upper bound on
+the probability that noise makes the released difference at least as large as it is, for all loads under which
+that tariff costs no more than `cheapest` (THEORY 3.9). `sureness` is 1 minus the sum of these p-values, or 0
+if that is negative. So for two tariffs, `cheapest` is wrong and has a sureness of at least 1 - p in at most a
+fraction p of windows; for k tariffs, in at most a fraction (k - 1) p. If another tariff costs the same as
+`cheapest` at every load, the two cannot be distinguished, and the sureness is 0.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A payload becomes a reading in this order:
 2. Document: the text is JSON, with decimals for all numbers (`document_of`), so the meter's own digits count,
    not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in
    fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
-   slower parser then replaces that number with 0 or ±10**100, which later steps clamp or refuse.
+   slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or with 0.
 3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
 4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
    milliseconds or RFC 3339 (`time_of`). A number in a string is refused.

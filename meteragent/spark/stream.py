@@ -89,7 +89,7 @@ def stream(
         ArchiveInUse: another run has locked the ledger.
         KeyMissing: the key cannot be read.
     """
-    Key.load(policy.key_file)  # fail now, not when the first window closes
+    Key.load(policy.key_file)  # a missing key is an error now, not when the first window closes
     windows, spark = closed_windows(readings, policy), readings.sparkSession
     spark.conf.set(_STORE, _ROCKS_DB)
     ledger = Ledger(policy.ledger)

@@ -30,7 +30,8 @@ from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 
 VALUES = 1 << 21
-"""The approximate number of values in a row group of the wide layout; a long one has a quarter of this."""
+"""The approximate number of values in a row group of the wide layout. In the long layout, a row group has a
+quarter of this number."""
 
 PART_BATCHES = 16
 """The number of row groups in a part of the wide layout; the last part may have fewer."""

@@ -100,9 +100,9 @@ def number_or_text(value: Any) -> Decimal:
 
 
 def time_of(value: Any) -> int:
-    """Convert a selected time to ms since the Unix epoch. Raises PayloadError if the value is not a time.
+    """Convert a selected time to ms since the Unix epoch. Raises PayloadError for any other value.
 
-    The value is a Unix time in seconds or milliseconds, or an RFC 3339 string with a zone.
+    The value is a Unix time in seconds or milliseconds, or an RFC 3339 string with a zone, from 1970 on.
     """
     if value is None:
         raise PayloadError("refused_missing")

@@ -37,9 +37,9 @@ def by_feeder(
 
     `releases` has a row for each window, with the columns meter, start, end, values and d. `feeders` assigns
     meters to feeders, in the columns meter and feeder. If it also has a column `capacity`, `rules.share`
-    refers to these capacities instead of `rules.capacity`, and withholds a cell with a meter without a
-    capacity. A meter that is missing from `feeders` is in no cell. If `feeders` is None, all meters belong to
-    one feeder, whose name is empty.
+    refers to these capacities instead of `rules.capacity`, and a cell with a meter that has no capacity is
+    withheld under this rule. A meter that is missing from `feeders` is in no cell. If `feeders` is None, all
+    meters belong to one feeder, whose name is empty.
 
     Raises:
         ValueError: there is no descriptor; descriptors differ in kind or unit, or have bands; `rules` has

@@ -257,7 +257,7 @@ class _Release:
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
-        """Convert rows of the wide layout, only those flagged if `flags`, to windows; count their numbers."""
+        """Convert rows of the wide layout (those with a flag, if `flags`) to windows; count their numbers."""
         parts, row = [], 0
         for batch in batches:  # types may differ between files, so batches are converted one by one
             rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))

@@ -49,7 +49,7 @@ def finite(text: str) -> Decimal:
 
 
 def total(numbers: Iterable[Decimal]) -> Decimal:
-    """Return the sum of numbers, each clamped to ±10**100; it is exact for at most 130 decimals each."""
+    """Return the sum of numbers, each clamped to ±10**100; it is exact if none has more than 130 decimals."""
     result = Decimal(0)
     for number in numbers:
         result = _EXACT_CONTEXT.add(result, min(max(number, -_NUMBER_MAX), _NUMBER_MAX))

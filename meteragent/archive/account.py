@@ -1,9 +1,10 @@
 """Make the first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
-Meters and times alone determine the windows; values are read only to check that they are readable. A window
-that overlaps an interval that another run has released is refused and counted. The run fails before anything
-is released if a window has no key or, in the wide layout, if a window appears twice, a row is off the grid,
-or a row has the wrong number of values.
+Meters and times alone determine the windows; values are read only to check that they are readable and, in the
+wide layout, that each row has the right number of them. A window that overlaps an interval that another run
+has released is refused and counted. The run fails before anything is released if a row cannot be read, if a
+window has no key or, in the wide layout, if a window appears twice, a row is off the grid, or a row has the
+wrong number of values.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +28,8 @@ from meteragent.domain.grid import format_duration, iso_time
 ProgressCallback = Callable[[int], object]
 """A callback that takes the number of units done since its last call."""
 
-_BATCH_NUMBERS = 1 << 20  # approximately
+_BATCH_NUMBERS = 1 << 20
+"""The approximate count of numbers in a batch."""
 
 
 @dataclass(slots=True)
@@ -47,11 +49,11 @@ class Account:
     def tables(
         self, source: Source, jobs: list[Job], ledger: Ledger, key: Key, progress: ProgressCallback
     ) -> Iterator[pa.Table]:
-        """Yield the run's rows for the ledger, one table per job, and count windows in this account.
+        """Yield the run's rows for the ledger, one table per job, and fill in this account.
 
         Raises:
             ArchiveError: in the wide layout, a window appears twice or a row group's statistics are wrong; or
-                a file cannot be read.
+                a row's meter or time, or a file, cannot be read.
             KeyForgotten: a window's epoch has no key.
         """
         for job in jobs:
@@ -72,7 +74,7 @@ class Account:
 def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:
     """Return the windows of a job, sorted by meter and start; number meters in `names`.
 
-    Raises ArchiveError if a window appears twice in the wide layout.
+    Raises ArchiveError if a window appears twice in the wide layout, or as `read` does.
     """
     meters, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for rows in read(source, job, names):
@@ -99,7 +101,8 @@ def check_rows(source: Source, progress: ProgressCallback) -> None:
 
     A row that failed only after this pass would be debited but never released.
 
-    Raises ArchiveError, which states the number of rows that are not windows, or a file that cannot be read.
+    Raises ArchiveError if rows of the wide layout are not windows or have no valid time, or if a file cannot
+    be read.
     """
     columns, policy, misfit_count = source.policy.columns, source.policy, 0
     batch_rows = max(1, _BATCH_NUMBERS // source.numbers)
@@ -134,7 +137,10 @@ def duplicates(count: int, meter: str, start_ms: int) -> ArchiveError:
 
 
 def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, account: Account) -> pa.Table:
-    """Return ledger rows, one per stretch of a meter's consecutive windows under the same terms and key."""
+    """Return ledger rows, one per stretch of a meter's consecutive windows under the same terms and key.
+
+    Enter the descriptors and keys of the windows in `account`.
+    """
     if not windows.meter.size:
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)

@@ -1,6 +1,7 @@
 """Count an input's numbers, and those of them that are missing, outside the range, or tiny compared with it.
 
-The counts are private: show them only to people who may see the readings.
+An input most of whose numbers are outside the range is refused. The counts are private: show them only to
+people who may see the readings.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from meteragent.archive.number import micro
 from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 
-_BATCH_NUMBERS = 1 << 20  # approximately
+_BATCH_NUMBERS = 1 << 20
+"""The approximate count of numbers in a batch."""
 
 ProgressReporter = Callable[[str, int, str], AbstractContextManager[Callable[[int], object]]]
 
@@ -22,8 +24,8 @@ ProgressReporter = Callable[[str, int, str], AbstractContextManager[Callable[[in
 class Numbers(NamedTuple):
     """The counts of the numbers in some rows.
 
-    `small_count` is the count of numbers whose absolute value is less than a thousandth of the largest
-    absolute value in the range. `rows` is the number of rows.
+    `small_count` is the count of numbers whose absolute value, after clamping, is less than a thousandth of
+    the largest absolute value in the range. `rows` is the number of rows.
     """
 
     counts: Counts
@@ -43,10 +45,11 @@ def count_numbers(source: Source, show: ProgressReporter) -> Numbers:
 
 
 def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> None:
-    """Raise ArchiveError if more than half of an input's numbers are outside `window.range`, unless `clamp`.
+    """Raise ArchiveError if most of an input's numbers are outside `window.range`, unless `clamp`.
 
-    Such numbers are probably in another unit, and a release cannot be repeated with corrected ones. Reading
-    stops as soon as at least half of the numbers are known to be within the range.
+    Missing numbers do not count. The other numbers of such an input are probably in another unit, and a
+    release cannot be repeated with corrected numbers. Reading stops as soon as at least half of the numbers
+    are known to be within the range.
     """
     if clamp:
         return

@@ -20,8 +20,9 @@ _PART = ".part"
 def attempt(path: Path, call: Callable[[], T]) -> T:
     """Return the result of `call`, which reads the file `path`.
 
-    Raises an ArchiveError that omits the text of Arrow's error, because that text may quote a value. The
-    ArchiveError is raised outside the handler, so that it does not carry Arrow's error as its context.
+    Raises ArchiveError if the file cannot be read. The text of Arrow's error may quote a value, so
+    ArchiveError omits it, and is raised outside the handler in order not to carry Arrow's error as its
+    context.
     """
     reason = "not a Parquet file that can be read"
     try:
@@ -39,8 +40,8 @@ def parquet(
 ) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, with 96-bit times in milliseconds.
 
-    The column `meter`, if given, is read as a dictionary. `footer` is the file's footer if it has already
-    been read.
+    `meter`, if given, names a column; if that column holds strings, it is read as a dictionary. `footer` is
+    the file's footer if it has already been read.
 
     Raises ArchiveError if the file cannot be read, or is not a Parquet file.
     """
@@ -72,7 +73,7 @@ def write(path: Path, fill: Callable[[Any], object]) -> None:
 
 
 def is_part(path: Path) -> bool:
-    """Return whether a file is one that `write` left unfinished."""
+    """Return whether a file has the name that `write` gives a file until it is complete."""
     return path.name.startswith(".") and path.name.endswith(_PART)
 
 

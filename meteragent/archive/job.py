@@ -10,11 +10,11 @@ Theory of operation
    of it.
 3. Where meters are published under pseudonyms, jobs are not cut by ranges of names, because the place of a
    pseudonym in the output would reveal something about the meter's own name.
-4. This module writes nothing. The cuts follow from the input's content, the policy and `manifest.CUT`, and an
-   output whose run or cut differs is refused. So a resumed run has the same jobs in the same order: job k of
-   the long layout makes part k, and is skipped if that part exists. A job that is repeated gives its windows
-   the same noise, since noise is a function of the key and the window alone, whichever job or attempt draws
-   it.
+4. This module writes nothing. In the long layout, the cuts follow from the input's content, the policy and
+   `manifest.CUT`, and an output whose run or cut differs is refused. So a resumed run has the same jobs in
+   the same order: job k makes part k, and is skipped if that part exists. A job that is repeated gives its
+   windows the same noise, since noise is a function of the key and of the window with its data and terms,
+   whichever job or attempt draws it.
 """
 
 import math
@@ -97,7 +97,7 @@ def _time_jobs(source: Source, limit: int) -> list[Job]:
     edges = [_ALL_TIMES_MS[0], *sorted(set(starts) - {min(starts)}), _ALL_TIMES_MS[1]]
 
     def overlapping_groups(begin_ms: int, end_ms: int) -> tuple[int, ...]:
-        """Return the groups with a reading whose span may overlap the time from `begin_ms` to `end_ms`."""
+        """Return the indices of groups with rows that may count in windows from `begin_ms` to `end_ms`."""
         begins = ((index, first - lead_ms, last - lead_ms) for index, (first, last) in enumerate(spans))
         return tuple(index for index, first, last in begins if first < end_ms and last + reach_ms >= begin_ms)
 
@@ -135,7 +135,7 @@ def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
 
 
 class Rows(NamedTuple):
-    """Rows of a job: their numbers in the input, meters' numbers, times in ms, and values or None."""
+    """Rows of a job: their indices in the input, meters' numbers, times in ms, and values or None."""
 
     row: Integers
     meter: Integers
@@ -144,9 +144,11 @@ class Rows(NamedTuple):
 
 
 def read(source: Source, job: Job, names: dict[str, int], *, values: bool = False) -> Iterator[Rows]:
-    """Yield the rows of a job, with values if `values`, and number meters in `names` as they appear.
+    """Yield the rows that may count in a job's windows, and number meters in `names` as they appear.
 
-    Raises ArchiveError for a row without a meter or a time, or if a file cannot be read.
+    The rows have values only if `values` is true.
+
+    Raises ArchiveError if a row's meter or time is missing or invalid, or if a file cannot be read.
     """
     columns = source.policy.columns
     column_names = list(columns) if values else [columns.meter, columns.time]
@@ -163,7 +165,7 @@ def read(source: Source, job: Job, names: dict[str, int], *, values: bool = Fals
 
 
 def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
-    """Return, for each row, whether it may belong to a window of the job."""
+    """Return, for each row, whether by its time it may count in a window of the job."""
     first, end = job.starts_ms
     if source.layout == "wide":
         return (first <= time_ms) & (time_ms < end)
@@ -174,7 +176,9 @@ def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
 def _meter_numbers(column: pa.Array, names: dict[str, int], job: Job, policy: Policy) -> Integers:
     """Return the number of each row's meter, or -1 if the meter does not belong to the job.
 
-    Raises ArchiveError for a row without a meter.
+    Meters that are not yet in `names` are numbered there.
+
+    Raises ArchiveError if a meter's name is missing, empty or not UTF-8.
     """
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()

@@ -1,8 +1,9 @@
 """The pure kernel, which adds exact noise to a record batch of windows to make a batch of releases.
 
-The kernel uses no files, engines or ledgers, and releases every window that it receives. The noise of a row
-is a function of the key, the policy's terms and that row alone (`prf_input`). So an engine may split, order
-and repeat its batches in any way, and the values of a row stay the same.
+The kernel uses no engine or ledger, reads no file but that of the pseudonym key, and releases every window
+that it receives. The noise of a row is a function of the key, the policy's terms and that row alone
+(`prf_input`). So an engine may split, order and repeat its batches in any way, and the values of a row stay
+the same.
 
     WINDOWS             meter, start, quanta (the slots' values, clamped, with gaps filled, in whole quanta)
     release_schema(..)  meter (a pseudonym if the policy has a pseudonym key), start, end, values (exact, in
@@ -44,7 +45,8 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     Raises:
         ArchiveError: a row is not a window of the policy's grid, or has the wrong number of slots; or
             a released value has more than 18 digits.
-        KeyForgotten: a window's epoch has no key.
+        KeyRefused: a window's epoch has no key.
+        ConfigError: the pseudonym key cannot be read.
     """
     starts = milliseconds(batch.column("start"))
     meters = _strings(batch.column("meter"))

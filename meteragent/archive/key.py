@@ -137,7 +137,7 @@ class Key:
         return EpochKey(name, self.tenant, tag, noise, run)
 
     def _secret(self, index: int) -> bytes:
-        """Return the secret of an epoch, derived step by step from the nearest cached secret before it.
+        """Return the secret of an epoch, derived step by step from the nearest cached secret.
 
         Raises as `epoch` does.
         """
@@ -151,7 +151,7 @@ class Key:
         cached_index = index
         while cached_index not in self._secrets:
             cached_index -= 1
-        for epoch in range(cached_index, index):  # without a lock: every thread computes the same values
+        for epoch in range(cached_index, index):  # no lock is needed: threads compute equal values
             self._secrets[epoch + 1] = hkdf(self._secrets[epoch], _DOMAIN, b"next")
         return self._secrets[index]
 
@@ -165,7 +165,7 @@ class Key:
 
     @classmethod
     def load(cls, path: Path) -> "Key":
-        """Load the key from a file that `create` has written.
+        """Load the key from a file that `create` or `forget` has written.
 
         Raises:
             KeyMissing: the file cannot be read, every user of the machine can read it, or it holds no key.
@@ -216,7 +216,7 @@ def check_tenant(tenant: str) -> str:
     """Return `tenant` if it is a valid name.
 
     Raises:
-        ValueError: the name does not consist of 1 to 64 letters, digits, dots, hyphens and underscores.
+        ValueError: the name does not consist of 1 to 64 ASCII letters, digits, dots, hyphens and underscores.
     """
     if not re.fullmatch(_TENANT, tenant, re.ASCII):
         raise ValueError("a name of 1 to 64 letters, digits, dots, hyphens or underscores")
@@ -231,7 +231,7 @@ def _parse(text: bytes) -> Key | None:
     tenant, epoch_unit, begins, secret = match.groups()
     try:
         first = int(np.datetime64(begins, EPOCHS[epoch_unit]).astype(int))
-    except ValueError:  # no such month or day
+    except ValueError:  # there is no such month or day
         return None
     key = Key(tenant, epoch_unit, first, bytes.fromhex(secret))
     return key if key.begins == begins else None
@@ -274,14 +274,14 @@ def forget(path: Path, before_ms: int) -> Key:
     new_path = target.with_name(f"{target.name}.new")
     with target.open("r+b") as old_file:
         status = os.fstat(old_file.fileno())
-        new_path.unlink(missing_ok=True)  # an interrupted call may have left one
+        new_path.unlink(missing_ok=True)  # an interrupted call may have left this file
         descriptor = os.open(new_path, _NEW_FILE, 0o600)
         os.fchown(descriptor, status.st_uid, status.st_gid)
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
         _write(descriptor, key)
         new_path.replace(target)
         _sync_folder(target)
-        old_file.write(bytes(status.st_size))  # in place, over the old inode's own blocks
+        old_file.write(bytes(status.st_size))  # this overwrites the old inode's own blocks
         old_file.flush()
         os.fsync(old_file.fileno())
     return key

@@ -51,7 +51,7 @@ class Counts:
 def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
     """Return the layout of a table with this schema.
 
-    Raises ArchiveError, which names the column, if a column is missing or has the wrong type.
+    Raises ArchiveError, which names the column, if a column is missing, appears twice or has the wrong type.
     """
     meter, time, value = (_column(schema, name) for name in policy.columns)
     if not (is_text(meter) or pa.types.is_integer(meter)):
@@ -109,7 +109,8 @@ def _is_utf8(strings: pa.Array) -> bool:
 def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
     """Convert rows of the wide layout to WINDOWS, in the same order, and count their numbers.
 
-    Raises ArchiveError for rows that are off the grid, or whose numbers do not fit their window.
+    Raises ArchiveError for rows that are off the grid, whose numbers do not fit their window, or that have no
+    valid meter or time.
     """
     names = policy.columns
     column = batch.column(names.value)
@@ -147,7 +148,7 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     `readings` is a list of pairs (time, value) in any order: all readings whose span may overlap the window.
     A row is omitted if no reading's span begins in its window.
 
-    Raises ArchiveError if a meter's name or a time is missing, or the values are not numbers.
+    Raises ArchiveError if a meter's name or a time is missing or invalid, or if the values are not numbers.
     """
     starts = milliseconds(batch.column("start"), "start")
     column = batch.column("readings")

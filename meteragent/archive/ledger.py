@@ -1,7 +1,7 @@
-"""The ledger of a key: the intervals of each meter that any run has ever released under the key.
+"""The ledger of a key: the intervals of each meter that a run has released or may yet release under the key.
 
-The ledger belongs to the key, not to an output: an interval once released, under any epsilon, length, version
-or path, is never released again by another run. The ledger is a folder of Parquet files,
+The ledger belongs to the key, not to an output: an interval in the ledger, whatever its epsilon, length,
+version or path, is never released by another run. The ledger is a folder of Parquet files,
 
     run=<id>/part-*.parquet    meter, start, end, windows, epsilon, unit, d, key
 
@@ -73,7 +73,8 @@ class Intervals:
         """Return, for each window, whether it is one of the windows that make up an interval of its meter.
 
         All windows of an interval have the same length. A window that merely overlaps an interval does not
-        belong to it. Such a window occurs if a change in a time zone's rules has moved the days' boundaries.
+        belong to it. There may be such a window if a change in a time zone's rules has moved the days'
+        boundaries.
         """
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)
@@ -99,9 +100,11 @@ class Ledger:
     def lock(self) -> Iterator[None]:
         """Lock the ledger for one run, and delete the partial folders that interrupted runs left behind.
 
+        The ledger's folder is created if it does not exist.
+
         Raises:
-            ArchiveInUse: another run on this machine holds the lock.
-            ArchiveError: the folder cannot be created.
+            ArchiveInUse: another run or a preview on this machine holds the lock.
+            ArchiveError: the folder or the lock's file cannot be created.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,7 +124,7 @@ class Ledger:
 
         Raises:
             ArchiveInUse: a run on this machine holds the lock.
-            ArchiveError: the folder cannot be read.
+            ArchiveError: the lock's file cannot be read.
         """
         with ExitStack() as stack:
             try:
@@ -136,7 +139,7 @@ class Ledger:
             yield
 
     def _lock(self, lock: IO[Any], mode: int) -> None:
-        """Lock an open file in this `flock` mode. Raises ArchiveInUse if another process holds the lock."""
+        """Lock an open file in this `flock` mode. Raises ArchiveInUse if another lock forbids it."""
         try:
             fcntl.flock(lock, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -153,7 +156,7 @@ class Ledger:
         return self.path(run).is_dir()
 
     def intervals_of_others(self, run: str, names: Mapping[str, int]) -> Intervals:
-        """Return the intervals that runs other than `run` have released for the meters in `names`.
+        """Return the intervals that runs other than `run` have in the ledger for the meters in `names`.
 
         `names` maps a meter's name to its number.
         """
@@ -177,7 +180,7 @@ class Ledger:
 
         `facts` is called after the last table, and its result is stored beside the tables.
 
-        Raises ArchiveError if the run cannot be written; the ledger is then unchanged.
+        Raises ArchiveError if the run cannot be written.
         """
         partial_folder = self.folder / f".run={run}"
         try:
@@ -205,7 +208,7 @@ class Ledger:
         return sorted(path for path in self.folder.glob("run=*") if path.is_dir())
 
     def _intervals(self, runs: Iterable[Path], names: Mapping[str, int]) -> Intervals:
-        """Read the intervals that the runs in these folders have released for the meters in `names`."""
+        """Read the intervals in these runs' folders for the meters in `names`."""
         parts = [np.empty((3, 0), np.int64)]
         parts += [part for run in runs for path in parts_of(run) for part in _read(path, names)]
         meter, start_ms, end_ms = np.concatenate(parts, axis=1)
@@ -216,7 +219,7 @@ class Ledger:
 def parts_of(run: Path) -> list[Path]:
     """Return the paths of a run's files, at least one.
 
-    Raises ArchiveError if a file is missing, because its windows would otherwise be released again.
+    Raises ArchiveError if `_parts` or a file is missing, because windows would otherwise be released again.
     """
     count_file = run / "_parts"
     count = attempt(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0

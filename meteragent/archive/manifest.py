@@ -30,20 +30,21 @@ from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 
 VALUES = 1 << 21
-"""The approximate number of values in a row group of the wide layout; of the long layout, a quarter."""
+"""The approximate number of values in a row group of the wide layout. In the long layout, a row group has a
+quarter of this number."""
 
 PART_BATCHES = 16
-"""The number of row groups in a part of the wide layout."""
+"""The number of row groups in a part of the wide layout; the last part may have fewer."""
 
 ROWS = 1 << 21
-"""The approximate number of rows in a job of the long layout."""
+"""The most rows, approximately, in a job of the long layout."""
 
 WINDOWS = 1 << 19
-"""The approximate number of rows, each of them a window, in a job of the wide layout."""
+"""The most rows, approximately, in a job of the wide layout; each row is a window."""
 
 CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
-"""The values that decide where parts end if one process does the run. A run continues an output only if its
-manifest has the same values."""
+"""The values that decide where parts end if one process does the run. A run continues an output only if the
+output's manifest has the same values."""
 _DOMAIN = b"meteragent run 1"
 
 
@@ -103,7 +104,8 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 def save(out: Path, facts: dict[str, Any]) -> None:
     """Write the manifest of an output. Raises ArchiveError if it cannot be written.
 
-    The manifest's file has the columns of the parts. An earlier version's manifest is removed.
+    The manifest's file has the columns of the parts, if there are any. A manifest in the form of an earlier
+    version is removed.
     """
     part = next(iter(sorted(out.glob("part-*.parquet"))), None)
     schema = pa.schema([]) if part is None else attempt(part, lambda: pq.read_schema(part))

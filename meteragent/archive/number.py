@@ -102,7 +102,7 @@ def _is_valid(column: pa.Array) -> Flags:
 
 
 def _convert_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
-    """Convert floats to floor(x * scale + 1/2), clamped to the range."""
+    """Convert floats x to floor(x * `policy.scale` + 1/2), clamped to the range."""
     low, high = policy.usual.low_u, policy.usual.high_u
     valid = np.isfinite(numbers)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -114,7 +114,7 @@ def _convert_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
 
 
 def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
-    """Compute floor(x * scale / 10^digits + 1/2) for integers x, and clamp it to the range."""
+    """Compute floor(x * `policy.scale` / 10^digits + 1/2) for integers x, and clamp it to the range."""
     usual, factor = policy.usual, policy.scale / 10**digits
     numerator, denominator = factor.numerator, factor.denominator
     if denominator == 1 and integers.size and _all_in_range(integers, *_range(numerator, usual)):

@@ -9,12 +9,12 @@ Theory of operation
    of its lists and its division into files are private, and do not affect the order of the output. So `Order`
    is computed from the run's rows in the ledger, which are on disk before any window is released, and a
    resumed run computes the same order.
-3. The input is read once, in its own order. The windows of each batch get their noise, and `store` writes
-   them to a file in a folder beside the output, sorted by row group. Once all batches are stored,
-   `row_groups` collects the pieces of each row group from these files and sorts them.
+3. The input's values are read in the input's order, in chunks. The windows of each chunk get their noise, and
+   `store` writes them to a file in a folder beside the output, sorted by row group. Once all chunks are
+   stored, `row_groups` collects the pieces of each row group from these files and sorts them.
 4. A file written by `store` exists in full or not at all, and files are written in order. So a resumed run
-   continues after the last file, and then writes the missing files of the output. A repeated batch gets
-   the same noise, since noise is a function of the key and the window.
+   continues after the last file, and then writes the missing files of the output. A repeated chunk gets the
+   same noise, since noise is a function of the key and of the window with its data and terms.
 
 No raw value is written, because only releases wait in these files. The files reveal the order of the input,
 so they stay private, and the run removes them.
@@ -147,7 +147,7 @@ def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Itera
 
 
 def _index(path: Path) -> tuple[Integers, Integers]:
-    """Return the numbers of a file's row groups, and the indices of their first rows and of its end."""
+    """Return the numbers of a file's row groups, and where each begins, followed by the number of rows."""
     with pa.memory_map(str(path)) as file:
         facts = pa.ipc.open_file(file).schema.metadata
         return np.frombuffer(facts[_GROUPS], np.int64), np.frombuffer(facts[_BEGINS], np.int64)

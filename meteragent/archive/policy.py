@@ -95,7 +95,10 @@ class Policy:
 
     @property
     def shapes(self) -> tuple[Terms, ...]:
-        """The distinct terms of all windows. Archives round half up, because they store no accumulators."""
+        """The distinct terms of all windows or, if they follow a calendar, of ten years from 2025.
+
+        Archives round half up, because they store no accumulators.
+        """
         return config.shapes(self.stream, "half-up")
 
     @property
@@ -171,7 +174,7 @@ class Policy:
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """The public settings that, with the key and the input, determine the releases, ready for JSON."""
+        """The public settings that, with the keys and the input, determine the releases, ready for JSON."""
         usual, source = self.usual, self.stream.source
         return {
             "arithmetic": ARITHMETIC,
@@ -196,7 +199,7 @@ class Policy:
 def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
     """Return the folder of the key's ledger: as configured, or beside the key's file (links resolved).
 
-    Raises ConfigError if a folder is configured, but the ledger is beside the key's file.
+    Raises ConfigError if another folder is configured although there is a ledger beside the key's file.
     """
     target = key_file.resolve()
     default = target.with_name(target.name + ".ledger")
@@ -251,7 +254,7 @@ def _pseudonym_key(path: Path) -> bytes:
 
 @lru_cache(maxsize=256)
 def _edges(calendar: Calendar, from_ms: int, to_ms: int) -> Integers:
-    """Return the starts of all windows from the one that contains `from_ms` to the one after `to_ms`."""
+    """Return the starts of all windows from the one at `from_ms` to the first that begins after `to_ms`."""
     edges = [calendar.start_ms(from_ms)]
     while edges[-1] <= to_ms:
         edges.append(calendar.end_ms(edges[-1]))

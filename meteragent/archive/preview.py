@@ -25,8 +25,9 @@ class Preview:
     """The expected result of a run.
 
     `counts` cover the whole input, including refused windows. `small_count` is the count of numbers whose
-    absolute value is less than a thousandth of the largest absolute value in the range. `is_debited` is true
-    if the ledger already contains the run, and `complete` is true if the output is complete.
+    absolute value, after clamping, is less than a thousandth of the largest absolute value in the range.
+    `is_debited` is true if the ledger already contains the run, and `complete` is true if the output is
+    complete.
     """
 
     policy: Policy
@@ -46,6 +47,7 @@ def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Pr
     Raises:
         ArchiveError: the input, the output or the ledger cannot be used, or the output is another run's.
         KeyRefused: there is no key, or none for some windows.
+        ConfigError: the pseudonym key cannot be read.
     """
     engine, key, ledger = Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     check_paths(path, out, ledger.folder)

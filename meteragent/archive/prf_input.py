@@ -8,8 +8,8 @@ give equal inputs):
     window's start; empty if slots are n equal parts), the local calendar's time zone or an empty string,
     meter, and finally the window's numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
 
-The window's numbers are little-endian; all numbers before them are decimal text. A tag of 12 bytes stands for
-the input when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC under the epoch's tag key
+The window's numbers are little-endian; numbers in the other parts are decimal text. A tag of 12 bytes stands
+for the input when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC under the epoch's tag key
 (`privacy.keyed.tags`, AES-256). The PMAC covers the SHA-256 of all parts before the numbers, which is
 computed once per meter, and the numbers themselves. Version 1 also hashed the numbers with SHA-256, one
 window after another, which takes four times as long.
@@ -43,7 +43,7 @@ MECHANISM = "linf-laplace"
 _DIGEST_WORDS = 4
 
 
-@dataclass(frozen=True)  # no slots: `cached_property` needs the instance's dictionary
+@dataclass(frozen=True)  # `cached_property` needs the instance's dictionary, so there are no slots
 class Shape:
     """The terms that windows must share if their noise is drawn together, with n equal slots or n bands.
 

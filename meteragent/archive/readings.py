@@ -1,4 +1,4 @@
-"""Find the windows that the readings of many meters open, and the readings that count in each window.
+"""Find the windows that the readings of many meters open, and integrate the readings into their slots.
 
 Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are sorted by
 meter and start, regardless of the order of the readings.

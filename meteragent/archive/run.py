@@ -84,7 +84,7 @@ class Engine(Protocol):
 
 
 class Parts(NamedTuple):
-    """The numbers of new and existing parts, and counts of the new parts' input; None if not counted."""
+    """The numbers of new and existing parts, and counts of the values read for new parts, if counted."""
 
     new: int
     existing: int
@@ -93,7 +93,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run. `counts` cover the input that this call released; None if it was not counted."""
+    """The result of a run. `counts` cover the values that this call read for new parts, if it counts them."""
 
     policy: Policy
     layout: Layout
@@ -117,12 +117,12 @@ def sanitise_archive(
 ) -> RunResult:
     """Release an archive, or resume the run that was begun earlier with the same input, policy and key.
 
-    `engine` makes the passes; by default, this process does. `clamp` accepts an input most of whose numbers
-    are outside the range.
+    `engine` makes the passes (default: `Local`). `clamp` accepts an input that is mostly outside the range.
 
     Raises:
         ArchiveError: the input, output or ledger cannot be used, or most numbers are outside the range.
         KeyRefused: there is no key, or none for some windows. Nothing is then written.
+        ConfigError: the pseudonym key cannot be read.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     check_paths(path, out, ledger.folder)
@@ -138,7 +138,7 @@ def sanitise_archive(
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
         account = manifest.account_of(ledger.facts(run), ledger.path(run))
         if earlier_facts is None:
-            shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # left by an output that was removed
+            shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # a removed output may leave it
             _create(out)
         if earlier_facts is None or not earlier_facts["complete"]:
             manifest.save(out, manifest.build(source, account, engine.cut, complete=False))
@@ -151,7 +151,7 @@ def sanitise_archive(
 
 
 def identify(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
-    """Return the digests of an input's files, and the id of its run; `first_key` is the first epoch's."""
+    """Return the digests of an input's files, and the id of its run; `first_key` is the first epoch's key."""
     with show("read", sum(stamp[1] for _, stamp in source.stamps), "B") as progress:
         digests = source.digests(progress)
     return digests, manifest.run_id(source.policy, digests, first_key)
@@ -200,7 +200,7 @@ class _Release:
         self._jobs = _jobs(source)
 
     def parts(self, show: ProgressReporter, *, every_row: bool) -> Parts:
-        """Write the missing parts. `every_row` means that the ledger has each row of a wide input."""
+        """Write the missing parts. `every_row` means that no row of a wide input has been refused."""
         work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
         paths = [self.out / f"part-{index:05}.parquet" for index in range(len(work))]
         missing_count = sum(not path.exists() for path in paths)
@@ -257,9 +257,9 @@ class _Release:
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
-        """Convert rows of the wide layout to windows: all rows, or only those whose flag is set."""
+        """Convert rows of the wide layout (those with a flag, if `flags`) to windows; count their numbers."""
         parts, row = [], 0
-        for batch in batches:  # separately, because types may differ between files
+        for batch in batches:  # types may differ between files, so batches are converted one by one
             rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))
             windows, counts = read_wide(rows, self.policy)
             self.counts.add(counts)
@@ -268,7 +268,7 @@ class _Release:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def _wide_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return the parts of the wide layout: an approximate row count, and a function for the batches."""
+        """Return an approximate row count and a function for the batches of each part of the wide layout."""
         groups = range(self._order.groups)
         count = -(-len(groups) // PART_BATCHES)
         rows = np.diff(np.arange(count + 1) * self.account.released_windows // count).tolist()
@@ -296,7 +296,7 @@ class _Release:
         return flags
 
     def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return the parts of the long layout: an approximate row count, and a function for the batches."""
+        """Return an approximate row count and a function for the batches of each part of the long layout."""
         groups = self.source.groups
         rows = [sum(groups[index].rows for index in job.groups) // job.parts for job in self._jobs]
         return [
@@ -319,7 +319,7 @@ class _Release:
             yield by_slots(release(batch, self.policy, self.key), self.policy)
 
     def _readings(self, job: Job, names: dict[str, int], progress: ProgressCallback) -> Readings:
-        """Read the readings of a job, and number meters in the order in which they are written."""
+        """Read and count the readings of a job, and number meters in the order in which they are written."""
         empty = np.empty(0, np.int64)
         parts = [Readings(empty, empty, empty, np.empty(0, np.bool_))]
         for rows in read(self.source, job, names, values=True):
@@ -360,7 +360,7 @@ def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:
 def first_window_ms(source: Source) -> int:
     """Return the start of the first window in which the span of a reading may begin.
 
-    Raises ArchiveError if the input has no rows.
+    Raises ArchiveError if the input has no rows, or if a time is missing or cannot be read.
     """
     policy, column = source.policy, source.policy.columns.time
     lead_ms = policy.lead_ms if source.layout == "long" else 0

@@ -2,11 +2,11 @@
 
 A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
 its time, except for any part that an earlier energy covers. All other time is a gap. A slot's value x is
-rounded to whole quanta q, floor(x/q + 1/2). Of several readings with the same time, the smallest value
-counts, so the result does not depend on their order.
+rounded to floor(x/q + 1/2) quanta, where q is the quantum. Of several readings with the same time, the
+smallest value counts, so the result does not depend on their order.
 
-The agent receives readings one after another and stores accumulators, so it differs in four ways: of two
-readings with the same time the first counts; readings that arrive later than `lateness` are refused; a
+The agent receives readings one after another and stores accumulators, so it differs, mainly in these ways: of
+two readings with the same time the first counts; readings that arrive later than `lateness` are refused; a
 meter's first window begins after its first reading; and values are dithered before they are rounded down.
 
 Windows are integrated independently: each gets every reading whose span may overlap it, even if the span
@@ -55,7 +55,8 @@ def integrate(
 
     Args:
         starts_ms: the starts of the windows.
-        lengths: the number of readings of each window; the other columns hold one window after another.
+        lengths: the number of readings of each window; `times_ms` and `values_u` hold one window after
+            another.
         times_ms: the readings' times, in any order within a window.
         values_u: the readings' values in millionths of the unit, clamped.
         policy: the policy, which gives the terms of each window.

@@ -1,7 +1,7 @@
 """List the files of an archive's input, and read them in pieces.
 
 An input is one Parquet file, or a folder. In a folder, all files `*.parquet` are read, at any depth, except
-those whose own name or whose subfolder's name begins with a dot or an underscore. The input must not change
+files, and the content of subfolders, whose names begin with a dot or an underscore. The input must not change
 while it is being read, and a change in a file is detected. Errors name files and columns but do not quote
 their content, so Arrow's own messages about a file are never passed on.
 """
@@ -59,8 +59,8 @@ class Source:
         """List the files of an input and check their columns.
 
         Raises:
-            ArchiveError: there is no file, a file cannot be read, a column has the wrong type, or some files
-                are wide and others long.
+            ArchiveError: there is no file, a file cannot be read, a column is missing or has the wrong type,
+                or some files are wide and others long.
         """
         groups: list[Group] = []
         layouts: dict[Layout, Path] = {}
@@ -192,7 +192,7 @@ def _path_in_errors(path: Path) -> Iterator[None]:
 def _layout(file: pq.ParquetFile, policy: Policy, path: Path) -> Layout:
     """Return the layout of a file."""
     schema = file.schema_arrow
-    if _is_int96(file, policy.columns.time):  # in UTC, by the convention of Spark and Impala
+    if _is_int96(file, policy.columns.time):  # these are in UTC, by the convention of Spark and Impala
         index = schema.get_field_index(policy.columns.time)
         schema = schema.set(index, pa.field(policy.columns.time, _UTC_MS))
     try:
@@ -231,7 +231,7 @@ def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]
 
 def _floor_ms(time: datetime) -> int:
     """Return a time in milliseconds, rounded down."""
-    # Integer arithmetic, because a float's rounding error could exclude a row group's last window.
+    # This uses integers, because a float's rounding error could exclude a row group's last window.
     return (time - _EPOCH) // _MILLISECOND
 
 
@@ -239,7 +239,7 @@ def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
     """Return a column's smallest and largest value; None if its statistics lack them or are not of `kind`."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None
-    with suppress(ValueError, OverflowError):  # times beyond Python's range, bytes that are not UTF-8
+    with suppress(ValueError, OverflowError):  # times may be beyond Python's range
         low, high = column.statistics.min, column.statistics.max
         return (low, high) if isinstance(low, kind) and isinstance(high, kind) else None
     return None

@@ -1,4 +1,4 @@
-"""The receiving side: estimates from a stream's records, with exact intervals. It needs only numpy.
+"""The receiving side: estimates from a stream's records, with intervals. Most of it needs only numpy.
 
     meters = collect(payloads)              # all messages of one stream, in any order, repeated or not
     home = meters["m1"]
@@ -8,15 +8,15 @@
     home.energy(.., cut="even")             # any times: a slot that is cut counts in proportion
     total(home)                             # a private register: the running sum with its intervals
     curve(home, window_ms).at(times_ms)     # the load at any time of a window, with a simultaneous band
-    mean_day(home, window_ms)               # the mean day of a month, band by band
+    mean_day(home, window_ms)               # the mean day of a window, band by band
     band_energies(home, window_ms)          # kWh of each band of a tariff
-    weighted_total(home, window_ms)         # the amount of a month, energy times price
-    tariff_cost(home, tariff, window_ms)    # the cost of a month under a tariff, such as in EUR
+    weighted_total(home, window_ms)         # the amount of a window, energy times price
+    tariff_cost(home, tariff, window_ms)    # the cost of a window under a tariff, such as in EUR
     compare_tariffs(home, tariffs, window_ms).cheapest      # and .sureness, .costs
     energy_above(home, window_ms)           # the energy above a threshold
-    highest_mean(home, window_ms)           # the largest quarter-hour mean of a month
+    highest_mean(home, window_ms)           # the largest mean of a window's equal parts
     days, months = nested(days, months)     # nested streams (`privacy.shares`): smaller errors
-    nonnegative(home).values                # non-negative values that preserve each day's energy
+    nonnegative(home).values                # non-negative values with the same energy (see `view`)
     mean_value(meters.values(), t_ms)       # the mean over homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
     guess_under_prior(home, t_ms, prior)    # under the receiver's prior; no interval, not for sums
@@ -27,16 +27,15 @@
     read_archive(Path("out.parquet"))       # the output of `sanitise`, as `collect` returns it
     read_table(connection, stream, start_ms, end_ms)        # the same for records that `collect` stored
 
-An interval contains the agent's value (after fill and clamp) with the stated probability, computed from the
-exact distribution of the noise that the descriptor names. A record states a single number for its slot, such
-as the mean power or the energy, and nothing about how the load varied within the slot.
+An interval contains the agent's value (after fill and clamp) with the stated probability. It is computed from
+the distribution of the noise that the descriptor names. A record states a single number for its slot, such as
+the mean power or the energy, and nothing else about the load within the slot.
 
 Records are JSON objects, SenML packs or a mixture; descriptors are JSON; archives are Parquet (`archive`,
 which needs pyarrow).
 
 `message` parses descriptors and records, and `senml` parses packs. `series` collects the records of each
-meter and computes estimates. `register`, `shape`, `tariff`, `nesting`, `feeder`, `view`, `guess` and `many`
-build on `series`.
+meter and computes estimates. The other modules build on these three.
 """
 
 from meteragent.consume.archive import read as read_archive

@@ -1,8 +1,9 @@
 """The releases of an archive in the output of `sanitise`: a folder of Parquet files with a manifest.
 
-The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so every reader of
-Parquet sees the folder as one table. The manifest's facts are JSON in the metadata of that file. In outputs
-of earlier versions and in folders that `meteragent.spark` writes from a stream, they are in `_manifest.json`.
+The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so readers of
+Parquet can read the folder as one table. The manifest's facts are JSON in the metadata of that file. In
+outputs of earlier versions and in folders that `meteragent.spark` writes from a stream, they are in
+`_manifest.json`.
 
 This module needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
 """
@@ -49,7 +50,8 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
     """Read the descriptors of an output, by id.
 
     Raises:
-        RecordError: the folder does not exist, has no manifest or is incomplete, or a descriptor is refused.
+        RecordError: the folder does not exist, is incomplete or has no manifest that this version can read,
+            or a descriptor is refused.
     """
     if not path.is_dir():
         raise RecordError(f"{path}: no such folder; expected the output folder of `meteragent sanitise`")
@@ -70,7 +72,8 @@ def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]
     Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns.
 
     Raises:
-        RecordError: as in `descriptors`, or a release contradicts its descriptor.
+        RecordError: as in `descriptors` and `Series.of`, or a release names a descriptor that is not in the
+            manifest.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 

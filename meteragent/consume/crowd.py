@@ -43,7 +43,7 @@ class CrowdDescriptor:
         """Parse a descriptor, which must be consistent and have the id of its facts.
 
         Raises:
-            RecordError: a field is missing or inconsistent; the error names it.
+            RecordError: a field is missing, invalid or inconsistent; the error names it.
         """
         fields = Fields("descriptor", message, float)
         facts = {name: value for name, value in fields.facts.items() if name != "id"}
@@ -113,8 +113,9 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
     """Collect the totals of each group, in time order, by the name of the group.
 
     Raises:
-        RecordError: a message is neither a total nor a descriptor of totals; a total names a missing
-            descriptor or contradicts its descriptor; or two different totals have the same group and slot.
+        RecordError: a message is neither a valid total nor a valid descriptor of totals; a total names a
+            missing descriptor or contradicts its descriptor; or two different totals have the same group and
+            slot.
     """
     descriptors: dict[str, CrowdDescriptor] = {}
     records: list[Fields] = []
@@ -138,7 +139,10 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
 
 
 def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdTotal:
-    """Return the total with the given fields. Raises RecordError if they contradict the descriptor."""
+    """Return the total with the given fields.
+
+    Raises RecordError if a field is invalid or contradicts the descriptor, or the descriptor is missing.
+    """
     descriptor = descriptors.get(fields.text("d"))
     if descriptor is None:
         raise RecordError("a total whose descriptor is missing")

@@ -63,6 +63,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
         ValueError: there is no meter; a meter's records do not fill that time with whole slots; meters
             differ in unit or in the start or end of a slot; slots are bands; or coverage is not between 0
             and 1.
+        TypeError: `meters` is a mapping.
     """
     homes = [series.between(start_ms, end_ms) for series in require_series(meters)]
     if len({_grid(series) for series in homes}) != 1:

@@ -2,9 +2,9 @@
 
 A guess is not an unbiased estimate of the measured value. It moves each private value towards the receiver's
 expectation, so on average over the prior it is closer to the measured value, but it is biased for each
-individual home. In sums and means of guesses these biases add up, while sums and means of private values are
-unbiased (`mean_energy`, `mean_value`). A guess has no interval, because an interval of the posterior would be
-right only if the prior is right. For the interval of a slot see `Series.value`.
+individual home. In sums and means of guesses these biases do not cancel out, while sums and means of private
+values are unbiased (`mean_energy`, `mean_value`). A guess has no interval, because an interval of the
+posterior would be right only if the prior is right. For the interval of a slot see `Series.value`.
 
 The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
 determines the likelihood of a record y = q (z + m) under each of these values x. Here q is the quantum, z has
@@ -64,7 +64,8 @@ def guess_under_prior(
 ) -> PriorGuess:
     """Guess the value of the slot that starts at `time_ms`, with the least expected loss under `prior`.
 
-    Under absolute loss the guess is a value of the prior, and the smaller of two equally good values.
+    Under absolute loss the guess is a value of the prior, clamped to `within`, and the smaller of two equally
+    good values.
 
     Args:
         series: the records of one meter.
@@ -78,7 +79,8 @@ def guess_under_prior(
 
     Raises:
         ValueError: there is no such slot; the prior has no value with a positive weight, a weight that is
-            negative or not finite, or a value that is not finite; the range is empty; or the loss is unknown.
+            negative or not finite, or a value that is not finite; the range is empty or not finite; or the
+            loss is unknown.
     """
     if loss not in ("absolute", "squared"):
         raise ValueError(f"loss must be 'absolute' or 'squared', not {loss!r}")

@@ -5,8 +5,8 @@ Theory of operation
 A cell consists of the records of a feeder's meters for one slot, from `start_ms` to `end_ms`. Noise has mean
 zero and is independent between meters, so the sum over a cell is unbiased. The distribution of its error is
 computed by `privacy.totals`, with one slot of noise per meter. Cells with the same numbers of meters under
-each mechanism have the same distribution, which is computed once. Sums are exact, because values are whole
-millionths of the unit.
+each mechanism and rounding have the same distribution, which is computed once. Sums are exact, because values
+are whole millionths of the unit.
 
 The mean is taken over the `homes` meters that have a record of that slot. The existence of a record is public
 (law 4 of the agent). No total contains the energy of homes without a record.
@@ -71,7 +71,7 @@ class Cells(Columns):
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return columns for `to_pandas()` and `to_arrow()`.
 
-        Times are in UTC; the tables of pandas and Arrow also state the zone.
+        Times are in UTC; the tables of pandas and Arrow also state the zone. The column `told` holds `shown`.
         """
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
@@ -92,8 +92,9 @@ def by_feeder(
 
     Raises:
         TypeError: `slots` is not of type `Slots`, or `feeder_of` is neither a mapping nor a function.
-        ValueError: a meter has no feeder, or no capacity if the rules need it; totals exceed 64 bits; or
-            coverage is not between 0 and 1.
+        ValueError: a meter has no feeder, or no capacity although the rules need one; the rules compare
+            energies, but the values are amounts; totals may exceed 64 bits; or coverage is not between 0 and
+            1.
     """
     if not isinstance(slots, Slots):
         raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")

@@ -54,13 +54,13 @@ class Descriptor:
     same terms compare equal and have the same id.
 
     Slots are `step_ms` long, unless they are bands. `bands` gives the duration of each band in its window, in
-    ms, by the band's name; it is empty if slots are not bands. A peak's slot is its window, its value is the
-    largest mean of a part, and `step_ms` is the length of a part. `metric` is the distance to which the
-    promise refers. With the metric l1, the noises of slots are independent, and the mechanism has n = 1.
-    Windows follow the local calendar of `timezone`, or are aligned to the Unix epoch if it is None.
-    `rounding` is the rule by which slot values are rounded to whole quanta; it is half-up if the field is
-    absent. If values are amounts, `unit` is a currency and `price_bound` is the largest price per kWh;
-    otherwise `price_bound` is None.
+    ms, by the band's name; it is empty if slots are not bands. If they are, `step_ms` is the shortest of
+    these durations that is not 0. A peak's slot is its window, its value is the largest mean of a part, and
+    `step_ms` is the length of a part. `metric` is the distance to which the promise refers. With the metric
+    l1, the noises of slots are independent, and the mechanism has n = 1. Windows follow the local calendar of
+    `timezone`, or are aligned to the Unix epoch if it is None. `rounding` is the rule by which slot values
+    are rounded to whole quanta; it is half-up if the field is absent. If values are amounts, `unit` is a
+    currency, and `price_bound` is the bound on the price per kWh; otherwise `price_bound` is None.
     """
 
     id: str
@@ -192,7 +192,7 @@ class Descriptor:
         return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
     def slot_ms(self, band: str | None = None) -> int:
-        """Return the duration in ms of a slot, or of the given band if slots are bands."""
+        """Return `step_ms` or, if slots are bands, the duration in ms of the given band."""
         return self.step_ms if band is None else self.bands[band]
 
     def kwh_per_unit(self, band: str | None = None) -> Fraction:
@@ -285,7 +285,7 @@ class Fields:
         if isinstance(value, int) and not isinstance(value, bool):
             return Fraction(value)
         if isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(str(value)):
-            return Fraction(str(value))  # for a float, the shortest decimal that represents it
+            return Fraction(str(value))  # a float's string is the shortest decimal that represents it
         raise self.error(name, "is missing or not a number")
 
     def integer(self, name: str) -> int:
@@ -352,9 +352,9 @@ def _bands(fields: Fields) -> Mapping[str, int]:
 
 
 def _price_bound(fields: Fields) -> Fraction | None:
-    """Return the largest price per kWh, or None if values are not amounts.
+    """Return the bound on the price per kWh, or None if values are not amounts.
 
-    Raises RecordError if the price cannot be read.
+    Raises RecordError if the bound cannot be read.
     """
     if "weights" not in fields.facts:
         return None

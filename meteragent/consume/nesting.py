@@ -74,9 +74,10 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
     The result has one item for each series, in the same order and with the same slots.
 
     Raises:
-        ValueError: there are fewer than two series; they do not share one meter, kind and unit, or their
-            sources are not read in the same way; a slot is not longer than every slot of the previous stream;
-            a window has several slots, whose noises are dependent; or coverage is not between 0 and 1.
+        ValueError: there are fewer than two series; they do not share one meter, kind, unit and local
+            calendar, or their sources are not read in the same way; a slot is not longer than every slot of
+            the previous stream; slots are bands, or a window has several slots, whose noises are dependent;
+            no energy follows from the values; or coverage is not between 0 and 1.
     """
     _check(streams, coverage)
     pieces: list[Tree] = []
@@ -186,7 +187,7 @@ def _result(series: Series, column: Floats, coverage: float) -> Nested:
         meter=series.meter,
         time_ms=series.time_ms,
         end_ms=series.end_ms,
-        values=frozen(np.where(is_combined, values, series.values)),  # rounding must not change other values
+        values=frozen(np.where(is_combined, values, series.values)),  # rounding must not change the rest
         sd=frozen(sd),
         low=frozen(values - half),
         high=frozen(values + half),

@@ -18,7 +18,7 @@ class Register:
     """The private energy `kwh` from `start_ms` to each time in `time_ms`, with its interval.
 
     The sum may decrease, because a slot's noise may be negative and larger than the slot's energy. `low` ..
-    `high` contains the measured energy with probability `coverage`, for each time separately.
+    `high` contains the measured energy with a probability of at least `coverage`, for each time separately.
     """
 
     start_ms: int
@@ -33,7 +33,7 @@ class Register:
 def total(
     series: Series, start_ms: int | None = None, end_ms: int | None = None, coverage: float = 0.95
 ) -> Register:
-    """Compute the running sum at the end of every slot or, for the bands of a mean day, of every window.
+    """Compute the running sum at the end of every slot or, if slots are bands, of every window.
 
     The sum runs from `start_ms`, or from the first record if None, to `end_ms`, or to the last record if
     None.

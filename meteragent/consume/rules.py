@@ -23,13 +23,13 @@ cell. This test is exact, but it concerns capacity instead of energy.
 
 Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
 D_i = E_i - s E, which is positive exactly if i has more than the share s. D_i is a weighted sum of records,
-so its error has a known distribution (`privacy.totals`); let h_i be the bound that it exceeds with
+so its error has a known distribution (`privacy.totals`); let h_i be the bound that this error exceeds with
 probability `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does dominate, the
 feeder is shown only if the error puts that home's D_i too low by more than h_i. The probability of that is at
 most `error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up).
-In doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders of few homes or over
-short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some
-home has more than the share s of any positive total.
+If there is doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders of few homes
+or over short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test,
+because some home has more than the share s of any positive total.
 
 The rule concerns the energy over the whole requested time. If a home dominates a single slot (such as with a
 car that charges at night), the slot's noise hides this from the rule and from every receiver, as promised.
@@ -53,16 +53,17 @@ from meteragent.privacy.totals import Weighted, half_width_of_total
 
 Flags = NDArray[np.bool_]
 Composition = tuple[tuple[int, int, int], ...]
-"""The windows in a sum, as triples (terms, slots, windows): `windows` windows have `slots` slots each."""
+"""The windows in a sum, as triples (terms, slots, windows): under the descriptor with the index `terms`,
+`windows` windows have `slots` slots each."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """The rules for showing a cell: at least `at_least` homes, none with more than `share` of the cell.
 
-    If `capacity` has the capacity of each meter, `share` refers to public capacities. Otherwise it refers to
-    energies, which are tested on private values, and a feeder with a dominant home is shown with a
-    probability of at most `error`.
+    Shares are not limited if `share` is None. If `capacity` has the capacity of each meter, `share` refers to
+    public capacities. Otherwise it refers to energies, which are tested on private values, and a feeder with
+    a dominant home is shown with a probability of at most `error`.
     """
 
     at_least: int = 1
@@ -71,7 +72,7 @@ class Rules:
     error: float = 0.05
 
     def __post_init__(self) -> None:
-        """Check the parameters. Raises ValueError if one is out of range or `share` is missing."""
+        """Raise ValueError if a parameter is out of range, or if `capacity` is given without `share`."""
         if self.at_least < 1 or not 0 < self.error < 0.5:
             raise ValueError("at_least must be 1 or more, and error between 0 and 0.5")
         if self.share is not None and not 0 < self.share < 1:

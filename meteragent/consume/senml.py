@@ -1,8 +1,9 @@
 """Records in SenML packs (RFC 8428), converted to the fields of a JSON record.
 
-A pack holds one record: the value has the name ``<meter>/power`` or ``<meter>/energy``, and the record's
-other fields have the same name with the suffixes ``_for``, ``_sd``, ``_terms``, ``_band`` and ``_draws``
-(`meteragent.wire`). A program that forwarded the pack may have resolved its base fields.
+A pack holds one record. The value has the name ``<meter>/power`` or ``<meter>/energy``. The duration, the sd,
+the descriptor's id, a band and the number of draws have this name followed by ``_for``, ``_sd``, ``_terms``,
+``_band`` and ``_draws`` (`meteragent.wire`). A program that forwarded the pack may have resolved its base
+fields.
 """
 
 import re
@@ -100,7 +101,8 @@ def _number(value: Any) -> Fraction | None:
 def _ms(seconds: Fraction | None, subject: str, bound_s: int) -> int:
     """Convert seconds to ms.
 
-    Raises RecordError unless the result is whole and the seconds are between `bound_s` and _TIME_MAX_S.
+    Raises RecordError unless the result is whole, and the seconds are more than `bound_s` and less than
+    `_TIME_MAX_S`.
     """
     if seconds is None or not bound_s < seconds < _TIME_MAX_S or (seconds * 1000).denominator != 1:
         raise RecordError(f"a SenML pack whose {subject} cannot be read")

@@ -54,7 +54,7 @@ class Series(Columns):
     """The records of one meter in time order, one per slot, and the descriptors that they name.
 
     All records have the same unit, and slots do not overlap; `gaps` lists the missing time. The bands of a
-    mean day are in the order of their names, each with the start and the duration of the whole window.
+    window are in the order of their names, each with the start and the duration of the whole window.
     """
 
     meter: str
@@ -99,7 +99,7 @@ class Series(Columns):
 
     @cached_property
     def values(self) -> Floats:
-        """The private values, in `unit`: unbiased, and often negative at low consumption."""
+        """The private values, in `unit`, which are often negative at low consumption."""
         return frozen(np.array([float(record.value) for record in self.records]))
 
     @cached_property
@@ -253,6 +253,7 @@ def mean_value(
     Raises:
         ValueError: there is no meter; a meter has no record of that slot; records differ in kind, unit or
             duration; values are peaks or energies above a threshold; or coverage is not between 0 and 1.
+        TypeError: `meters` is a mapping.
     """
     slots = [series.slot(time_ms, band) for series in require_series(meters)]
     terms = [slot.terms(slot.records[0]) for slot in slots]
@@ -269,15 +270,16 @@ def mean_energy(
 ) -> Estimate:
     """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh.
 
-    The estimate is unbiased. Records do not show how the load varied within a slot, so by default a slot must
-    not straddle an end of that time. With `cut="even"` such a slot counts in proportion to its part within
-    that time, as if its load were even. Then the interval is for that proportion of the slot's measured
-    energy, and does not include the error of this assumption.
+    By default, the estimate is unbiased, and a slot must not straddle an end of that time, because records do
+    not show how the load varied within a slot. With `cut="even"` such a slot counts in proportion to its part
+    within that time, as if its load were even. Then the interval is for that proportion of the slot's
+    measured energy, and does not include the error of this assumption.
 
     Raises:
         ValueError: there is no meter; a meter's records do not fill that time (with whole slots, unless `cut`
             allows parts); bands of a mean day are cut; no energy follows from the values; or coverage is not
             between 0 and 1.
+        TypeError: `meters` is a mapping.
     """
     select = Series.between if cut is None else Series.around
     homes = [select(series, start_ms, end_ms) for series in require_series(meters)]

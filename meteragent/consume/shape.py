@@ -3,8 +3,8 @@
 The error band of a curve or a mean day is simultaneous: with the stated probability, all values of a window
 are within the half-width of the measured values. A curve that is built from the values with non-negative
 functions that sum to 1 (steps, hats) is then everywhere within the half-width of the curve that is built in
-the same way from the measured means (THEORY 4.3). The error band does not include the distance between a load
-and its means within a block, because the records do not contain it (`privacy.curve.error_bound`).
+the same way from the measured values (THEORY 4.3). The error band does not include the distance between a
+load and its means within a block, because the records do not contain it (`privacy.curve.error_bound`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from meteragent.privacy.totals import half_width_of_window
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The means of a window's k blocks, in `unit`, with the k + 1 `edges_ms` of the blocks.
+    """The values of a window's k blocks, in `unit`, with the k + 1 `edges_ms` of the blocks.
 
     The `half_width` of the error band holds for all blocks simultaneously.
     """
@@ -43,7 +43,7 @@ class Curve:
 
         "steps" is the reconstruction that the descriptor names; "hats" interpolates linearly between the
         middles of blocks. Both are post-processing. With probability `coverage`, the same curve of the
-        measured means lies between `low` and `high` at all times simultaneously.
+        measured values lies between `low` and `high` at all times simultaneously.
 
         Raises:
             ValueError: a time is outside the window, or the kind is unknown.
@@ -136,7 +136,7 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
 
 
 def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the amount (energy times price) of the window that starts at `time_ms`, in `unit`.
+    """Estimate the amount (energy times price) of the window that starts at `time_ms`, in its currency.
 
     The estimate is unbiased.
 
@@ -173,12 +173,12 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 
 
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the largest mean of a part of the window that starts at `time_ms`, in `unit`.
+    """Estimate the largest mean of a part of the window that starts at `time_ms`, in the series' unit.
 
     The interval holds for any number of draws k. The absolute error is at most the largest absolute value of
     the k noises, so its standard deviation is at most sqrt(k) times the standard deviation of one noise. The
     half-width covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a
-    probability of at least `coverage` (theory A.13). With one draw the estimate is unbiased; with more draws
+    probability of at least `coverage` (THEORY A.13). With one draw the estimate is unbiased; with more draws
     it may be too high on average. The `sd` of the estimate is the bound on its standard deviation.
 
     Raises:

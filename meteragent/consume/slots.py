@@ -113,8 +113,8 @@ class Slots:
         window) or value (a row is a slot).
 
         Raises:
-            ValueError: a row names a descriptor that is not among `descriptors`, or has no values; or as in
-                `of`.
+            ValueError: a row names a descriptor that is not among `descriptors`, or has no values; a value is
+                missing or exceeds 64 bits; or as in `of`.
         """
         import pyarrow as pa  # noqa: PLC0415 -- as in `read`
 
@@ -148,7 +148,7 @@ class Slots:
 def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
     """Return the row, the start and the end of each slot of a table whose rows are windows.
 
-    Raises ValueError if a row has no values.
+    Raises ValueError if a row has no values, or there are no rows.
     """
     import pyarrow.compute as pc  # noqa: PLC0415 -- as in `Slots.read`
 

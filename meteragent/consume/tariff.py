@@ -6,9 +6,9 @@
     choice = compare_tariffs(home, [flat, night], month_ms)
     choice.cheapest, choice.sureness                      # 'night', 0.97
 
-A cost is a sum of slot values with independent noise and known weights, the prices. Its interval is exact in
-the sense of `privacy.totals`. The cost of several windows needs the energies of all their bands; no window
-may be incomplete.
+A cost is a fee plus a sum of slot values, which have independent noise, weighted by the prices. Its interval
+is exact in the sense of `privacy.totals`. The cost of several windows needs the energies of all their bands;
+no window may be incomplete.
 
 Energy whose band is unknown (the band "unknown" of a register) has a known price only if the tariff has a
 price for this band. Otherwise the price lies between the lowest and the highest of the tariff's prices, and
@@ -17,11 +17,11 @@ probability, whatever the price is. The value is then the middle of the interval
 
 How reliable the comparison is
 ------------------------------
-`cheapest` is the tariff with the lowest estimated cost. The p-value of each other tariff is the largest
-probability, over all loads under which that tariff costs no more than `cheapest`, that noise makes the
-released difference at least as large as it is (THEORY 3.9). `sureness` is 1 minus the sum of these p-values,
-or 0 if that is negative. So for two tariffs, `cheapest` is wrong with a sureness of 1 - p or more in at most
-a fraction p of windows; for k tariffs, in at most a fraction (k - 1) p. If another tariff costs the same as
+`cheapest` is the tariff with the lowest estimated cost. The p-value of each other tariff is an upper bound on
+the probability that noise makes the released difference at least as large as it is, for all loads under which
+that tariff costs no more than `cheapest` (THEORY 3.9). `sureness` is 1 minus the sum of these p-values, or 0
+if that is negative. So for two tariffs, `cheapest` is wrong and has a sureness of at least 1 - p in at most a
+fraction p of windows; for k tariffs, in at most a fraction (k - 1) p. If another tariff costs the same as
 `cheapest` at every load, the two cannot be distinguished, and the sureness is 0.
 """
 

@@ -1,11 +1,12 @@
 """A non-negative view of a series that preserves its totals, for programs that cannot handle negative values.
 
-Negative values are correct: they keep sums and means unbiased, and clipping them makes every total too high.
-Here all values of a day are lowered by the same amount, and values that would become negative are set to
-zero. The amount is chosen to preserve the day's energy. Of all non-negative values with that energy, these
-are the nearest to the records by least squares, weighted by the energy per unit of each value. This is
-post-processing and costs no privacy. Individual slot values are biased, small values upwards and large values
-downwards, and the records' confidence intervals do not apply to them.
+Negative values are correct: they keep sums and means unbiased, and clipping them makes totals too high. Here
+all values of a day (or a window, see `View`) are lowered by the same amount, and values that would become
+negative are set to zero. The amount is chosen to preserve the day's energy, unless that is negative. Of all
+non-negative values with that energy, these are the nearest to the records by least squares, weighted by the
+energy per unit of each value. This is post-processing and costs no privacy. Individual slot values are
+biased, small values upwards and large values downwards, and the records' confidence intervals do not apply to
+them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
-    """A number in a payload, as the meter wrote it, in the meter's unit.
+    """A number in a payload, or a sum of such numbers, in the device's unit.
 
     `time_ms` has the same meaning as in Reading. `id` is the meter that the payload names; None if it names
     none.

@@ -1,10 +1,10 @@
 """Evaluate JMESPath with exact numbers: functions that calculate with a document's decimals.
 
-The jmespath library's functions support only integers and binary floats. The functions here take a document's
-decimals and return decimals. Extremes are exact, and so are sums of numbers up to 10^100 with at most 130
-decimals. A mean is exact if it terminates within 64 digits; otherwise it is rounded half up to 64 digits. The
-library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary float,
-which rarely equals a decimal.
+The jmespath library's functions support only integers and binary floats. The functions here calculate with a
+document's decimals. Extremes are exact, and so are sums of numbers up to 10^100 with at most 130 decimals. A
+mean is exact if it terminates within 64 digits; otherwise it is rounded half up to 64 digits. The library's
+comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary float, which
+rarely equals a decimal.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ def _sortable_values(values: Iterable[Any]) -> list[Any]:
 
 
 class _Functions(functions.Functions):
-    """JMESPath's numeric functions, which raise TypeError for non-numeric values."""
+    """JMESPath's functions of numbers, for decimals."""
 
     @functions.signature({"types": []})
     def _func_abs(self, value: Any) -> Decimal:

@@ -8,15 +8,15 @@ A payload becomes a reading in this order:
 2. Document: the text is JSON, with decimals for all numbers (`document_of`), so the meter's own digits count,
    not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in
    fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
-   slower parser then replaces that number with 0 or ±10**100, which later steps clamp or refuse.
+   slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or with 0.
 3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
 4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
-   milliseconds or RFC 3339 (`time_of`). Nothing is guessed: for example, a number in a string is refused.
+   milliseconds or RFC 3339 (`time_of`). A number in a string is refused.
 5. Unit: the value is multiplied by a constant factor and rounded to whole millionths (`scaled`).
 
-Each step raises PayloadError with the name of a counter. The error's context contains no parser exception,
-because such an exception would contain the payload. Expressions are compiled when the configuration is read,
-so an invalid expression is an error in the configuration, not in a payload.
+If steps 1 to 4 refuse a payload, they raise PayloadError with the name of a counter. The error's context
+contains no parser exception, because such an exception would contain the payload. Expressions are compiled
+when the configuration is read, so an invalid expression is an error in the configuration, not in a payload.
 
 Most payloads are flat objects, for which `_fast_path` does all steps at once, in a third of the time.
 `_fast_path` refuses nothing: a payload that it does not recognise goes through the steps above. It returns
@@ -63,7 +63,7 @@ _QUICK_DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 def document_of(payload: bytes) -> Any:
-    """Decode a payload as JSON with decimals for numbers. Raises PayloadError if it is not JSON."""
+    """Decode a payload as JSON with decimals for numbers. Raises PayloadError for any other payload."""
     return parse_without_context("refused_json", ValueError, _parse, text_of(payload))
 
 
@@ -100,9 +100,9 @@ def number_or_text(value: Any) -> Decimal:
 
 
 def time_of(value: Any) -> int:
-    """Convert a selected time to ms since the Unix epoch. Raises PayloadError if the value is not a time.
+    """Convert a selected time to ms since the Unix epoch. Raises PayloadError for any other value.
 
-    The value is a Unix time in seconds or milliseconds, or an RFC 3339 string with a zone.
+    The value is a Unix time in seconds or milliseconds, or an RFC 3339 string with a zone, from 1970 on.
     """
     if value is None:
         raise PayloadError("refused_missing")
@@ -151,7 +151,7 @@ def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
     find_time = finder(time) if time is not None else None
 
     def read(payload: bytes) -> PayloadNumber:
-        """Return the number and the time. Raises PayloadError if either is missing or wrong."""
+        """Return the number and the time. Raises PayloadError if the payload is refused."""
         document = document_of(payload)
         number = number_of(find_value(document))
         return PayloadNumber(time_of(find_time(document)) if find_time else None, number)

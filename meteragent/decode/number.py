@@ -1,6 +1,7 @@
 """The profile `number`: the payload is one number as text, such as ``512.3``.
 
-The payload has no time, so the reading has its time of arrival.
+The payload has no time, so the reading has its time of arrival. Other formats use this module's exact
+arithmetic.
 """
 
 import math
@@ -48,7 +49,7 @@ def finite(text: str) -> Decimal:
 
 
 def total(numbers: Iterable[Decimal]) -> Decimal:
-    """Return the exact sum of numbers, after clamping those beyond ±10**100."""
+    """Return the sum of numbers, each clamped to ±10**100; it is exact if none has more than 130 decimals."""
     result = Decimal(0)
     for number in numbers:
         result = _EXACT_CONTEXT.add(result, min(max(number, -_NUMBER_MAX), _NUMBER_MAX))
@@ -56,7 +57,7 @@ def total(numbers: Iterable[Decimal]) -> Decimal:
 
 
 def micro(value: Decimal) -> int:
-    """Return a value in whole millionths, rounded exactly: floor(value * 10**6 + 1/2) (DESIGN 2)."""
+    """Return a value in whole millionths: floor(value * 10**6 + 1/2) (DESIGN 2), clamped as by `scaled`."""
     return _round_decimal(value, _MICRO)
 
 

@@ -85,7 +85,8 @@ class Telegram(NamedTuple):
         """Return a code's number in `unit`, which is kW or kWh; None if the telegram has no such line.
 
         Raises PayloadError if the code occurs twice, or if the value is not a number, is negative and not
-        `signed`, or has a unit other than `unit` and a thousandth of `unit`.
+        `signed`, has a unit other than `unit` and a thousandth of `unit`, or has too many decimals for the
+        latter.
         """
         values = self.values.get(code)
         if values is None:
@@ -102,7 +103,7 @@ class Telegram(NamedTuple):
 
 
 def telegram(payload: bytes, zone: str | None = None) -> Telegram:
-    """Parse a telegram. Raises PayloadError if its beginning, its CRC or its time is wrong.
+    """Parse a telegram. Raises PayloadError if its encoding, beginning, CRC or time is wrong.
 
     `zone` is the time zone of the telegram's time, or ARRIVAL; None means Central European Time.
     """

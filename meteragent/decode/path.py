@@ -1,8 +1,8 @@
 """Paths in a JSON document, which distinguish an absent value from null.
 
 A path such as `ENERGY.Power` or `params."em:0".act_power` consists of names. A `*` stands for the only child
-object that contains the rest of the path. Any other path is a JMESPath expression, in which null and an
-absent value are the same.
+that contains the rest of the path. Any other path is a JMESPath expression, in which null and an absent value
+are the same.
 """
 
 import json

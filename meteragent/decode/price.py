@@ -17,7 +17,7 @@ from meteragent.domain.weights import Price
 
 
 def prices(payload: bytes) -> list[Price]:
-    """Return the prices in a message. Raises PayloadError if one of them cannot be read."""
+    """Return the prices in a message. Raises PayloadError if the message or a price cannot be read."""
     document = parse_without_context("refused_json", ValueError, _load, text_of(payload))
     rows = document if isinstance(document, list) else [document]
     return [_price(row) for row in rows]

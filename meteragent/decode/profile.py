@@ -1,8 +1,9 @@
 """Profiles: the quantities in a known device's messages, their readers, and the fields that are dropped.
 
-A quantity is one number in a device's messages, or several of the same kind. The kind and unit come from the
-device's documentation. The configuration repeats both, and the profile refuses any other kind or unit (law
-5). The rest of a message is ignored (default deny).
+A quantity is one number in a device's messages, or several of the same kind. The kind and, if it is known,
+the unit come from the device's documentation. The configuration states both, too (law 5): a kind that the
+device does not have is refused, and numbers are converted to the configured unit. The rest of a message is
+ignored (default deny).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,11 +70,11 @@ class Profile:
     `quantum_w` is the step in which the device states powers. The load is within `dead_band_w` of the last
     power sent (DESIGN 2); unless `dead_band_known`, the operator has to state the dead band.
 
-    `identifies` describes the {meter} in the topics if it names a device or a contract and so must not be
-    published unchanged. If `needs_id`, one topic carries messages of several meters, each with a meter's id.
-    `personal` lists the fields that identify a person, a place or a contract; they are dropped. `traps` lists
-    facts to know before trusting a number. `fields` are the names in payloads on which the profile depends,
-    and `origins` the sources of its facts, if the profile is a file.
+    `identifies` describes the {meter} in the topics if it names a device, a person or a contract and so must
+    not be published unchanged. If `needs_id`, one topic carries messages of several meters, each with a
+    meter's id. `personal` lists the fields that identify a person, a place or a contract; they are dropped.
+    `traps` lists facts to know before trusting a number. `fields` are the names in payloads on which the
+    profile depends, and `origins` the sources of its facts, if the profile is a file.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Profiles as data: a TOML file that describes the messages of a family of devices, without code.
 
-A file either becomes a `Profile` or is refused with all errors at once, each with its line, actual value and
+A file either becomes a `Profile` or is refused with a list of errors, each with its line, actual value and
 expected value. docs/profiles.md is the guide for authors.
 """
 
@@ -25,7 +25,7 @@ _RESERVED_NAMES = ("number", "json")
 
 
 def parse(text: str, name: str) -> Profile:
-    """Parse the text of the profile file `name`.toml. Raises ConfigError, which lists all errors."""
+    """Parse the text of the profile file `name`.toml. Raises ConfigError, which lists the errors."""
     document = parse_toml(text)
     try:
         table = ProfileTable.model_validate(document)
@@ -69,7 +69,7 @@ def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) 
 
 
 def _probable_key(path: Path, document: Any) -> str | None:
-    """Return the key that a misspelt key probably means: the most similar key that its table lacks."""
+    """Return the most similar key that a misspelt key's table lacks; None if no key is similar."""
     for part in path[:-1]:
         document = document[part]
     names = [name for name in _keys(path) if name not in document]

@@ -4,17 +4,18 @@ Theory of operation
 -------------------
 A JSON payload becomes a number in this order:
 
-1. The document must be an object that meets the conditions of the profile and of the quantity; otherwise, the
+1. The document must be an object. If it does not meet the conditions of the profile and of the quantity, the
    message is counted as `other`.
 2. Of a quantity's alternative sums, the first with at least one value in the document counts. If there is
    none, the message is refused, or counted as `other` if such messages omit unchanged values.
-3. All values of this sum are added, or subtracted if their paths have a minus sign. A value that is missing,
-   null, or not a number is refused, because no term may be replaced with 0.
-4. A power of 2^31 mW or more is refused. Such powers are sent by devices whose firmware reads a negative
-   32-bit number as a positive one: 2^32 steps minus the power, where a step is a milliwatt or more. No home's
-   meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.
-5. The time is read at its path. If the object that should hold the time is absent, the time of arrival
-   counts.
+3. All values of this sum are added, or subtracted if their paths have a minus sign. If one is missing, null
+   or not a number, the message is refused, because no term may be replaced with 0. A message that states a
+   unit other than the profile's is refused, too. Under the conditions `negative`, the sum's sign is reversed.
+4. A power of 2^31 mW or more is refused, if its unit is known. Such powers are sent by devices whose firmware
+   reads a negative 32-bit number as a positive one: 2^32 steps minus the power, where a step is a milliwatt
+   or more. No home's meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.
+5. The time is read at its path. If there is no such path, or no object that should hold the time, the time of
+   arrival counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ class Value:
 
     `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A string
     that spells a number counts as that number only if `text` is true. In a message that meets one of the
-    alternatives `negative`, the number counts as negative. `unit` is the unit that the string at `unit_path`
+    alternatives `negative`, the number's sign is reversed. `unit` is the unit that the string at `unit_path`
     must equal.
     """
 
@@ -138,7 +139,10 @@ def _limit(scale: Fraction | None) -> Decimal | None:
 
 
 def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
-    """Make a function that returns whether a document meets any alternative; True if there are none."""
+    """Make a function that returns whether a document meets at least one alternative.
+
+    If there are no alternatives, or one has no conditions, the function always returns True.
+    """
     checks = [[(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives]
     if not checks or not all(checks):
         return lambda _: True
@@ -157,7 +161,7 @@ def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
 
 
 def _check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
-    """Make a function that returns whether a value, or its absence, meets any of the conditions."""
+    """Make a function that returns whether a value, or its absence, meets at least one condition."""
     is_absent = any(condition is False for condition in conditions)
     is_present = any(condition is True for condition in conditions)
     expected = tuple(condition for condition in conditions if type(condition) is not bool)
@@ -217,7 +221,7 @@ def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) ->
     """Make a function that returns a channel's number, or the sum, from a list or a single number."""
 
     def read_channel(value: Any) -> Decimal:
-        """Return the number. Raises PayloadError if there is no such channel."""
+        """Return the number. Raises PayloadError if there is no such channel, or if an element is wrong."""
         numbers = [number(element) for element in (value if type(value) is list else [value])]
         if channel != "all":
             numbers = numbers[channel : channel + 1]

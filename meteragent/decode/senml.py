@@ -67,7 +67,7 @@ def records(payload: bytes) -> Iterator[Record]:
 
 
 def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
-    """Combine a record's fields with the base fields. Raises PayloadError if one has the wrong type."""
+    """Combine a record's fields with the base fields. Raises PayloadError if a type or the time is wrong."""
     name, unit = (fields.get("n", ""), fields.get("u", base.get("bu")))
     base_name = base.get("bn", "")
     if not isinstance(name, str) or not isinstance(base_name, str) or not isinstance(unit, str | None):
@@ -79,7 +79,11 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
 
 
 def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
-    """Return the sum of a field and its base if both are numbers; otherwise return the field unchanged."""
+    """Return the sum of a field, or 0 if it is missing, and its base.
+
+    If there is no base, or the field is not a number, return the field, or None. Raises PayloadError if the
+    base is not a number.
+    """
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
         return value
@@ -92,7 +96,7 @@ def _sum(number: Any, base: Any) -> Decimal:
 
 
 def _clamp(number: Decimal) -> Decimal:
-    """Clamp a number to ±10**30, for which arithmetic is exact."""
+    """Clamp a number to ±10**30."""
     return _NUMBER_MAX.copy_sign(number) if number.copy_abs() > _NUMBER_MAX else number
 
 
@@ -117,7 +121,7 @@ def reader(
     units = WATTS if kind is Kind.POWER or of_sum else JOULES
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Return the numbers in the selected records. Raises PayloadError unless exactly one name matches."""
+        """Return the numbers in the selected records. Raises PayloadError if the pack is refused."""
         pack = list(records(payload))
         if name is None:
             matches = [
@@ -141,7 +145,7 @@ def _is_named(full_name: str, name: str) -> bool:
 
 
 def _number(record: Record, kind: Kind, *, of_sum: bool) -> Decimal:
-    """Return the selected number in a record, in W or J. Raises PayloadError for another kind of unit."""
+    """Return the selected number in a record, in W or J. Raises PayloadError if that is impossible."""
     if kind is Kind.REGISTER and (of_sum or record.unit in WATTS):
         factor, number = WATTS.get(record.unit or ""), record.sum
     else:

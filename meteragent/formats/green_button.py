@@ -99,7 +99,7 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
 
 
 def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
-    """Return the exponent of the power of ten in which all values of a form are whole numbers.
+    """Return the largest allowed exponent of a power of ten in which all values of a form are whole numbers.
 
     Raises FormatError if no allowed exponent has this property, or if a value then has more than 48 bits.
     """
@@ -230,7 +230,10 @@ def _parent_place(element: ET.Element, place: str, kind: str) -> str:
 
 
 def _meter(points: dict[str, ET.Element], place: str) -> str:
-    """Return a meter's name: its UsagePoint's title if it is unique, or else the last part of `place`."""
+    """Return a meter's name: its UsagePoint's title if it is unique, or else the last part of `place`.
+
+    Raises FormatError if that is not a valid name.
+    """
     titles = {name: (point.findtext(f"{ATOM}title") or "").strip() for name, point in points.items()}
     title = titles.get(place, "")
     name = title if title and list(titles.values()).count(title) == 1 else place.rpartition("/")[2]
@@ -261,7 +264,7 @@ def _type(resource: ET.Element) -> _Type:
 
 
 def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:
-    """Return the entry of an IntervalReading. Raises FormatError if the element is incomplete."""
+    """Return the entry of an IntervalReading. Raises FormatError if the element is incomplete or wrong."""
     period = element.find(f"{ESPI}timePeriod")
     if period is None:
         raise FormatError("an IntervalReading has no timePeriod")

@@ -17,7 +17,7 @@ def table(entries: Sequence[Entry]) -> Any:
     """Return entries as an Arrow table, sorted by meter and time.
 
     Raises FormatError if there are no entries, if one belongs to a band, if their units or interval lengths
-    differ, or if two intervals of a meter overlap.
+    differ, if two intervals of a meter overlap, or if `decimal` cannot represent a value.
     """
     import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
@@ -34,7 +34,7 @@ def table(entries: Sequence[Entry]) -> Any:
 
 
 def source_lines(entries: Sequence[Entry]) -> str:
-    """Return the lines of [source] for `sanitise` that state the values' kind, unit and interval."""
+    """Return the lines of [source] for `sanitise` that state the values' kind, unit, and interval or hold."""
     first = entries[0]
     kind = "interval_energy" if first.is_energy else "power"
     key = "interval" if first.is_energy else "hold"

@@ -33,13 +33,13 @@ def by_feeder(
     rules: Rules = EVERYTHING,
     coverage: float = 0.95,
 ) -> DataFrame:
-    """Compute the total and the mean of each feeder and slot: the columns of `consume.Cells`, in any order.
+    """Compute the total and the mean of each feeder and slot, unsorted, in the columns of `consume.Cells`.
 
-    `releases` has the columns of an archive's releases: meter, start, end, values and d. `feeders` assigns
+    `releases` has a row for each window, with the columns meter, start, end, values and d. `feeders` assigns
     meters to feeders, in the columns meter and feeder. If it also has a column `capacity`, `rules.share`
-    refers to these capacities instead of `rules.capacity`, and a cell with a meter without a capacity is
-    withheld. A meter that is missing from `feeders` is in no cell. If `feeders` is None, all meters belong to
-    one feeder, whose name is empty.
+    refers to these capacities instead of `rules.capacity`, and a cell with a meter that has no capacity is
+    withheld under this rule. A meter that is missing from `feeders` is in no cell. If `feeders` is None, all
+    meters belong to one feeder, whose name is empty.
 
     Raises:
         ValueError: there is no descriptor; descriptors differ in kind or unit, or have bands; `rules` has

@@ -1,8 +1,8 @@
 """Data frames: from readings to windows to releases, with the archive's own functions (`worker`).
 
-The wide layout needs no shuffle. In the long layout, each reading is assigned to every window that its span
-may touch, and Spark groups the readings by meter and window, in streams, too. So the readings of a group are
-all that its window needs.
+Rows of the wide layout become windows without a shuffle, except in streams. In the long layout, each reading
+is assigned to every window that its span may touch, and Spark groups the readings by meter and window, in
+streams, too. So the readings of a group are all that its window needs.
 """
 
 import pyarrow as pa

@@ -85,9 +85,9 @@ _TYPES = [(field.name, field.type) for field in SCHEMA]
 
 
 def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
-    """Write the releases of the micro-batch `run` to the ledger, unless they are there already.
+    """Enter the released windows of the micro-batch `run` in the ledger, unless they are there already.
 
-    Return the number of released windows.
+    Return their number.
 
     Raises:
         ArchiveError: the ledger has this micro-batch with other releases, which may have been published.

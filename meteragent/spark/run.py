@@ -4,9 +4,10 @@ The lock, the run's id, the ledger's rows and the form of the manifest are the s
 The division into parts differs: a hash of a window's start and its meter's public name determines the part,
 and each part is sorted by start and name. So neither the part of a window nor its position depends on the
 order of the input or on the meters' own names. Only releases are shuffled for this. If a run is killed before
-its output is complete, the next run deletes the output and writes it again, with the same bytes. Files, key
-and ledger must have the same paths on the driver and on the workers. While Spark groups the readings of the
-long layout, they are in shuffle files (in `spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
+its output is complete, the next run deletes the output's parts and writes them again, with the same values.
+Files, key and ledger must have the same paths on the driver and on the workers. While Spark groups the
+readings of the long layout, they are in shuffle files (in `spark.local.dir`; `spark.io.encryption.enabled`
+encrypts them).
 """
 
 import os
@@ -56,9 +57,8 @@ def sanitise_archive(
         MeteragentError: as for `meteragent.archive.run.sanitise_archive`, or an ArchiveError that names an
             error of Spark.
     """
-    os.environ.setdefault(
-        "PYSPARK_PYTHON", sys.executable
-    )  # otherwise, workers would run the first python3 on their path
+    # Otherwise, workers would run the first python3 on their path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     with _translate_errors():
         return archive.sanitise_archive(policy, path, out, show, _Spark(spark), clamp=clamp)
@@ -78,7 +78,7 @@ class _Spark:
     def debits(
         self, source: Source, ledger: Ledger, _key: Key, account: Account, show: ProgressReporter
     ) -> Iterator[pa.Table]:
-        """Yield the run's rows for the ledger, in one table, and count windows in `account`."""
+        """Yield the run's rows for the ledger, in one table, and fill in `account`."""
         policy = source.policy
         with show("account", source.rows, "row") as progress:
             windows = frame.opened_windows(self._readings(source), policy).persist()
@@ -170,7 +170,7 @@ def _translate_errors() -> Iterator[None]:
     """
     try:
         yield
-    except AnalysisException as error:  # columns or types are wrong; raised before anything is read
+    except AnalysisException as error:  # raised before anything is read
         failure: MeteragentError = ArchiveError(f"Spark: {str(error).splitlines()[0]}")
     except PySparkException as error:
         match = _WORKER_TEXT.search(str(error))

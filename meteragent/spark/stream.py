@@ -2,28 +2,29 @@
 
 Theory of operation
 -------------------
-A window closes when the watermark (the newest time seen, less `window.lateness`) has passed the latest time
-that one of its readings can have. Until then its readings are in Spark's state. Spark drops and counts
-readings that arrive later. All meters share one watermark, so a reading whose time is ahead of the wall clock
-by more than `window.ahead` is refused and counted (`early` among the query's observed metrics). For each
-micro-batch, in this order:
+A window closes when the watermark (the newest time seen, less `window.lateness`) has passed its end or, for
+energies in the long layout, the latest time that one of its readings can have. Until then its readings are in
+Spark's state. Spark drops and counts readings that arrive later. All meters share one watermark, so a reading
+whose time is ahead of the wall clock by more than `window.ahead` is refused and counted (`early` among the
+query's observed metrics). For each micro-batch, in this order:
 
-1. Windows that overlap an interval of another run in the key's ledger are refused, counted and logged.
+1. Windows that overlap an interval of another run in the key's ledger are refused.
 2. The other windows get their noise, which is a function of the key and of the data.
-3. These windows are written to the ledger, under this run and the number of the micro-batch.
+3. These windows are written to the ledger, under this run and the number of the micro-batch. The numbers of
+   released and refused windows are logged.
 4. Their releases are passed to the sink.
 
-After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. If
-the micro-batch is in the ledger already, its releases must be the same; otherwise they are written now. The
-noise is computed again and is the same, so the sink gets the same bytes. If the source delivers other data
-than before, the query fails, and the sink gets nothing. A new checkpoint starts a new run, for which the
+After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. The
+noise is computed again and is the same, so the sink gets the same releases. If the micro-batch is not yet in
+the ledger, it is written there now. If it is there with other releases, because the source delivers other
+data than before, the query fails, and the sink gets nothing. A new checkpoint starts a new run, for which the
 ledger refuses every window that the old run released. So if a checkpoint is lost, the windows that were not
-yet released are lost, but no window is released twice.
+yet released may be lost, but no window is released twice.
 
 The checkpoint's state and the shuffle files contain the raw readings of open windows: keep both where raw
-readings may be kept. The column `closes`, of the windows' ends, gets the metadata of the column of times, and
-with it the watermark that `withWatermark` sets there. So Spark knows when to drop a window's state, on any
-calendar.
+readings may be kept. The column `closes`, the time that the watermark has to pass, gets the metadata of the
+column of times, and with it the watermark that `withWatermark` sets there. So Spark knows when to drop a
+window's state, on any calendar.
 """
 
 import hashlib
@@ -84,11 +85,11 @@ def stream(
         trigger: the argument of `DataStreamWriter.trigger`, such as processingTime="1 minute".
 
     Raises:
-        ArchiveError: a column is missing or has the wrong type.
+        ArchiveError: a column is missing or has the wrong type, or the ledger cannot be used.
         ArchiveInUse: another run has locked the ledger.
         KeyMissing: the key cannot be read.
     """
-    Key.load(policy.key_file)  # fail now, not when the first window closes
+    Key.load(policy.key_file)  # a missing key is an error now, not when the first window closes
     windows, spark = closed_windows(readings, policy), readings.sparkSession
     spark.conf.set(_STORE, _ROCKS_DB)
     ledger = Ledger(policy.ledger)
@@ -120,7 +121,7 @@ def folder(out: Path, policy: Policy) -> Sink:
 
 
 def descriptors(policy: Policy) -> list[dict[str, Any]]:
-    """Return the descriptors that releases name in `d`: one for each set of terms that windows have."""
+    """Return the descriptors that releases name in `d`: one for each of the policy's `shapes`."""
     all_descriptors = [policy.descriptor(terms) for terms in policy.shapes]
     return [json.loads(descriptor.message("", 0)) for descriptor in all_descriptors]
 

@@ -86,7 +86,7 @@ def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
     except OSError as error:
         raise KeyMissing(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
     version = status.st_mtime_ns, status.st_ino
-    if path not in _KEYS or _KEYS[path][0] != version:  # so that forgotten epochs leave the cache
+    if path not in _KEYS or _KEYS[path][0] != version:  # forgotten epochs must leave the cache
         _KEYS[path] = version, Key.load(path)
     key = _KEYS[path][1]
     id_ = key.epoch(fingerprint.epoch).id
@@ -264,7 +264,7 @@ def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) 
 def add_ids(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Return a function that adds the ids of descriptor and key, `d` and `key`, to windows.
 
-    That function raises KeyForgotten for a window whose epoch has no key.
+    That function raises KeyForgotten for a window whose epoch has no key, or as `key_of` does.
     """
 
     def work(batch: RecordBatch) -> RecordBatch:

@@ -61,7 +61,7 @@ def _register(direction: int) -> Callable[[Telegram], Decimal]:
     """Make a function that returns one direction's register, 1 (import) or 2 (export), in kWh.
 
     The register is the meter's own sum over all tariffs or, if it has no sum, the sum of its two to eight
-    tariffs.
+    tariffs. A telegram with only one of the first two tariffs is refused.
     """
 
     def find(message: Telegram) -> Decimal:

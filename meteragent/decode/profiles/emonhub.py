@@ -23,7 +23,7 @@ def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of an input: a field of a JSON object, or a bare number on the input's topic."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the input and its time, if any. Raises PayloadError if either is missing or wrong."""
+        """Read the input and, from JSON, its time. Raises PayloadError if either is missing or wrong."""
         if not payload.lstrip().startswith(b"{"):
             return bare(payload)
         document = document_of(payload)
@@ -36,7 +36,7 @@ def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumb
     """Make a reader of the value at a position, counted from 1, among `count` values."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the value. Raises PayloadError if the number of values is not `count`."""
+        """Read the value. Raises PayloadError if it is no number, or if there are not `count` values."""
         columns = text_of(payload).split(",")
         if len(columns) != count:
             raise PayloadError("refused_columns")

@@ -9,7 +9,7 @@ seconds, so that a repeated interval gets the same time.
 A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
 A receiver picks up hundreds of meters, so only messages from the meter ``source.id`` count. Gas and water
 meters send the same messages. The lower four bits of a meter's type state the medium, and only electricity is
-read (github.com/bemasher/rtlamr, meters.md).
+read (github.com/bemasher/rtlamr, meters.md). Only rtlamr2mqtt's `state` does not have the type.
 
 A NetIDM has the layout of an IDM but a different packet type and different contents, so an IDM is read only
 if its packet type is `_IDM_PACKET`.
@@ -105,7 +105,10 @@ def _check_packet(message: Any) -> None:
 
 
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
-    """Return the newest interval's end, rounded to seconds; without a time, it is relative to the arrival."""
+    """Return the newest interval's end, rounded to seconds.
+
+    Without a time, it is relative to the arrival; None is the arrival itself.
+    """
     age_ms = offset * 1000 // _OFFSETS_PER_S
     end_ms = (sent_ms or 0) - age_ms
     rounded_ms = (end_ms + 500) // 1000 * 1000
@@ -219,7 +222,7 @@ _TRAPS = (
 )
 _SERIAL = "the meter's serial number"
 _RESOLUTION_W = Fraction(120)
-"""10 Wh in five minutes."""
+"""The power that a count of 10 Wh in five minutes stands for."""
 
 RTL_433 = Profile(
     name="rtl_433",

@@ -52,7 +52,7 @@ def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]
     """Make a reader of a column's number for one phase."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the phase's number. Raises PayloadError if there is no such phase."""
+        """Read the phase's number. Raises PayloadError if it is missing or wrong."""
         rows = _rows(payload)
         if index >= len(rows):
             raise PayloadError("refused_missing")

@@ -15,7 +15,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
 
 
 def _named_quantity(kind: Kind, name: str) -> Quantity | None:
-    """Return the quantity of records whose name is `name`, or ends in `name` after ``:`` or ``/``."""
+    """Return the quantity of records whose name is `name`, or ends in `name` after ``:`` or ``/``.
+
+    Return None if no record can have such a name.
+    """
     if not _NAME.fullmatch(name):
         return None
     return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, reader(kind, name))

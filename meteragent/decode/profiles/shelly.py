@@ -22,7 +22,7 @@ _MWH = Fraction(1, 1000)
 
 
 def _status(payload: bytes, component: str) -> Any:
-    """Return a component's status. Raises PayloadError (`other` for a notification without energy)."""
+    """Return a component's status. Raises PayloadError (`other` for a message without its energy)."""
     document = document_of(payload)
     if not isinstance(document, dict):
         raise PayloadError("refused_type")

@@ -15,7 +15,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 
 def _read(payload: bytes) -> tuple[PayloadNumber]:
-    """Read the number and its time, if any. Raises PayloadError if either is missing or wrong."""
+    """Read the number and, from JSON, its time. Raises PayloadError if either is missing or wrong."""
     if not payload.lstrip().startswith(b"{"):
         return bare(payload)
     document = document_of(payload)

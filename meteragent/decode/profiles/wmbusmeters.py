@@ -60,7 +60,7 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], S
     """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number, its time and its meter. Raises PayloadError (`other` for another medium)."""
+        """Read the number, its time and its meter. Raises PayloadError (`other` if it is not to be read)."""
         document = document_of(payload)
         media, driver = value_at(document, "media"), value_at(document, "meter")
         if not isinstance(media, str):
@@ -91,7 +91,7 @@ def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[Pa
     names = [f"total_energy_{direction}_tariff_{number}_kwh" for number in range(1, count + 2)]
 
     def find(document: Any, driver: str | None) -> Decimal:
-        """Return the sum. Raises PayloadError if the number of tariffs is not `count`."""
+        """Return the sum. Raises PayloadError unless the registers in use are known to be exactly `count`."""
         if driver not in _TARIFF_DRIVERS:
             raise PayloadError("refused_ambiguous")
         if value_at(document, names[-1]) is not None:
@@ -102,7 +102,7 @@ def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[Pa
 
 
 def _tariffs_quantity(kind: Kind, name: str) -> Quantity | None:
-    """Make the quantity for a sum of tariffs, such as `import of 2 tariffs`."""
+    """Make the quantity for a sum of tariffs, such as `import of 2 tariffs`; None for other names."""
     match = _TARIFFS.fullmatch(name)
     if match is None or kind is not Kind.REGISTER:
         return None

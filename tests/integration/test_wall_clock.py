@@ -215,7 +215,9 @@ def test_a_meter_is_forgotten_after_whole_windows_of_silence(run: Run) -> None:
     assert silent_ms[2] == -(-(again.time_ms - run.start_ms) // STEP_MS) * STEP_MS
     vanished = [record.start_ms - run.start_ms for record in run.inbox.records("forgetful", "vanished")]
     assert vanished == [STEP_MS * k for k in range(4)]
-    assert run.second["forgotten"] >= 1
+    # On a slow machine the vanished meter is forgotten before the stop already.
+    forgotten = run.first["forgotten"], run.second["forgotten"]
+    assert sum(forgotten) >= 2, forgotten
 
 
 def test_the_ledger_tells_what_was_opened_while_the_agent_runs(run: Run) -> None:

@@ -25,12 +25,12 @@ coverage for every load. This holds for windows of any n, because the noise of a
 mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
 
 Sums over the lattice are used if noise bounds above 2^17 are negligible. Otherwise a is so small, or n so
-large, that integrals can replace the sums over half-integers. THEORY 1.2 has the integrals: r is
+large, that integrals can replace the sums over half-integers. THEORY 1.1 and 1.2 have the integrals: r is
 Gamma(n+1, 1/a), so that E r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson
 summation, the relative difference of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1),
-which is below 1e-10 for n >= 2 (n = 1 has a closed form); h, whose sum has a kink, differs by less than 1e-6.
-With dithering, h is then rounded up to H + 1/2, where (p(H) - p(H+1))/2 is below a^2/4, less than the error
-of the integrals.
+which is below 1e-10 for n >= 2 (n = 1 has a closed form). The relative difference of h, whose sum has a kink,
+is below 1e-6. With dithering, h is then rounded up to H + 1/2, and the term (p(H) - p(H+1))/2, which is below
+3e-7, is neglected.
 """
 
 import math
@@ -56,7 +56,7 @@ class _Lattice(NamedTuple):
 
 
 def _lattice(n: int, a: float) -> _Lattice | None:
-    """Tabulate the distribution of r; return None if it is too long, so that an integral must replace it."""
+    """Tabulate the distribution of r; return None if it has too many points for a table."""
     # At this end, r = (1+y) n/a, the weight is at most e^-60 of the largest, because
     # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a

@@ -2,9 +2,8 @@
 
 `Bits` is a stream: each bit is handed out only once, because two releases with noise from the same bits would
 reveal the difference between their windows. `SystemBits` ensures this for threads and forks, too. `RowBits`
-gives each of many rows a memory with addresses, of which a sampler reads each for one purpose only. Bits from
-a key are a fixed function of the address (`meteragent.privacy.keyed`); `FreshRows` returns new bits at every
-read.
+gives each of many rows a memory; a sampler reads each address for one purpose only. Bits from a key are a
+fixed function of the address (`meteragent.privacy.keyed`); `FreshRows` returns new bits at every read.
 """
 
 from __future__ import annotations

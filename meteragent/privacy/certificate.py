@@ -179,7 +179,10 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A proof by hand for a library: `weights` on `points` (in quanta); `bound` is their sum, at most 1."""
+    """A proof by hand for a library: `weights` on `points`, which are in quanta.
+
+    `bound` is the sum of the weights, or 1 if that is less.
+    """
 
     bound: float
     points: Integers

@@ -54,7 +54,7 @@ def dither_tests(
     """Yield the name and the p-value of each test of `count` windows; yield nothing if a quantum is one step.
 
     Fractions alternate over slots and windows. Each p-value is the smallest over the fractions, times the
-    number of fractions, but at most 1. All are 0 if any B is neither 0 nor 1.
+    number of fractions, but at most 1. All are 0 if a B is neither 0 nor 1.
     """
     parts, row = fractions(steps), np.arange(count)
     if not parts.size:

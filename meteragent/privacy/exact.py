@@ -1,4 +1,4 @@
-"""Exact arithmetic: parameters that are rational numbers, and integer bounds on e^-x, ln x and x^n.
+"""Exact arithmetic: rational parameters, rounding half up, and integer bounds on e^-x, ln x and x^n.
 
 A privacy parameter is a `Fraction`, a `Decimal`, an int or a string such as "0.1" or "1/220". A float is
 refused, because its value is not exactly the number that was written. Irrational numbers (powers of e and
@@ -59,7 +59,7 @@ def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
         An int, or an array of the broadcast shape and type.
 
     Raises:
-        ZeroDivisionError: the denominator is the int 0, and `numerator` is a number or an array of objects.
+        ZeroDivisionError: a denominator is 0 (arrays of a fixed width return 0 there, with a warning).
     """
     return (2 * numerator + denominator) // (2 * denominator)
 

@@ -18,8 +18,7 @@ however the change is spread over slots.
 
 The factor kappa is needed: changes by a small part of a quantum in many slots attain it in the limit.
 
-All values are rounded up: a bound is never below its formula. Its relative error is about 2^-60, or up
-to 2^-52 in `success_in_all`, which returns a float.
+All values are rounded up: a bound is never below its formula. The relative error of a loss is below 2^-60.
 """
 
 import math
@@ -65,7 +64,7 @@ def success_in_all(mechanism: LInfLaplace, change: Exact) -> float:
     """Return an upper bound on any attacker's success probability for a `change` in all, rounded up.
 
     The attacker distinguishes two equally likely series of slot values and sees all releases. The bound is
-    1 - e^(-X/2)/2 with X = `loss_in_all`, or 1 if a is above `A_LIMIT`.
+    1 - e^(-X/2)/2 with X = `loss_in_all`. If a is above `A_LIMIT`, it is 1 for every change but 0.
 
     Raises:
         TypeError: `change` is not exact.  ValueError: `change` is negative.

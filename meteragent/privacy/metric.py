@@ -100,7 +100,7 @@ def _removals(u: Any, v: Any) -> Distance:
 
 
 removal = Rowwise(_removals)
-"""d_r: the number of rows removed or added; d_h <= d_r <= 2 d_h (Chatzikokolakis 2013, section 2)."""
+"""d_r: the number of rows removed or added; d_h <= d_r <= 2 d_h (Chatzikokolakis 2013, below Prop. 1)."""
 
 manhattan = Rowwise(absolute)
 """d_1: the sum of |x_i - y_i|."""

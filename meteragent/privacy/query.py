@@ -23,10 +23,11 @@ d_inf and d_1, and V under the other metrics.
 Rows that may be absent (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
 of the rows that are present, and at least one row must be present. Adding or removing a row moves each result
 by at most V and counts as a distance of V, so the sensitivities are those above. The average is the
-exception: if only one row is present, the average moves as far as that row. Theorems 11 to 13 state that the
-three queries are uniformly sensitive. On q [0..k] the average is not: 0 and q/2 are answers whose nearest
-databases are q apart. An average that is rounded down to whole quanta is uniformly sensitive, and a truncated
-geometric mechanism on q [0..k] needs this rounding anyway.
+exception: if only one row is present, the average moves as far as that row. Theorems 11 and 12 state that the
+three queries are uniformly sensitive under the normalised d_1 and d_1, and Theorem 13 that average and
+percentile are under d_inf. On q [0..k] the average is not: 0 and q/2 are answers whose nearest databases are
+q apart. An average that is rounded down to whole quanta is uniformly sensitive under these metrics, and a
+truncated geometric mechanism on q [0..k] needs this rounding anyway.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class Query:
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
     def _least_sensitivity(self, *, declared: bool) -> Distance:
-        """Return the least sensitivity on all points or, to check a declared value, on the test pairs."""
+        """Return the least sensitivity on all points or, if declared on a large space, on the test pairs."""
         points = listed(self.domain)
         if declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._least_stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
@@ -189,7 +190,7 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
 
     Raises:
         ValueError: the rows' space is too large to search for the predicate's sensitivity, or the result's
-            sensitivity is infinite.
+            sensitivity is infinite or irrational.
     """
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)
@@ -220,8 +221,8 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
 
     Sensitivity: the sum's sensitivity divided by n, so 1 under d_inf; with absent rows or `rounded`, at most
     the sensitivity of a row. Under d_inf it is uniform for rows that are real numbers (Theorem 13) but not on
-    a lattice, where a row that moves by a quantum moves the mean by less. Without absent rows it is uniform
-    under d_1 and normalised d_1, in steps of q/n.
+    a lattice, where one of n > 1 rows that moves by a quantum moves the mean by less. Without absent rows it
+    is uniform under d_1 and normalised d_1, in steps of q/n.
 
     Raises:
         TypeError: the rows are not `Numbers`.

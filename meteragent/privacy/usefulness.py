@@ -26,9 +26,9 @@ if only one reading differs. For a window of n readings that may all move, it is
 be epsilon d_inf-private, independent noise needs the scale n/epsilon; l_inf Laplace noise has about half of
 that error.
 
-*Geolocation* (section 6.2). Level l within a radius r is epsilon = l/r. To retrieve everything within some
-distance of the truth with probability 1 - delta, ask for a circle around the released point whose radius is
-larger by alpha.
+*Geolocation* (section 6.2, which has no alpha). Level l within a radius r is epsilon = l/r. To retrieve
+everything within some distance of the truth with probability 1 - delta, ask for a circle around the released
+point whose radius is larger by alpha.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def geolocation_alpha(level: Exact, radius: Exact, delta: float) -> float:
         (1 + epsilon alpha) e^(-epsilon alpha) = delta,        epsilon = l/r
 
     A circle of radius alpha, in the unit of r, around the released point contains the truth with probability
-    1 - delta (Chatzikokolakis 2013, section 6.2).
+    1 - delta. The mechanism is that of Chatzikokolakis 2013, section 6.2; the formula is not in the paper.
 
     Raises:
         TypeError: a parameter is not exact.

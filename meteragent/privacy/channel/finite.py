@@ -10,8 +10,8 @@ this maximum, which gives the hockey-stick formula:
 
     delta = sum over z of max(0, P(z|x) - e^epsilon P(z|x')).
 
-Probabilities are exact numbers (`meteragent.privacy.channel.exponential`), so every result is exact, even for
-a mechanism whose odds equal its bound.
+Probabilities are exact numbers (`meteragent.privacy.channel.exponential`), so every result except
+`smallest_epsilon`, a float, is exact, even for a mechanism whose odds equal its bound.
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ class Channel:
     def smallest_epsilon(self, metric: Metric) -> float:
         """Return the smallest epsilon for which the channel is epsilon-d-private; math.inf if there is none.
 
-        The result is the largest ln(P(z|x)/P(z|x')) / d(x, x'), at least 0, as a float, correct to its last
-        bits. For an exact decision use `is_private`.
+        The result is the largest ln(P(z|x)/P(z|x')) / d(x, x'), at least 0, as a float that may be wrong in
+        its last bits. For an exact decision use `is_private`.
 
         Raises:
             ValueError: a distance is negative.
@@ -221,7 +221,7 @@ class Channel:
         return _largest_odds(self.row(x), self.row(other))
 
     def _nearest(self, metric: Metric) -> Iterable[tuple[_Row, _Row, Fraction]]:
-        """Return all pairs of row objects, in both orders, with the least distance between their inputs.
+        """Return all ordered pairs of different row objects, with the least distance between their inputs.
 
         Pairs at an infinite distance are omitted.
 
@@ -242,7 +242,7 @@ class Channel:
     def hockey_stick(self, x: Point, other: Point, odds: Number | Exact) -> Number:
         """Return the smallest delta with P(A|x) <= odds P(A|other) + delta for all A: sum max(0, p - odds q).
 
-        `odds` is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definitions 1, 2).
+        `odds` is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definition 1).
 
         Raises:
             TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
@@ -280,7 +280,8 @@ class Channel:
     def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
         """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
-        `pairs` are pairs of neighbours; include both orders to protect both points. The default is all pairs.
+        `pairs` are pairs of neighbours; include both orders to protect both points. The default is all
+        pairs, in both orders.
 
         Raises:
             TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.

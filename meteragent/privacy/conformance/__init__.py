@@ -12,23 +12,24 @@ The suite checks (each result is a `Check` with its figures):
 * the promise: the loss, if the mechanism has one, is exact, is 0 at distance 0, does not decrease with the
   distance, and refuses floats and negative distances; if `make` is given, the mechanism refuses floats as
   parameters, too;
-* the ratio of masses: it is within the loss at the first 512 pairs that the space proposes for tests, and
-  reaches the loss at one of them; or, for a pair (epsilon, delta), the hockey-stick sum of
-  max(0, P - e^epsilon P') is within delta at up to 64 of these pairs. The sum is exact if the outputs can be
-  listed. Otherwise it is bounded from below, by the outputs that were drawn or, for outputs that are floats,
-  by Hoeffding's inequality;
-* the release: it keeps shapes, does not change its arguments, and takes all randomness from the bits;
+* the log ratio of masses: it is within the loss at the first 512 pairs that the space proposes for tests, and
+  (unless `tight` is False) reaches the loss at one of them; or, for a pair (epsilon, delta), the hockey-stick
+  sum of max(0, P - e^epsilon P') is within delta at up to 64 of these pairs. The sum is exact if the outputs
+  can be listed. Otherwise it is bounded from below, by the outputs that were drawn or, for outputs that are
+  floats, by Hoeffding's inequality;
+* the release: it keeps shapes, does not change its arguments (tested for categories, numbers and windows),
+  and takes all randomness from the bits;
 * the draws: they are distributed as `log_mass` states (by two-sided tests: `calibration` and, unless outputs
   are floats or rarely repeat, chi-square over outputs or ranges of outputs) and are independent of each
   other. Noise on unbounded windows under d_inf also has to pass all checks of `meteragent.privacy.audit`.
 
-A mechanism with a loss but without `log_mass` is a black box: its loss and its shapes are checked as above,
-two points are released many times, one half of the draws chooses an event, and the other half gives a lower
-bound on how well this event distinguishes the points. `audit_release` does the same for a bare function and
-any claims, except for the checks of the loss and the shapes.
+A mechanism with a loss but without `log_mass` is a black box: its promise and its shapes are checked as
+above. The points of up to six pairs are released many times. For each pair, one half of the draws chooses an
+event, and the other half gives a lower bound on how well this event distinguishes the two points.
+`audit_release` does the same for a bare function and any claims, except for the checks of promise and shapes.
 
-A mechanism that keeps its promise fails at least one of the tests on draws with a probability of at most
-`alarm`, which is divided among them.
+A mechanism whose promise and `log_mass` are true fails at least one of the tests on draws with a probability
+of at most `alarm`, which is divided among them.
 
 For example, a simple Laplace mechanism on whole numbers, and a subclass with half of the noise it states:
 

@@ -7,10 +7,12 @@ whether y is drawn from x (coin = 0) or from x' (coin = 1). Given y, with T = ln
 came from x' with probability h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have
 mean 0 and variance V = sum of h (1-h) (times T^2 for the second), and deviate by t or more with probability
 
-    p <= 2 e^(-t^2 / (2 (V + Bt/3))),    B the largest term (Bernstein's inequality, not a limit theorem).
+    p <= 2 e^(-t^2 / (2 (V + Bt/3)))    (Bernstein's inequality, not a limit theorem),
+
+where B, 1 or the largest |T|, is a bound on each term.
 
 The second sum is the score statistic for a scale factor: if the true log ratio is (1+f) T, its mean is about
-f V. Neither sum detects a distribution that differs from `log_mass` by the same factor at all points;
+f V. Neither sum detects that the stated P(y | x) is wrong by a factor that depends on y but not on x;
 `check_frequencies` detects it if outputs repeat.
 """
 
@@ -41,7 +43,11 @@ _COVERED = 0.05  # the least mass of cells that is tested, because a smaller mas
 
 
 def check_shapes(trial: Trial) -> Check:
-    """Check that `release` returns one output per point for some shapes, and does not change the points."""
+    """Check that `release` returns one output for each of six points.
+
+    If the points are categories, numbers or windows, batches of 2 x 3 points and of none must also
+    keep their shapes, and the points must not be changed.
+    """
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
     points = np.repeat(to_array([pair.x]), 6, axis=0)
@@ -121,7 +127,7 @@ def _bernstein(deviation: Floats, spread: Floats, weight: Floats) -> float:
 
 
 def check_calibration(trial: Trial, alarm: float) -> Check:
-    """Check that draws from a pair's points can be distinguished exactly as well as `log_mass` states."""
+    """Check that draws from the two points of a pair differ as `log_mass` states, over up to six pairs."""
     pairs = trial.most_telling(CALIBRATION_PAIRS)
     draws = [_draw_labelled(trial, pair, trial.samples) for pair in pairs]
     ratios, second = np.concatenate([t for t, _ in draws]), np.concatenate([label for _, label in draws])

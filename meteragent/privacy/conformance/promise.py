@@ -15,7 +15,7 @@ from meteragent.privacy.mechanism.base import LawlessMechanism, MetricMechanism
 from meteragent.privacy.space import listed
 
 _SLACK = 1e-9
-"""The rounding error allowed for a delta and for a ratio that reaches the loss, and the least loss used."""
+"""The rounding error allowed in comparisons. A loss below it counts as this number in `check_ratios`."""
 
 _DRAWS = 8
 """The number of outputs drawn from each point at which ratios are computed, besides the points themselves."""
@@ -77,7 +77,7 @@ def _is_raised(error: type[Exception], call: Any, *args: Any, **keywords: Any) -
 
 
 def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
-    """Check that no pair's ratio of masses exceeds its loss and, if `tight`, that some pair's reaches it."""
+    """Check that no pair's log ratio of masses exceeds its loss and, if `tight`, that one reaches it."""
     parts, released = [], {repr(x): x for pair in trial.pairs for x in (pair.x, pair.x_prime)}
     released = {name: trial.draw(point, _DRAWS) for name, point in released.items()}
     for pair in trial.pairs:

@@ -2,7 +2,7 @@
 
     for                                  a promise for every distance             a pair, or rho
     windows of n numbers, d_inf          LInfLaplace                              DiscreteGaussian
-    windows in steps of a quantum, d_inf DitheredLaplace
+    windows in parts of a quantum, d_inf DitheredLaplace
     numbers; counts 0 .. k               Laplace; TruncatedGeometric              LaplaceSanitisation
     n numbers, d_1                       VectorLaplace
     the plane, d_2; d_1                  PlanarLaplace; PlanarManhattan
@@ -18,7 +18,7 @@ rounding. Under d_1 and d_2, where the roundings of several numbers add up, `los
 `VectorLaplace` and of the planar mechanisms does. `DitheredLaplace` takes whole steps instead; for n = 1 its
 `loss` does not account for rounding to steps.
 `bits` is the source of randomness, by default `BulkBits` (for `DitheredLaplace`, `SystemBits`). `SeededBits`
-is for examples and research only.
+is for examples, tests and simulations only.
 
     >>> import numpy as np
     >>> from meteragent.privacy import Categorical, Categories, LInfLaplace, PlanarLaplace, Product

@@ -8,9 +8,9 @@ the distribution of `windows`, for every n >= 1:
 * Attempt t at its noise bound R takes word t (64 bits) of page 0: a cell, a place and a height in the table
   of `windows`. If the height does not decide whether R is accepted, or the word lies in the area of the
   tails, page 512 + t is read as a stream. The first accepted attempt counts.
-* Attempt k at slot i takes word i of page 1 + k. If m = 2R+1 <= 2^32, words have 32 bits: the slot is
+* Attempt k at slot i takes u, word i of page 1 + k. If m = 2R+1 <= 2^32, words have 32 bits: the slot is
   floor(u m / 2^32) - R if u m mod 2^32 >= 2^32 mod m (Lemire, as in `uniform`). For larger m, they have 64
-  bits; the last bit_length(m-1) of these are v, and the slot is v - R if v < m. The first accepted attempt
+  bits; the last bit_length(m-1) bits of u are v, and the slot is v - R if v < m. The first accepted attempt
   counts.
 
 No address is read twice. Bounds, slots and streams have different pages. Each attempt at a bound has a
@@ -20,10 +20,10 @@ stream hands out each of its bits once.
 
 So with independent fair bits, attempts are independent and identically distributed. The first accepted
 attempt has the distribution of any accepted attempt, which is that of `windows` (THEORY 2.1). If a line
-leaves an attempt undecided, a height plus a uniform number U is compared with a weight. If a line decides
-earlier, U's bits would decide in the same way, so a draw does not depend on how close the lines are. No row
-depends on another. Rows are processed together only to do each step for all rows at once, in parts that fit
-into the processor's cache.
+(see `windows`) leaves an attempt undecided, its height plus a uniform number U is compared with the weight of
+R. If the line decides earlier, U's bits would decide in the same way, so a draw does not depend on how close
+the lines are. No row depends on another. Rows are processed together only to do each step for all rows at
+once, in parts that fit into the processor's cache.
 
 If all attempts fail, or a page ends, `OverflowError` is raised and no bit is used twice. All 511 attempts at
 a noise bound, or at a slot, fail with a probability below 2^-500, because a noise bound is accepted with a
@@ -62,7 +62,7 @@ def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
     """Draw the noise of each row's window, P(z) ~ e^(-a max|z_i|) exactly, in shape (source.count, n).
 
     Raises:
-        TypeError: n or `a` is not exact.
+        TypeError: n is not an int, or `a` is not exact.
         ValueError: n < 1, a <= 0 or n/a >= 2^45.
         OverflowError: n is above 2^24 (above 2^23 if a row's R is 2^31 or more), or a row's bits are used up.
     """

@@ -4,11 +4,11 @@ Theory of operation
 -------------------
 The noise bounds. R with the weights w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `noise_bound`, but
 from a tight envelope: cells of 2^s integers each, with the mode M as a boundary, out to the distance D at
-which w has fallen to 2^-16 w(M). Heights are integers in units of w(M)/S. A cell's envelope is the weight at
-its larger end (w is monotone on either side of M), rounded up; beyond D there are steps as in `noise_bound`.
-The areas of the cells and of the steps, laid end to end, fill the integers below 2^64 except for a remainder,
-which is rejected. So one uniform word determines a cell, a place R in it and a height H, exactly. R is
-accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
+which w has fallen to 2^-16 w(M), or down to 0. Heights are integers in units of w(M)/S. A cell's envelope is
+the weight at its larger end (w is monotone on either side of M), rounded up; beyond D there are steps as in
+`noise_bound`. The areas of the cells and of the steps, laid end to end, fill the integers below 2^64 except
+for a remainder, which is rejected. So one uniform word determines a cell, a place R in it and a height H,
+exactly. R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
 
 A line decides nearly all of these comparisons. On a cell from l to r with h = r - l, w differs from the chord
 by at most h^2/8 max|w''| (Lagrange), and
@@ -18,9 +18,11 @@ by at most h^2/8 max|w''| (Lagrange), and
 with f = ln w. So w is at most h^2/8 max w max f'^2 below the chord and h^2/8 max w max|f''| above it; f'^2 is
 largest at an end, and |f''| at l. (Between M and a neighbouring integer w may exceed w(M), by a factor of at
 most 1/(1 - |f'(M)|).) Ends and deviations are bounded by integers, rounded outwards. The comparisons that the
-line leaves open, about one draw in 2,000, are decided by `bernoulli` with the bounds of `noise_bound`.
+line leaves open, up to one in 80 for n = 1 and fewer than one in 1,000 for n >= 30, are decided by
+`bernoulli` with the bounds of `noise_bound`.
 
-The slots of a window are uniform on {-R .. R}: `uniform_rows`.
+The slots of a window are uniform on {-R .. R}: `uniform_rows`. Fewer than 256 windows are drawn one by one,
+and windows of one slot by `discrete_laplace`.
 """
 
 from __future__ import annotations
@@ -53,10 +55,10 @@ CELLS_LOG = 8
 """The binary logarithm of the largest number of cells on either side of M."""
 
 GUIDE_BITS = 12
-"""The number of leading bits that determine the cell for 15 words in 16; a search finds the other cells."""
+"""The number of leading bits that determine the cell of most words; a search finds the other cells."""
 
 TABLE_FROM = 256
-"""The least count for which `noise_bounds` uses a table; creating one takes as long as 1,500 draws."""
+"""The least count for which `noise_bounds` uses a table; creating one takes as long as about 1,000 draws."""
 
 _WORD = 64
 
@@ -125,7 +127,7 @@ def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent R, distributed as in `noise_bound`, as int64 of shape (count,).
 
     Raises:
-        TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
     envelope = envelope_of(n, a)
     if count < TABLE_FROM:
@@ -141,7 +143,7 @@ def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     """Draw the noise of `count` windows, P(z) ~ e^(-a max|z_i|) exactly (THEORY 2.1), as int64 (count, n).
 
     Raises:
-        TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
     if n == 1:
         return discrete_laplace(count, a, bits)[:, np.newaxis]
@@ -165,9 +167,9 @@ def propose(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the R that each word proposes, and a mask of the accepted proposals.
 
-    If the word at `index` leaves the comparison open, the bits that `bits_of(index)` returns decide it. The
-    areas, words and bits alone determine which R are accepted: a line only decides earlier, in the same way
-    as the bits would.
+    If the word at `index` leaves the comparison open, the bits that `bits_of(index)` returns decide it; in
+    the area of the tails, these bits propose R, too. The areas, words and bits alone determine which R are
+    accepted: a line only decides earlier, in the same way as the bits would.
     """
     cell = table.cell(word)
     place = word - table.areas.take(cell)

@@ -56,7 +56,7 @@ class WithNull:
         return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
-_ROW_PAIRS = 4  # the number of nearest, and of farthest, pairs of a row's values that are tested
+_ROW_PAIRS = 4  # how many of the nearest, the farthest and, for None, the first pairs of values are tested
 
 
 @dataclass(frozen=True, init=False)

@@ -153,7 +153,7 @@ class Windows:
 def directions(n: int) -> list[tuple[int, ...]]:
     """List vectors of {-1, 0, 1}^n along which noise should be tested, each once and none with its negative.
 
-    The vectors are all ones, sign vectors of increasing period (rows of Walsh's matrix), an irregular sign
+    The vectors are (1, .., 1), sign vectors of increasing period (rows of Walsh's matrix), an irregular sign
     vector, two vectors that are zero on the second half, and e_i and e_i - e_j for the first, second, middle
     and last indices.
     """

@@ -159,9 +159,10 @@ class Certificate:
 def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Certificate:
     """Bound an attacker's success over all mechanisms as private as `mechanism`, by a linear program.
 
-    Of `mechanism` only a = epsilon * quantum is used. `through` holds further windows of the lattice, in
-    quanta, of shape (m, n). There are at most (N+m)^2 N constraints; those that follow from others are left
-    out. 20 shapes take less than a second, 40 shapes several seconds. For larger libraries use `mixture`.
+    Of `mechanism` only n and a = epsilon * quantum are used. `through` holds further windows of the lattice,
+    in quanta, of shape (m, n). There are at most (N+m)^2 N constraints; those that follow from others are
+    left out. 20 shapes take less than a second, 40 shapes several seconds. For larger libraries use
+    `mixture`.
 
     Raises:
         ValueError: the signatures do not have the mechanism's n slots.

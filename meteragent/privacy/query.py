@@ -236,7 +236,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
     if not rounded:
         return Query(_mean, domain, metric, delta)
     points = listed(domain)
-    if points is not None and len(points) <= SEARCH_LIMIT:  # it may be below a row's sensitivity
+    if points is not None and len(points) <= SEARCH_LIMIT:  # the sensitivity may be below a row's
         return Query(lambda x: math.floor(_mean(x)), domain, metric)
     return Query(lambda x: math.floor(_mean(x)), domain, metric, delta)
 

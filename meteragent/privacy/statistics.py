@@ -38,7 +38,7 @@ def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
 
 
 def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
-    """Return a lower bound on the |ln| of the ratio of an event's probabilities under two windows.
+    """Return a lower bound on the absolute log ratio of an event's probabilities under two windows.
 
     `t0` and `t1` are the values of a statistic T for equally many draws of each window. The event, {T >= c}
     or {T < c}, and the direction of the ratio are chosen on the first half of the draws and tested on the

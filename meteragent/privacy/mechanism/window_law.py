@@ -38,7 +38,7 @@ class WindowMechanism(MetricMechanism, Protocol):
 
 
 class WindowLaw:
-    """The distribution of the noise of n slots, with a = epsilon q. All values are in whole quanta."""
+    """The distribution of the noise of n slots, with a = epsilon q. Noise is in whole quanta."""
 
     def __init__(self, n: int, a: float) -> None:
         self.n, self.a = n, a

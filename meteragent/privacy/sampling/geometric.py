@@ -29,7 +29,7 @@ from meteragent.privacy.sampling.parameters import check_parameters
 
 _DIGITS = 8
 _PREFIX_BITS = 16
-_TAIL = 45  # all groups but the first have x < 45; higher digits, one with probability < e^-45, join the last
+_TAIL = 45  # all groups but the first have x < 45; the last includes all digits that are worth 45 or more
 
 
 @dataclass(frozen=True, eq=False, slots=True)

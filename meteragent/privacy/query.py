@@ -206,7 +206,7 @@ def total(domain: Databases) -> Query:
     d_h, n under d_inf.
 
     Raises:
-        TypeError: the rows are not `Numbers`.
+        TypeError: the values of the rows are not `Numbers`.
         ValueError: the sensitivity is the rows' width, which is infinite, or rows may be absent but
             0 is not one of their values.
     """
@@ -225,7 +225,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
     is uniform under d_1 and normalised d_1, in steps of q/n.
 
     Raises:
-        TypeError: the rows are not `Numbers`.
+        TypeError: the values of the rows are not `Numbers`.
         ValueError: the sensitivity is the rows' width, which is infinite.
     """
     metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
@@ -249,7 +249,7 @@ def percentile(domain: Databases, percent: Exact) -> Query:
     under d_h.
 
     Raises:
-        TypeError: the rows are not `Numbers`, or percent is not exact.
+        TypeError: the values of the rows are not `Numbers`, or percent is not exact.
         ValueError: percent is not in [0, 100], or the sensitivity is the rows' width, which is infinite.
     """
     share = rational("percent", percent)

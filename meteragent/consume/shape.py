@@ -189,6 +189,8 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     terms, value = window.terms(record), float(record.value)
     if terms.space is not Space.PEAK:
         raise ValueError("only windows with the space 'peak' have a highest mean")
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
     half = half_width(terms.mechanism, 1 - (1 - coverage) / record.draws, terms.rounding)
     deviation = record.draws**0.5 * sd(terms.mechanism, terms.rounding)
     return Estimate(value, deviation, value - half, value + half, coverage, window.unit)

@@ -73,8 +73,8 @@ class TotalFormat:
         """Return whether a total is in the range of its homes, widened by 16/a + 2 quanta on both sides.
 
         The margin is wider than eight standard deviations of the sum of both draws, because a margin of eight
-        would refuse too many honest totals for a from 2.5 to 12. Totals are compared as exact numbers, because a float would round
-        a sum near 2^60 quanta by more than the margin.
+        would refuse too many honest totals for a from 2.5 to 12. Totals are compared as exact
+        numbers, because a float would round a sum near 2^60 quanta by more than the margin.
         """
         low, high = (
             homes * limit / self.group.quantum_wh for limit in (self.group.lowest_wh, self.group.highest_wh)

@@ -156,7 +156,7 @@ class QuantityTable(_Table):
     match: _Match = ()
     """Conditions in addition to the profile's."""
     negative: _Match = ()
-    """Conditions under which the number counts as negative."""
+    """Conditions under which the sign of the number is reversed."""
     interval: _Duration | None = None
     """The time that an interval energy covers."""
     step: _Positive | None = None

@@ -42,11 +42,16 @@ _ELECTRICITY = 1
 _FORWARD: Final = {0, 1, 4}
 """Accepted flow directions: not applicable, consumption, and net."""
 _POWERS: Final = (0, -3, -6)
+"""The powers of ten that are written, in the order of preference."""
+_POWER_MAX: Final = 12
+"""The largest absolute value of a power of ten that is read: from pico to tera."""
 _INT48_MAX: Final = 2**47 - 1
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
 """The namespace of the feed's ids, so that a repeated conversion yields the same ids."""
-_TITLE = re.compile(r"estimated, standard deviation (\S+) Wh?, descriptor (\S*)")
+_TITLE = re.compile(
+    r"estimated, standard deviation (\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?) Wh?, descriptor (\S*)", re.ASCII
+)
 
 ET.register_namespace("atom", ATOM.strip("{}"))
 ET.register_namespace("espi", ESPI.strip("{}"))
@@ -255,7 +260,10 @@ def _type(resource: ET.Element) -> _Type:
         raise FormatError("flowDirection: expected consumption (1) or net (4): remove the other readings")
     if _integer(element, "commodity", _ELECTRICITY) not in {0, _ELECTRICITY}:
         raise FormatError("commodity: expected electricity (1)")
-    scale = Fraction(10) ** _integer(element, "powerOfTenMultiplier", 0)
+    power = _integer(element, "powerOfTenMultiplier", 0)
+    if abs(power) > _POWER_MAX:
+        raise FormatError(f"powerOfTenMultiplier {power}: expected -{_POWER_MAX} to {_POWER_MAX}")
+    scale = Fraction(10) ** power
     title = _TITLE.fullmatch((resource.findtext(f"{ATOM}title") or "").strip())
     quality = _integer(element, "defaultQuality", 0)
     if title is None:

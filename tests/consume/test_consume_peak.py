@@ -105,6 +105,9 @@ def test_intervals_hold_for_any_number_of_draws(draws: int) -> None:
     half = peak.high - peak.value
     missed = np.mean(np.abs(released - true_quanta) > half)
     assert missed < 0.0577
+    for coverage in (-1, 0, 1):  # with several draws, an outer coverage could become an inner one
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            highest_mean(collect(messages(TERMS, true_quanta, draws))["m1"], ALIGNED_MS, coverage)
     assert np.sqrt(np.mean((released - true_quanta) ** 2.0)) < 1.03 * peak.sd
     if draws == 3:
         assert np.mean(np.abs(released - true_quanta) > 330.5) > 0.0577

@@ -184,6 +184,7 @@ FEED = green_button.write([Entry("m1", NOON_MS, NOON_MS + HALF_HOUR_MS, Fraction
     [
         ("<espi:uom>72<", "<espi:uom>71<", "uom 71: expected 38 (W) or 72 (Wh)"),
         ("Behaviour>4<", "Behaviour>1<", "accumulationBehaviour 1"),
+        ("Multiplier>0<", "Multiplier>3000000<", "powerOfTenMultiplier 3000000: expected -12 to 12"),
         ("<espi:commodity>1<", "<espi:commodity>7<", "expected electricity"),
         ("<espi:kind>12<", "<espi:flowDirection>19</espi:flowDirection><espi:kind>12<", "flowDirection"),
         ("<espi:value>5<", "<espi:value>5.5<", "value: expected a whole number"),
@@ -197,6 +198,14 @@ def test_a_wrong_feed_is_refused(old: str, new: str, text: str) -> None:
     count = -1 if "period" in new else 1
     with pytest.raises(FormatError, match=re.escape(text)):
         list(green_button.read(FEED.replace(old, new, count).encode()))
+
+
+@pytest.mark.parametrize("deviation", ["abc", "nan", "1e9999"])
+def test_a_title_of_another_form_states_no_deviation(deviation: str) -> None:
+    """Only a decimal number in our own title is a standard deviation; other titles are free text."""
+    title = f"<atom:title>estimated, standard deviation {deviation} Wh, descriptor d<"
+    (value,) = green_button.read(FEED.replace("<atom:title>measured<", title).encode())
+    assert (value.value, value.sd) == (5, None)
 
 
 def test_a_document_type_is_refused() -> None:

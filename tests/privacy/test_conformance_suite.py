@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -113,6 +114,7 @@ def test_a_loss_is_one(how: Any, found: str) -> None:
 def test_float_parameters_are_named() -> None:
     """Each numeric keyword is tried as a float; those that are taken are named, other ones are left alone."""
     assert check_parameters(partial(Laplace, epsilon="1/2", quantum=1)).passed
+    assert check_parameters(partial(dict, epsilon=Decimal("Infinity"), name="x")).passed
     check = check_parameters(partial(dict, epsilon="1/2", name="x", n=3))
     assert not check.passed
     assert check.finding == "floats are accepted for ['epsilon', 'n']"

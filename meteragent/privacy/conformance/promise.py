@@ -63,7 +63,7 @@ def _number(value: Any) -> Fraction | None:
         return None
     try:
         return Fraction(value)
-    except (ValueError, ZeroDivisionError, InvalidOperation):
+    except (ValueError, OverflowError, ZeroDivisionError, InvalidOperation):
         return None
 
 

@@ -1,7 +1,7 @@
 """The agent's vitals as text, as JSON, and for Prometheus.
 
-Vitals hold counts, times and public ids, never values. The times at which messages arrive reveal when a home
-is busy (law 4), so the vitals stay on the device.
+Vitals hold counts, durations, charges, problems and names, never readings or released values. The times at
+which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""JSON messages to the browser: first the facts, then events.
+"""JSON messages to the browser: the facts, the history and the events.
 
-Exact numbers become floats, which suffice for a picture. Payloads remain exactly as sent.
+Numbers to be drawn are floats, which suffice for a picture. Payloads are passed on as sent, as UTF-8 text.
 """
 
 import json
@@ -36,7 +36,7 @@ def facts(
 ) -> bytes:
     """Encode the version, the counters' meanings, the problems, and the facts about each stream.
 
-    The facts are the stream's promise, its promises under other presets, its meters and its group.
+    The facts are the stream's name, its promise, its promises under other presets, its meters and its group.
     """
     views = [
         {
@@ -122,7 +122,7 @@ def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
 
 
 def news(batch: News) -> dict[str, Any]:
-    """Return readings as (time in ms, value), records as sent, dropped events, and means by schedule."""
+    """Return readings as (time in ms, value), records, the count of dropped events, and means by schedule."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_text(record) for record in batch.records]
     means = {name: [mean._asdict() for mean in slots] for name, slots in batch.means.items()}
@@ -155,7 +155,10 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
 
 
 def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | None:
-    """Return a budget's limit and remainder as levels at the radius, and how many windows the rest allows."""
+    """Return a budget's period, its limit and remainder as levels, and how many windows the rest allows.
+
+    The levels are those at the radius. Returns None if there is no budget.
+    """
     if allowance is None:
         return None
     remainder = max(allowance.limit - allowance.spent, Fraction(0))

@@ -194,7 +194,7 @@ class OutletMaker:
     def of(self, stream: settings.Stream, links: parts.Links) -> Outlets:
         """Return a stream's connections: one to its sink, or one to each receiver that is admitted.
 
-        Raises ConfigError or StoreError if a receiver's broker settings cannot be read.
+        Raises ConfigError or StoreError if the settings of a receiver's broker cannot be used.
         """
         store = self.thread.store
         if links.sink is not None:
@@ -251,7 +251,7 @@ class OutletMaker:
     async def withdraw(self, grant: Grant) -> None:
         """Send the messages that wait for a revoked receiver, which only withdraw its descriptors.
 
-        If the settings of its broker cannot be read, a warning is logged and the descriptors stay.
+        If the settings of its broker cannot be used, a warning is logged and the descriptors stay.
         """
         try:
             endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")

@@ -112,7 +112,7 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
 
 
 def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
-    """Yield the last complete windows of bands, in order."""
+    """Yield those of the last `WINDOWS` windows of bands that are complete, in order."""
     bands = {r.time_ms: r.step_ms for r in series.records if series.terms(r).space is Space.BANDS}
     for start_ms in sorted(bands)[-WINDOWS:]:
         with suppress(ValueError):  # a record is missing

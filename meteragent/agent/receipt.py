@@ -1,8 +1,8 @@
 """The receipt of a revoked receiver, which states what was sent to it, for the operator's files.
 
-A receipt is a plain text file beside the store. It contains no values, only addresses, topics, times, counts
-and terms. It is written after the revocation is on disk; after a crash, it is written again with the same
-content and name.
+A receipt is a plain text file beside the store. It contains no values, only names, addresses, topics, times,
+counts, terms and the reason for the revocation. It is written after the revocation is on disk; after a crash,
+it is written again with the same content and name.
 """
 
 import json

@@ -227,9 +227,10 @@ class Source:
         return -(-len(self._backlog) // BATCH)
 
     def batch(self, now_ms: int) -> list[Message]:
-        """Return the next messages, at most `BATCH`, in order of arrival, and hold those with a token.
+        """Return the next messages, at most `BATCH`, in order of arrival, and hold those with a valid token.
 
-        A message that arrived while the clock showed no time gets the time of the next message, or `now_ms`.
+        A token is valid if it is of the current epoch. A message that arrived while the clock showed no time
+        gets the time of the next message, or `now_ms`.
         """
         if any(received_ms is None for _, received_ms in islice(self._backlog, BATCH)):
             self._stamp(now_ms)

@@ -135,7 +135,7 @@ class RegisterTimeline(Timeline):
         return pending.time_ms > self.integrated_until_ms
 
     def _end_ms(self, index: int) -> int:
-        """Return the end of a pending reading's span: the time of the next reading."""
+        """Return the end of a pending reading's span: the time of the next reading, or never."""
         return self.pending[index + 1].time_ms if index + 1 < len(self.pending) else _FOREVER_MS
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:

@@ -8,17 +8,17 @@ used again. For each message of a shared stream, a commit writes one row for eac
 the grant's topic and the same payload (`append`). So noise is drawn once, and an unreachable receiver does
 not hold up the others.
 
-A receiver gets a slot if the slot's window starts at or after the admission, and the slot ends by the end of
-the grant (`Validity`). Both are public times, so the configuration and the clock alone determine who gets a
-slot (law 4). The core opens a window only if a receiver gets one of its slots. The window is then charged as
-a whole: its slots after the last grant's end are drawn and closed like others, but sent to nobody.
+A receiver gets a slot if the slot's window starts at or after the grant's `since_ms`, and the slot ends by
+its `until_ms` (`Validity`). Both are public times, so the configuration and the clock alone determine who
+gets a slot (law 4). The core opens a window only if a receiver gets one of its slots. The window is then
+charged as a whole: its slots after the last grant's end are drawn and closed like others, but sent to nobody.
 
 `settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends,
-while no message is sent. In one transaction it revokes the grants that are no longer configured, and admits
-new receivers. Revoking deletes all rows that wait in the queue, and the descriptors that are sent on each
-connection, then queues an empty retained message for each topic on which a descriptor may be retained. After
-that, nothing else can enter the queue, because `append` reads the grants in the transaction that writes the
-rows.
+while no message is sent. In one transaction it revokes the grants that are no longer configured, updates the
+other grants, and admits new receivers. Revoking deletes all rows that wait in the queue, and the descriptors
+that are sent on each connection, then queues an empty retained message for each topic on which a descriptor
+may be retained. After that, nothing else can enter the queue, because `append` reads the grants in the
+transaction that writes the rows.
 
 A descriptor is sent to each receiver that gets the first slot that it covers. A receiver that is new to a
 stream lacks the descriptors sent before its admission (`unannounced`), and may have a topic on which another

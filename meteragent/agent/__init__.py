@@ -40,7 +40,7 @@ DRAIN_S = 10.0
 """The longest time for which a stop waits until brokers have confirmed the messages that are due."""
 TOTALS_S = 3600.0
 """The time between two log lines with public totals. Other totals would reveal when a home is busy (law 4),
-so they are logged only for debugging and at the end."""
+so they are logged only for debugging and when all streams stop."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS

@@ -12,8 +12,8 @@ classes turn the wall clock into times that the rest of the agent can rely on:
                  that are resumed from a snapshot hold open windows whose intervals may have been released
                  since, with the same noise. The wall clock reveals the copy, because it is set forward while
                  the time since the machine's start has not advanced. A step before the clock is first
-                 synchronised does not indicate a copy, because a machine without a hardware clock makes one
-                 at each start.
+                 synchronised does not indicate a copy, because the clock of a machine without a hardware
+                 clock is stepped at each start.
     CatchUp      the time up to which slots may close. After a start, or a pause because of the store,
                  readings for overdue slots wait in the broker; these slots stay open for `catch_up` (law 4).
 

@@ -37,7 +37,7 @@ _LONGEST_DAY_MS = 25 * HOUR_MS
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
-    The outbox deletes a descriptor some time after it is sent, perhaps before the window closes. A missing
+    The store keeps the latest descriptor, but deletes an earlier one some time after it is sent. A missing
     descriptor is therefore rebuilt from the schedule. If the configuration has changed, the rebuilt
     descriptor has another id, and the records are left out.
     """

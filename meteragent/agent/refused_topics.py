@@ -147,7 +147,7 @@ class Refusals:
         if now_s - self._connection_s > STABLE_S:
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):
-            return  # no message to blame, or a trial of a suspected topic, which was expected to end it
+            return  # there is no message to blame, or the trial of a suspected topic ended it, as expected
         was_one_by_one = self.one_by_one
         self._abrupt_ends += 1
         if was_one_by_one and len(topics) == 1:

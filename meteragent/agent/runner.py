@@ -68,7 +68,7 @@ class StoreThread:
     def __init__(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> None:
-        """Take an open store; if it is full, messages of other streams than `streams` are dropped."""
+        """Take an open store; if it is full, messages in queues other than `streams` are dropped."""
         self.store = store
         self._streams = streams
         self._counts = counts
@@ -156,7 +156,7 @@ class StoreThread:
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     def outbox_reader(self, stream: str) -> OutboxReader:
-        """Return the functions that a stream's sink uses to read the store."""
+        """Return the functions with which the sink of a stream, or of a receiver's queue, reads the store."""
 
         async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
             """Return up to `limit` undelivered rows after `position` that are due by `now_ms`."""

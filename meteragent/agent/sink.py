@@ -8,7 +8,7 @@ A row goes through these stages:
     queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by
                 `_read_outbox`
     in flight   published, not yet answered; their number is limited (`_in_flight_max`)
-    confirmed   answered, not yet marked in the outbox: the next commit marks the row (`note_marked`)
+    confirmed   accepted by the broker, not yet marked in the outbox; the next commit marks it (`note_marked`)
 
 After a crash, all unmarked rows are sent again from the outbox; on a new connection, all rows that are not
 confirmed. A record may therefore be sent twice but is never lost, and its bytes are always the same. `idle`

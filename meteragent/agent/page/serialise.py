@@ -83,9 +83,9 @@ def _group(group: Group | None) -> dict[str, Any] | None:
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
-    `per_power` is the value of 1 W or 1 kW over a slot, in the unit of the records: 1 for powers; for an
-    amount, the value at the largest price. `said` holds the sentences of `check` and the table of an
-    attacker's success limits, with its header as the first row.
+    `per_power` is the value of 1 W or 1 kW over a slot (the shortest band), in the unit of the records: 1 for
+    powers; for an amount, the value at the largest price. `said` holds the sentences of `check` and the table
+    of an attacker's success limits, with its header as the first row.
     """
     terms = guarantee.terms
     per_power = 1.0
@@ -116,7 +116,7 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
-    """Return the first event of a page: its meter, and the meter's records before the page was opened."""
+    """Return the first event of a page: its meter, and the meter's latest records before it was opened."""
     records = [_text(payload) for payload in history]
     return {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic, "records": records}
 

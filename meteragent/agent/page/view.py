@@ -85,7 +85,7 @@ class StreamView:
 
 
 class Message(NamedTuple):
-    """A sent message, byte for byte, and the time at which the broker confirmed it."""
+    """A sent message, byte for byte, and the time of the commit that marked it as delivered."""
 
     topic: str
     payload: bytes
@@ -202,9 +202,9 @@ async def _all_is_well() -> Sequence[Problem]:
 class View:
     """The data available to the page.
 
-    `glance` returns the state of a meter of a stream. `latest_payloads` returns, in order, the payloads of
-    the latest records on a topic of a stream, up to a limit. `problems` returns the current problems.
-    `history` returns the history of a meter of a stream.
+    `glance` returns the state of a meter of a stream. `latest_payloads` returns the payloads of the latest
+    records on a topic of a stream, up to a limit, oldest first; for a stream of reports, none. `problems`
+    returns the current problems. `history` returns the history of a meter of a stream.
     """
 
     streams: Sequence[StreamView]

@@ -44,7 +44,7 @@ so they are logged only for debugging and when all streams stop."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS
-"""The age at which odometers forget a period (wall clock only); a longer pause requires a restart."""
+"""The age at which odometers forget a period (wall clock only); a longer pause may require a restart."""
 
 _log = logging.getLogger("meteragent")
 

@@ -16,7 +16,7 @@ FEWEST = 5
 """The smallest number of refused messages, or of clamped readings, that indicates a problem; for a wrong
 zone, one message is enough. A few bad messages now and then are normal."""
 ENOUGH = 100
-"""The number of unreadable messages that indicates a problem even if as many are usual."""
+"""The number of unreadable messages that indicates a problem even if that many are usual."""
 SOON_MS = 60_000
 """How long all messages must be refused, or all readings clamped, before this is a problem; at the start,
 `FEWEST` such messages are a problem at once (`IntakeHealth`)."""

@@ -11,8 +11,8 @@ A row goes through these stages:
     confirmed   accepted by the broker, not yet marked in the outbox; the next commit marks it (`note_marked`)
 
 After a crash, all unmarked rows are sent again from the outbox; on a new connection, all rows that are not
-confirmed. A record may therefore be sent twice but is never lost, and its bytes are always the same. `idle`
-is set when no row can be sent now and all rows sent have been answered; a stop waits for it.
+confirmed. A record may therefore be sent twice, but no crash loses it, and its bytes are always the same.
+`idle` is set when no row can be sent now and all rows sent have been answered; a stop waits for it.
 
 Rules
 1. A record is sent only after it is on disk: it is read from the outbox, or handed over by the commit that

@@ -47,7 +47,7 @@ M alone does not show whether a register fell during an outage. The difference r
 + dither + energy for some |noise| <= K and some energy that the range allows for the time since the slot's
 start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: |noise|
 exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds counts.
-So even after an unnoticed reset, the accumulator is one that the range and the noise allow.
+So even after an unnoticed reset, the accumulator stays within what the range and the noise allow.
 
 If the clock closed the slot after the newest reading, the next slot contains no energy from the register yet,
 and accumulators are stored unchanged. So are the accumulators of bands, because a band consists of many

@@ -57,7 +57,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """A stream's guarantee, and its guarantees under those other presets of which the page draws examples.
+    """A stream's guarantee, and its guarantees under those other presets for which the page draws examples.
 
     `schedules` holds the stream's schedule under the key `OWN`, and the schedule under each of these presets.
     """

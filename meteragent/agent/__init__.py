@@ -285,7 +285,7 @@ class Agent:
         return Unit(stream, links, runner, watch, outlets.all, parts.client_ids(store, name)[0])
 
     async def _serve(self, units: list[Unit], service_tasks: list[Coroutine[Any, Any, None]]) -> None:
-        """Run all tasks; on a stop, end runners and services, drain the sinks unless one failed, end them."""
+        """Run all tasks; on a stop, end runners and services, drain sinks unless one failed, and end them."""
         async with asyncio.TaskGroup() as sinks:
             sink_tasks = [
                 sinks.create_task(self._keep_sink(unit, outlet)) for unit in units for outlet in unit.outlets

@@ -70,7 +70,7 @@ def _promise(item: Terms) -> str:
 def write(store: Store, receipt: Receipt) -> Path:
     """Write a receipt beside the store, completely or not at all, and return its path.
 
-    Raises OSError if the receipt cannot be written.
+    Raises OSError if the receipt cannot be written, and StoreError if the terms cannot be read.
     """
     path = path_of(store.path, receipt)
     new_path = path.with_name(f"{path.name}.new")

@@ -274,7 +274,7 @@ class Sink:
                 await self._publish(session, Flight(row.id, topic), row.topic, row.payload, retain)
 
     def _is_too_late(self, row: WaitingRow) -> bool:
-        """Return whether a row is a report that is too late; count it, and let the next commit delete it."""
+        """Return whether a row is a late report, which is counted once and deleted by the next commit."""
         if row.until_ms is None or (self._now_ms() or 0) < row.until_ms:
             return False
         if row.id not in self._unmarked_ids:

@@ -375,9 +375,9 @@ def restore_at(
     """Make a restored or lost store usable: no window that starts before `at_ms` opens any more.
 
     Earlier marks and the floor rise to `at_ms`. Open windows are deleted, because lost records may have used
-    their noise. Undelivered rows are kept and leave unchanged. Running totals begin again, and each stream
-    may claim any shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over the
-    meters that another store announced by then. Raises StoreError if the store's clock is later than `at_ms`.
+    their noise. Undelivered rows are kept and sent. Running totals begin again, and each stream may claim any
+    shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over meters that another
+    store announced before then. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:

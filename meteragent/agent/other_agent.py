@@ -1,4 +1,4 @@
-"""Detection of another agent that releases the same meter, before the meter's first window opens.
+"""Detection of another agent that releases the same meter, before a first window opens on a topic.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
 topic>/privacy`. An agent whose store has never announced a sink topic therefore listens for descriptors on it

@@ -124,7 +124,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
 
 
 def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
-    """Return a window's costs; None without tariffs that price all of its bands in the same currency."""
+    """Return a window's costs; None if there are no tariffs, or if they cannot price it in one currency."""
     if not tariffs:
         return None
     try:

@@ -30,7 +30,7 @@ STRIKES = 2
 
 
 class Refusals:
-    """The sink topics that one stream's broker refuses, and their trials."""
+    """The sink topics that one sink's broker refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
         """Start without refused topics; longer topics than `sink_topic_segments` lie below a sink topic."""

@@ -72,7 +72,7 @@ class Claims:
         return sink_topics
 
     def settle(self, sink_topics: Iterable[str]) -> None:
-        """Note that no other store releases on these topics."""
+        """Note that no other store has been found on these topics."""
         self._clear_topics.update(sink_topics)
 
     def is_own(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:

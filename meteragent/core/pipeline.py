@@ -155,7 +155,7 @@ class Pipeline:
         return self._effects
 
     def clear(self, sink_topics: Iterable[str]) -> None:
-        """Note that no other store releases on these topics; windows open from the next boundary."""
+        """Note that no other store has been found on these topics; windows open from the next boundary."""
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:

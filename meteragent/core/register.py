@@ -5,7 +5,7 @@ Theory of operation
 Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used evenly over [t0, t1]. The register is
 interpolated at each slot boundary b and rounded down to a whole unit of the accumulator, W(b) = floor(r(b) *
 c), where c converts registers to accumulator units; a slot gets W(end) - W(start). So a slot's value is a
-weighted mean of the power, in which the weights within each span sum to the overlap of the slot and the span.
+weighted sum of the power, in which the weights within each span sum to the overlap of the slot and the span.
 The map from load curves to slot vectors is 1-Lipschitz up to two units of the accumulator, about 10^-12 of a
 default quantum in Wh, and over a run without gaps and clamping the values telescope to r(end) - r(start).
 Fractions of a unit must not be kept, because neither noise nor dither has fractions, so a fraction would

@@ -206,12 +206,12 @@ def settle(
 ) -> list[Grant]:
     """Revoke the grants of all receivers but these; admit these receivers unless they have a grant.
 
-    A grant's start moves to a later configured start in two cases: no descriptor has been sent to its
-    receiver, or its end is extended and its receiver lacks the latest descriptor of a topic. The core then
-    asks again about the topics, and the receiver does not get the windows that are already open. Returns the
-    grants that are new or begin later than before. `reasons` has the reason for a revocation by stream and
-    receiver; a receiver without one was removed. A receiver with a different broker or topic counts as a
-    different receiver. Raises StoreError if the store cannot be written.
+    A grant's start moves to a later `from_ms` in two cases: no descriptor has been sent to its receiver, or
+    its end is extended and its receiver lacks the latest descriptor of a topic. The core then asks again
+    about the topics, and the receiver does not get the windows that are already open. Returns the grants that
+    are new or begin later than before. `reasons` has the reason for a revocation by stream and receiver; a
+    receiver without one was removed. A receiver with a different broker or topic counts as a different
+    receiver. Raises StoreError if the store cannot be written.
     """
     receivers_by_key = {(item.stream, item.name, item.topic, _url(item.link)): item for item in receivers}
     kept_keys = set()

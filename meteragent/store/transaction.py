@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 One step of the core is one transaction, in this order:
 
-1. Charge the windows that open (`ledger.charge`). This comes first, so that a step over its budget is refused
-   before anything else is written.
+1. Charge the windows that open and the peaks that are redrawn (`ledger.charge`). This comes first, so that a
+   step over its budget is refused before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals, prices and clock (`Store.write`).
 3. Store the step's descriptors, and append its messages to the outbox (`outbox.append`); the messages of a
    shared stream are appended once for each receiver that may have them (`grants.append`).

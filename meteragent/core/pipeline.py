@@ -288,7 +288,7 @@ class Pipeline:
     def _close_due(self, meter: str, closes_ms: int, now_ms: int) -> None:
         timeline = self._timelines.get(meter)
         if timeline is None or timeline.next_close_ms() != closes_ms:
-            return  # stale: a band that began later has ended and closed earlier
+            return  # stale: a band that began later closed earlier, or the meter is forgotten
         self._close_until(meter, timeline, closes_ms, now_ms)
         if (next_ms := timeline.next_close_ms()) is not None:
             self._deadlines.add_closing(next_ms, self._names[meter].public_id, meter)

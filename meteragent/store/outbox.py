@@ -17,7 +17,7 @@ from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.store import Store, batch
 
 PAGE = 1000
-"""The number of rows that `export` reads or `make_room` deletes at once."""
+"""The largest number of rows that `export` reads or `make_room` deletes at once."""
 _ROW_BYTES = 64
 """The bytes that a row counts besides its topic and payload; the triggers in `schema` use them, too."""
 

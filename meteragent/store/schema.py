@@ -332,7 +332,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "threshold_u": _whole_or_none,
     "crowd": _crowd,
 }
-"""Decoders of the fields of terms that are not whole numbers."""
+"""Decoders of those fields of terms that are not always whole numbers."""
 
 
 def encode_prices(prices: Iterable[Price]) -> str:

@@ -40,11 +40,11 @@ DRAIN_S = 10.0
 """The longest time for which a stop waits until brokers have confirmed the messages that are due."""
 TOTALS_S = 3600.0
 """The time between two log lines with public totals. Other totals would reveal when a home is busy (law 4),
-so they are logged only for debugging and at the end."""
+so they are logged only for debugging and when all streams stop."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS
-"""The age at which odometers forget a period (wall clock only); a longer pause requires a restart."""
+"""The age at which odometers forget a period (wall clock only); a longer pause may require a restart."""
 
 _log = logging.getLogger("meteragent")
 
@@ -66,7 +66,7 @@ def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> 
 
 
 def _page_outlet(unit: Unit) -> tuple[str, str] | None:
-    """Return the queue and topic template of the receiver that the page shows; None if not shared."""
+    """Return the queue and topic template that the page shows of a shared stream; None for other streams."""
     if not unit.stream.receivers:
         return None
     if not unit.outlets:
@@ -95,8 +95,8 @@ class Agent:
     async def run(self) -> None:
         """Run until cancelled, then drain the sinks.
 
-        Raises any error that must end the process, such as StoreError if the store cannot be used, and
-        ConfigError if a file cannot be read.
+        Raises any error that must end the process, alone or in an exception group, such as StoreError if the
+        store cannot be used, and ConfigError if a file cannot be read.
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
@@ -121,7 +121,7 @@ class Agent:
                 raise asyncio.CancelledError
 
     def _restore(self, jumped_ms: int) -> None:
-        """Treat the store as a copy, like `ledger --restored-at`. Raises StoreError if it cannot be used."""
+        """Report a jump, and treat the store as a copy. Raises StoreError if the store cannot be used."""
         self.counts.add("clock_jumped")
         step_ms = round(jumped_ms / 1000) * 1000
         step = grid.duration_text(step_ms, 2)
@@ -143,7 +143,7 @@ class Agent:
     async def _run_on_store(
         self, clock: SteadyClock, links: dict[str, parts.Links], address: page.Settings | None
     ) -> None:
-        """Open the store and run until the next receiver is to be admitted or revoked.
+        """Open the store and run until cancelled, or until a receiver is to be admitted or revoked.
 
         Raises ClockJumped, alone or in an exception group, after a jump of the clock.
         """
@@ -202,11 +202,11 @@ class Agent:
             await asyncio.sleep(POLL_S)
 
     def _open(self, now_ms: int) -> Store:
-        """Open the store, or replace a lost store, and return it.
+        """Open the store, or replace a store that is damaged or missing, and return it.
 
         In the new store, no window opens before the current window of every stream and the current period of
-        every budget have ended, because the lost store may have held windows and charges from that time. If a
-        stream uses the event clock, no such time is known, so a lost store is an error.
+        every budget have ended, because the former store may have held windows and charges from that time. If
+        a stream uses the event clock, no such time is known, and a damaged or missing store is an error.
         """
         floor_ms = None
         if not parts.has_event_clock(self._config):
@@ -285,7 +285,7 @@ class Agent:
         return Unit(stream, links, runner, watch, outlets.all, parts.client_ids(store, name)[0])
 
     async def _serve(self, units: list[Unit], service_tasks: list[Coroutine[Any, Any, None]]) -> None:
-        """Run all tasks; when cancelled, end the runners and services, then drain and end the sinks."""
+        """Run all tasks; on a stop, end runners and services, drain sinks unless one failed, and end them."""
         async with asyncio.TaskGroup() as sinks:
             sink_tasks = [
                 sinks.create_task(self._keep_sink(unit, outlet)) for unit in units for outlet in unit.outlets
@@ -306,7 +306,7 @@ class Agent:
                     task.cancel()
 
     async def _drain(self, units: list[Unit]) -> None:
-        """Give all sinks, even disconnected ones, `DRAIN_S` to send due messages; then mark rows."""
+        """Give all sinks, even disconnected ones, `DRAIN_S` to send due messages; mark the delivered rows."""
         sinks = [outlet.sink for unit in units for outlet in unit.outlets]
         for sink in sinks:
             sink.finish()
@@ -388,7 +388,7 @@ class Agent:
         return count
 
     async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
-        """Every `TOTALS_S`, log totals and, without an event clock, make the odometers forget old periods."""
+        """Log totals every `TOTALS_S`; if no stream uses the event clock, also forget old budget periods."""
         while True:
             await asyncio.sleep(TOTALS_S)
             _log.info("totals: %s", self.counts.text(public=True))

@@ -1,7 +1,8 @@
-"""The log lines at a start: each stream's source, hidden energy and sinks, and when its next number leaves.
+"""The log lines at a start, which describe the agent and each stream.
 
-The lines follow from the configuration, the clock, the schedule and the stored windows, and contain no data
-from meters. URLs that contain a password were refused earlier.
+They state the agent's version and store, and each stream's source, hidden energy, group and sinks, and when
+its next number leaves. They follow from the configuration, the clock, the schedule and the stored windows,
+and contain no data from meters. URLs that contain a password were refused earlier.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from meteragent.report import sharing
 from meteragent.report.format import energy
 
 _IN_SECONDS = 120
-"""Shorter waits are stated in seconds, longer waits in minutes."""
+"""Waits shorter than this are stated in seconds, all others in minutes."""
 
 
 def lines(settings: config.Config) -> Iterator[str]:
@@ -91,7 +92,7 @@ def _time_text(time_ms: int, now_ms: int) -> str:
 
 
 def first_number_ms(schedule: Schedule, time_ms: int) -> int:
-    """Return when a meter's first slot closes if its window may open from `time_ms`; includes lateness."""
+    """Return when a slot first closes, lateness included, if windows may start at `time_ms` or later."""
     start_ms = schedule.first_ms(time_ms)
     terms = schedule.terms(start_ms)
     ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]

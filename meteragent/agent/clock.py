@@ -12,11 +12,10 @@ classes turn the wall clock into times that the rest of the agent can rely on:
                  that are resumed from a snapshot hold open windows whose intervals may have been released
                  since, with the same noise. The wall clock reveals the copy, because it is set forward while
                  the time since the machine's start has not advanced. A step before the clock is first
-                 synchronised does not indicate a copy, because a machine without a hardware clock makes one
-                 at each start.
-    CatchUp      the time up to which slots may close. After a start or a pause, readings for overdue slots
-                 wait in the broker; these slots stay open until `catch_up` has passed since the subscription
-                 (law 4).
+                 synchronised does not indicate a copy, because the clock of a machine without a hardware
+                 clock is stepped at each start.
+    CatchUp      the time up to which slots may close. After a start, or a pause because of the store,
+                 readings for overdue slots wait in the broker; these slots stay open for `catch_up` (law 4).
 
 A jump ends a SteadyClock permanently: `check` raises ClockJumped, the store is treated as a copy, and the
 agent restarts with a new clock.
@@ -35,7 +34,7 @@ EARLIEST_MS = 1_767_225_600_000
 """2026-01-01; a clock that shows an earlier time, before the software existed, is not synchronised."""
 
 LOOK_S = 1.0
-"""The time between two comparisons of the wall clock with the boot clock."""
+"""The longest time between two comparisons of the wall clock with the boot clock."""
 STEP_MS = 5 * MINUTE_MS
 """The longest forward step of a synchronised clock that is not a jump."""
 UNKNOWN_STEP_MS = HOUR_MS
@@ -72,7 +71,7 @@ class BootClock:
         """Return how far the wall clock has jumped forward, in ms; 0 if it has not.
 
         The jump is measured from the largest lead over the boot clock at any earlier call. `wall_ms` must be
-        read before this call, so that a pause between the two looks like a step back, not forward.
+        read before this call, so that a pause between the readings of the two clocks looks like a step back.
         """
         boot_ms = self._boot_ms()
         ahead_ms = wall_ms - boot_ms
@@ -86,7 +85,7 @@ class BootClock:
         return 0
 
     def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
-        """Until the clock is synchronised, query whether it is, at once or at most once every `LOOK_S`."""
+        """Query whether the clock is synchronised, until it is: at once, or at most once every `LOOK_S`."""
         if self._synchronised:
             return
         if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
@@ -117,7 +116,10 @@ class SteadyClock:
         self._newest_ms = max(self._newest_ms, newest_ms)
 
     def now_ms(self) -> int | None:
-        """Return the time, or None while the wall clock is behind or after a jump; processing then pauses."""
+        """Return the time; None after a jump, or while the wall clock is behind the newest known time.
+
+        A warning is logged, and the pause counted, when the wall clock falls behind.
+        """
         now_ms = self._wall_ms()
         if self._boot is not None and not self.jumped_ms:
             self.jumped_ms = self._boot.step_ms(now_ms)
@@ -147,8 +149,9 @@ class SteadyClock:
 class CatchUp:
     """The time up to which slots may close, even after a stop or a pause (law 4).
 
-    Slots that fell due while the agent was stopped, or paused because of its store, stay open until
-    `catch_up` has passed since the subscription was confirmed. Readings that arrive by then count.
+    Slots that fell due while the agent was stopped, or paused because of its store, stay open for `catch_up`
+    after the subscription is confirmed or, if it already is, after processing resumes. Readings that arrive
+    by then count.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:

@@ -7,8 +7,8 @@ committed to the store, and only then used, so that the highest serial of each r
 the list seals anything. After a restart the lists are read from the store, so a slot can open before the
 broker is connected.
 
-The core opens a slot only if both keys for its day are known (`may_open`). A slot that cannot open is
-counted, and is neither charged nor reported.
+The core opens a slot only if both keys for its day are known and differ (`may_open`). A slot that cannot open
+is counted, and is neither charged nor reported.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from meteragent.agent.runner import StoreThread
 
 Commit = Callable[[str, int, bytes], Awaitable[None]]
-"""A function that commits a list: its role, its serial and its signed bytes."""
+"""A function that commits a list, given its role, its serial and its signed bytes."""
 
 _log = logging.getLogger("meteragent")
 
@@ -52,11 +52,11 @@ class Keys:
     # --- the core's view -----------------------------------------------------------------------
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether `label` is valid for a home, and both operators' keys for the slot are known."""
+        """Return whether `label` is valid for a home, and both keys for the slot are known and differ."""
         return is_label(label) and self._keys(start_ms // 1000) is not None
 
     def has_slot(self, time_ms: int) -> bool:
-        """Return whether both operators' keys for the slot that contains `time_ms` are known."""
+        """Return whether both keys for the slot that contains `time_ms` are known and differ."""
         return self._keys(time_ms // 1000) is not None
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
@@ -128,7 +128,7 @@ class Keys:
     async def _take_lists(self, session: Session) -> None:
         """Subscribe to both operators' lists, then check and commit each list that arrives.
 
-        If a subscription fails, a warning is logged.
+        If a subscription fails, a warning is logged, and no further subscription is tried.
         """
         try:
             for topic in self._topics:
@@ -145,8 +145,8 @@ class Keys:
     async def _take(self, role: str, payload: bytes) -> None:
         """Check a list and commit it, then use it.
 
-        A refused list is logged and changes nothing. A list with the newest list's serial changes nothing,
-        either, because an operator signs only one list for each serial.
+        The refusal of a list is logged, and the list changes nothing. A list with the newest list's serial
+        changes nothing, either, because an operator signs only one list for each serial.
         """
         newest = self._lists.get(role)
         try:

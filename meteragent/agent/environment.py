@@ -36,7 +36,7 @@ class RestoreStore(Protocol):
     """A function that makes a store usable again if it may be a copy, such as `store.restore_at`."""
 
     def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
-        """Ensure that nothing before `at_ms` is ever released again. Raises StoreError if this fails."""
+        """Let no window that starts before `at_ms` open any more. Raises StoreError if this fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ the next line doubles."""
 LONGEST_MS = HOUR_MS
 """The longest time between two log lines about missing readings."""
 STEP_MS = MINUTE_MS
-"""The largest step of the clock that counts as waiting; a longer step means that the clock was set."""
+"""The most that the time between two updates counts as waiting; if more has passed, the clock was set or the
+machine slept."""
 FEWEST = 5
 """The number of first readings that must all have been clamped before this is logged."""
 
@@ -53,7 +54,8 @@ class FirstMinutes:
     def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
         """Log the stream's first reading and first number, or from time to time why there is no reading.
 
-        `confirmed` holds the ids of the rows that the broker has confirmed.
+        `confirmed` holds the ids of the rows that the broker has confirmed, until the outbox marks them. The
+        range of the first readings is also checked.
         """
         elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
         self._updated_ms = now_ms
@@ -77,7 +79,7 @@ class FirstMinutes:
                 self._warn()
 
     def _check_range(self) -> None:
-        """Log once if all of the first readings were clamped."""
+        """Log once if all of the first readings, at least `FEWEST`, were clamped."""
         accepted_count, clamped_count = self._counts["accepted"], self._counts["clamped"]
         if self._has_range_checked or clamped_count == accepted_count < FEWEST:
             return
@@ -90,7 +92,7 @@ class FirstMinutes:
             )
 
     def _warn(self) -> None:
-        """Log why no reading has arrived, if `why_none` has a reason."""
+        """Log why no reading has arrived, if `why_none` returns a reason."""
         if reason := why_none(self._stream, self._counts, self._waited_ms // MINUTE_MS * MINUTE_MS):
             _log.warning("stream %s: %s", self._stream.name, reason)
 

@@ -13,10 +13,10 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
 
 FEWEST = 5
-"""The smallest number of messages that indicates a problem other than a wrong zone; a few bad messages
-now and then are normal."""
+"""The smallest number of refused messages, or of clamped readings, that indicates a problem; for a wrong
+zone, one message is enough. A few bad messages now and then are normal."""
 ENOUGH = 100
-"""The number of unreadable messages that indicates a problem even if as many are usual."""
+"""The number of unreadable messages that indicates a problem even if that many are usual."""
 SOON_MS = 60_000
 """How long all messages must be refused, or all readings clamped, before this is a problem; at the start,
 `FEWEST` such messages are a problem at once (`IntakeHealth`)."""
@@ -48,7 +48,8 @@ def silence_ms(stream: settings.Stream) -> int | None:
 def first_silence_ms(stream: settings.Stream) -> int | None:
     """Return how long a stream may wait for its first usable reading, in ms; None under the event clock.
 
-    The limit is an hour, three reading periods or the longest slot, whichever is longest.
+    The limit is an hour, three times the usual time between readings, or the longest slot (a part of a peak),
+    whichever is longest.
     """
     if stream.window.clock is Clock.EVENT:
         return None
@@ -60,17 +61,17 @@ def first_silence_ms(stream: settings.Stream) -> int | None:
 class IntakeHealth:
     """The counters of a stream since its last usable reading, and the problems that they indicate.
 
-    `update` is called in every round of the runner. It learns the usual number of unreadable messages between
-    two usable readings, because a topic filter with a wildcard may match messages of other kinds. More than
-    twice the usual number (at least `FEWEST`), or `ENOUGH`, indicates a problem. Until the first usable
-    reading, `FEWEST` refused messages are a problem at once, and until the first within the range, so are
-    `FEWEST` readings that are all clamped.
+    `update` is called in every round of the runner. It records the largest number of unreadable messages
+    between two usable readings, the usual number, because a topic filter with a wildcard may match messages
+    of other kinds. More than twice the usual number (at least `FEWEST`), or `ENOUGH`, indicates a problem.
+    Until the first usable reading, `FEWEST` refused messages are a problem at once, and until the first
+    within the range, so are `FEWEST` readings that are all clamped.
     """
 
     def __init__(
         self, counts: Counts, silence_ms: int | None, now_ms: int, first_silence_ms: int | None = None
     ) -> None:
-        """Start now; `first_silence_ms` is the limit until the first reading, by default `silence_ms`."""
+        """Start now; `first_silence_ms` is the limit until the first usable reading, or else `silence_ms`."""
         self._counts = counts
         self._silence_ms = silence_ms
         self._first_silence_ms = silence_ms if first_silence_ms is None else first_silence_ms
@@ -81,7 +82,7 @@ class IntakeHealth:
         self._decoded_count = self._in_range_count = self._accepted_count = self._usual_count = 0
 
     def update(self, now_ms: int, *, connected: bool) -> None:
-        """Compare the counters with those at the last update; time without a connection is not silence."""
+        """Compare the counters with those at the last usable reading; ignore time without a connection."""
         elapsed_ms = min(max(now_ms - self._update_ms, 0), STEP_MS) if connected else 0
         self._update_ms = now_ms
         self._quiet_ms += elapsed_ms
@@ -102,7 +103,7 @@ class IntakeHealth:
         self._clamped_ms = self._clamped_ms if self._is_clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
-        """Yield the current problems: first why messages are refused, or else silence; then clamping."""
+        """Yield the current problems: at most one about refusals or silence, and one about clamping."""
         cause = self._cause(stream)
         limit_ms = self._silence_ms if self._decoded_count else self._first_silence_ms
         if cause is not None:
@@ -117,7 +118,10 @@ class IntakeHealth:
             yield problem("all_clamped", stream, count=clamped_count)
 
     def _cause(self, stream: str) -> Problem | None:
-        """Return why all messages have been refused for `SOON_MS`; None if the counters indicate no cause."""
+        """Return why all messages have been refused for `SOON_MS`.
+
+        Returns None if this is not the case, or if the counters indicate no cause.
+        """
         if self._refused_ms < SOON_MS:
             return None
         counts = self._counts - self._counts_before

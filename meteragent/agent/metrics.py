@@ -1,7 +1,7 @@
 """The agent's vitals as text, as JSON, and for Prometheus.
 
-Vitals hold counts, times and public ids, never values. The times at which messages arrive reveal when a home
-is busy (law 4), so the vitals stay on the device.
+Vitals hold counts, durations, charges, problems and names, never readings or released values. The times at
+which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
 """
 
 import json
@@ -16,8 +16,8 @@ from meteragent.domain.problem import Problem, problem
 LAG_S = 60.0
 """How long a message may be due before this counts as a problem."""
 UNERASED_S = 10.0
-"""How long the store's log may stay unerased before this is a problem; the product's own commands keep it for
-less than a second."""
+"""How long the store's log may stay unerased before this is a problem; the product's own commands keep it
+unerased for less than a second."""
 _PAUSED = {
     "no usable clock": "no_clock",
     "no room in the store": "store_full",

@@ -22,7 +22,7 @@ class Notify:
         return cls(address, int(micros) / 10**6 if has_watchdog else None)
 
     def send(self, *lines: str) -> None:
-        """Send lines to systemd; it is not an error if systemd is not listening."""
+        """Send lines to systemd, if it has set an address; errors of the socket are ignored."""
         if self.address is None:
             return
         # An address that starts with "@" is in the abstract namespace, whose names start with a NUL.

@@ -1,9 +1,9 @@
-"""Detection of another agent that releases the same meter, before the meter's first window opens.
+"""Detection of another agent that releases the same meter, before a first window opens on a topic.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
 topic>/privacy`. An agent whose store has never announced a sink topic therefore listens for descriptors on it
 before it opens a window, because two stores that add noise to the same intervals would reveal more than
-either promises.
+either promises. Streams on the event clock and streams in a crowd do not listen.
 """
 
 import asyncio
@@ -195,8 +195,9 @@ class Listener:
     def _is_foreign(self, sink_topic: str, payload: bytes) -> bool | None:
         """Return whether a descriptor comes from another store; None if the payload is not a descriptor.
 
-        A descriptor from before `taken_over_ms` does not. A descriptor without a mark comes from an older
-        version of the agent, and counts as another store's.
+        A descriptor that is valid from a time before `taken_over_ms` comes from a predecessor. Any other
+        descriptor without this store's mark counts as another store's, even if an older version of the agent
+        sent it without a mark.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)

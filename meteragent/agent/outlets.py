@@ -4,8 +4,8 @@ The runner and the watch see the receivers' sinks as one sink (`SharedSink`), an
 listener (`SharedListener`).
 
 For a shared stream, the core uses the public id alone as a topic, and each receiver's topics are translated
-to public ids. A meter is held if at least one receiver's broker refuses its topic. A meter is clear once none
-of its topics at any receiver can belong to another agent.
+to public ids. A meter is held if at least one receiver's broker refuses its topic. A meter is clear once it
+is clear at every receiver.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _log = logging.getLogger("meteragent")
 
 
 class Outlet(NamedTuple):
-    """A connection on which records are sent, either to the sink of a stream or to one receiver.
+    """A connection on which records or reports are sent, either to the sink of a stream or to one receiver.
 
     `queue` names the queue of its rows in the outbox, and `stream` is the stream with this connection's sink.
     `crowd` takes the operators' keys from this connection; None if the stream has no group.
@@ -169,7 +169,7 @@ class Outlets(NamedTuple):
         return self.all[0].crowd if self.all else None
 
     def last_due_ms(self, store: Store) -> dict[str, int]:
-        """Return, by the core's topic, when the last message that is not yet due in the store will be due."""
+        """Return, by the core's topic, the last due time of a message that is due after the store's time."""
         last_ms: dict[str, int] = {}
         for outlet in self.all:
             rows = outbox.last_due_ms(store.connection, outlet.queue, store.clock_ms)
@@ -181,7 +181,7 @@ class Outlets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutletMaker:
-    """The maker of each stream's connections; `listen_s` and `entropy` come from the environment."""
+    """The maker of the connections to sinks and receivers; `listen_s` and `entropy` are the environment's."""
 
     thread: "StoreThread"
     clock: SteadyClock
@@ -194,7 +194,7 @@ class OutletMaker:
     def of(self, stream: settings.Stream, links: parts.Links) -> Outlets:
         """Return a stream's connections: one to its sink, or one to each receiver that is admitted.
 
-        Raises ConfigError or StoreError if a receiver's broker settings cannot be read.
+        Raises ConfigError or StoreError if the settings of a receiver's broker cannot be used.
         """
         store = self.thread.store
         if links.sink is not None:
@@ -251,7 +251,7 @@ class OutletMaker:
     async def withdraw(self, grant: Grant) -> None:
         """Send the messages that wait for a revoked receiver, which only withdraw its descriptors.
 
-        If the settings of its broker cannot be read, a warning is logged and the descriptors stay.
+        If the settings of its broker cannot be used, a warning is logged and the descriptors stay.
         """
         try:
             endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")

@@ -1,4 +1,7 @@
-"""The local page's data: guarantees, privacy spent, messages and reports sent, connections, and history."""
+"""The local page's settings, data and routes.
+
+The data are guarantees, privacy spent, the budget, messages and reports sent, connections, and history.
+"""
 
 import asyncio
 import sqlite3

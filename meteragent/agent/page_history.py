@@ -37,7 +37,7 @@ _LONGEST_DAY_MS = 25 * HOUR_MS
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
-    The outbox deletes a descriptor some time after it is sent, perhaps before the window closes. A missing
+    The store keeps the latest descriptor, but deletes an earlier one some time after it is sent. A missing
     descriptor is therefore rebuilt from the schedule. If the configuration has changed, the rebuilt
     descriptor has another id, and the records are left out.
     """
@@ -112,7 +112,7 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
 
 
 def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
-    """Yield the last complete windows of bands, in order."""
+    """Yield those of the last `WINDOWS` windows of bands that are complete, in order."""
     bands = {r.time_ms: r.step_ms for r in series.records if series.terms(r).space is Space.BANDS}
     for start_ms in sorted(bands)[-WINDOWS:]:
         with suppress(ValueError):  # a record is missing
@@ -124,7 +124,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
 
 
 def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
-    """Return a window's costs; None without tariffs that price all of its bands in the same currency."""
+    """Return a window's costs; None if there are no tariffs, or if they cannot price it in one currency."""
     if not tariffs:
         return None
     try:

@@ -21,7 +21,7 @@ from meteragent.store import Store, ledger
 from meteragent.wire.home_assistant import Discovery
 
 HOME_ASSISTANT_MS = 2000
-"""The range of the delays after which agents answer a start of Home Assistant, beyond a first second."""
+"""The largest delay, beyond a first second, after which an agent answers a start of Home Assistant."""
 
 
 class Links(NamedTuple):
@@ -36,7 +36,7 @@ class Links(NamedTuple):
 
     @classmethod
     def of(cls, stream: settings.Stream) -> "Links":
-        """Read and return a stream's links. Raises ConfigError, with the key, if a file cannot be read."""
+        """Read and return a stream's links. Raises ConfigError if an address or a file cannot be used."""
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)

@@ -1,8 +1,8 @@
 """The receipt of a revoked receiver, which states what was sent to it, for the operator's files.
 
-A receipt is a plain text file beside the store. It contains no values, only addresses, topics, times, counts
-and terms. It is written after the revocation is on disk; after a crash, it is written again with the same
-content and name.
+A receipt is a plain text file beside the store. It contains no values, only names, addresses, topics, times,
+counts, terms and the reason for the revocation. It is written after the revocation is on disk; after a crash,
+it is written again with the same content and name.
 """
 
 import json
@@ -70,7 +70,7 @@ def _promise(item: Terms) -> str:
 def write(store: Store, receipt: Receipt) -> Path:
     """Write a receipt beside the store, completely or not at all, and return its path.
 
-    Raises OSError if the receipt cannot be written.
+    Raises OSError if the receipt cannot be written, and StoreError if the terms cannot be read.
     """
     path = path_of(store.path, receipt)
     new_path = path.with_name(f"{path.name}.new")

@@ -58,7 +58,7 @@ def _pairs(config: settings.Config) -> Iterator[tuple[settings.Stream, settings.
 
 
 def runs(stream: settings.Stream, now_ms: int) -> bool:
-    """Return whether a stream must run, because it has a sink, or a receiver that gets it now or later."""
+    """Return whether a stream must run: it has its own sink, or a receiver that gets it now or later."""
     return not stream.receivers or any(
         _reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
     )
@@ -78,7 +78,10 @@ def unannounced(stream: settings.Stream, store: Store) -> dict[str, list[Validit
 
 
 def next_ms(config: settings.Config, now_ms: int) -> int | None:
-    """Return when a receiver is next admitted or revoked after `now_ms`; None if there is no such time."""
+    """Return when a receiver is next to be admitted or revoked after `now_ms`; None if there is no such time.
+
+    Paused receivers do not count.
+    """
     times_ms = [
         time_ms
         for stream, receiver in _pairs(config)
@@ -93,7 +96,7 @@ def next_ms(config: settings.Config, now_ms: int) -> int | None:
 
 
 def settle(config: settings.Config, store: Store, now_ms: int) -> None:
-    """Revoke and admit receivers as of `now_ms`, and write the receipts of revoked receivers.
+    """Revoke and admit receivers as configured for `now_ms`, and write the receipts of revoked receivers.
 
     The log states the first window of each new or postponed grant. Raises StoreError if the store cannot be
     used or a receipt cannot be written; a later call writes the receipt.
@@ -162,7 +165,7 @@ def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
 def endpoint(link: str, section: str) -> Endpoint:
     """Return the broker of a link; error messages name `section`.
 
-    Raises StoreError if the link cannot be parsed, and ConfigError if a file cannot be read.
+    Raises StoreError if the link cannot be parsed, and ConfigError if its address or a file cannot be used.
     """
     try:
         facts = json.loads(link)

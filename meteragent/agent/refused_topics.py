@@ -2,8 +2,8 @@
 
 Rules
 1. A refusal holds one sink topic, and so the messages of one meter; all other messages are sent.
-2. Each hour, and on each new connection, the first waiting message of a held topic is sent as a trial. If the
-   broker accepts it, the others follow in order.
+2. Each hour, and on each new connection, the first waiting message of a held topic is sent as a trial (but
+   see rule 3). If the broker accepts it, the other messages follow in order.
 3. A broker may close the connection instead of answering, because MQTT 3.1.1 has no other way to refuse.
    After `ABRUPT` connections that end right after a publication, messages are sent one by one. If `STRIKES`
    connections end like this with only one topic's message in flight, that topic is held, too. Such a topic is
@@ -18,7 +18,7 @@ from collections.abc import Collection
 from math import inf
 
 TRY_S = 3600.0
-"""The time between two trials of a refused topic."""
+"""The time after which refused topics are tried again on the same connection."""
 PROMPT_S = 5.0
 """If the broker closes a connection within this time after a publication, the publication is blamed."""
 STABLE_S = 30.0
@@ -30,7 +30,7 @@ STRIKES = 2
 
 
 class Refusals:
-    """The sink topics that one stream's broker refuses, and their trials."""
+    """The sink topics that one sink's broker refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
         """Start without refused topics; longer topics than `sink_topic_segments` lie below a sink topic."""
@@ -67,7 +67,10 @@ class Refusals:
         return self._abrupt_ends >= ABRUPT or not self._suspects.isdisjoint(self._trials)
 
     def may_send(self, topic: str, row: int, size_bytes: int) -> bool:
-        """Return whether a message may be sent: either its topic is not held, or the message is a trial."""
+        """Return whether a message may be sent: either its topic is not held, or the message becomes a trial.
+
+        The size of a message that may not be sent is added to the waiting bytes.
+        """
         if topic not in self._held_bytes:
             return True
         if topic in self._due_trials:
@@ -144,7 +147,7 @@ class Refusals:
         if now_s - self._connection_s > STABLE_S:
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):
-            return  # no message to blame, or a trial of a suspected topic, which was expected to end it
+            return  # there is no message to blame, or the trial of a suspected topic ended it, as expected
         was_one_by_one = self.one_by_one
         self._abrupt_ends += 1
         if was_one_by_one and len(topics) == 1:

@@ -1,4 +1,4 @@
-"""The loop of one stream, which takes messages through the core into the store, commit by commit.
+"""The loop of one stream, which takes messages through the core into the store, and the store's thread.
 
     wait for messages or a deadline -> feed the core -> one transaction -> hand to the sink -> acknowledge
 
@@ -6,8 +6,8 @@ Theory of operation
 -------------------
 A runner takes these steps in turn, with at most one commit in progress, so a record can leave and a message
 can be acknowledged only after its transaction (law 2). While a transaction is written and its part of the log
-is erased, the next batch grows, so commits grow with the load. The store has its own thread, so an fsync
-blocks nothing else.
+is erased, the next batch grows, so commits grow with the load. The store has its own thread (`StoreThread`),
+so an fsync blocks nothing else.
 
 The following times, all on the wall clock, drive a round of `Runner.run`:
 
@@ -22,7 +22,7 @@ or closing lags behind opening, these steps only open windows. Then the waiting 
 then do slots close, because a reading must not find its slot closed just because the agent was late (law 4).
 
 Processing pauses while the clock shows no time, while the store is full, and while another reader keeps old
-accumulators in the log for too long (`_time`). Any exception must end the process.
+accumulators in the log for too long (`_time`). Any exception except ClockJumped must end the process.
 """
 
 import asyncio
@@ -63,12 +63,12 @@ _log = logging.getLogger("meteragent")
 
 
 class StoreThread:
-    """The store, which is used from one thread only."""
+    """The store with its own thread, on which runners use it; another thread prepares generation files."""
 
     def __init__(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> None:
-        """Take an open store; if it is full, messages of other streams than `streams` are dropped."""
+        """Take an open store; if it is full, messages in queues other than `streams` are dropped."""
         self.store = store
         self._streams = streams
         self._counts = counts
@@ -156,7 +156,7 @@ class StoreThread:
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     def outbox_reader(self, stream: str) -> OutboxReader:
-        """Return the functions that a stream's sink uses to read the store."""
+        """Return the functions with which the sink of a stream, or of a receiver's queue, reads the store."""
 
         async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
             """Return up to `limit` undelivered rows after `position` that are due by `now_ms`."""
@@ -174,7 +174,7 @@ class StoreThread:
         return OutboxReader(pending, descriptors, open_topics)
 
     async def close(self) -> None:
-        """Close the store and end its thread. Raises StoreError, for example if the last erasure failed.
+        """Close the store and end its threads. Raises StoreError, for example if the last erasure failed.
 
         A stop that arrives meanwhile waits until the store is closed, because the caller may use the file
         next.
@@ -218,7 +218,7 @@ WRITE_AT_ONCE = FlushPolicy(0, lambda time_ms: time_ms)
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    resume_ms  the stream's time at the last stop, or the current time if no slot or window is scheduled
+    resume_ms  the stream's time at the last stop, or the current time if nothing was scheduled
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
     listener   the listener for other agents that release the same meters; None to detect none
@@ -241,7 +241,7 @@ class Runner:
     on_commit: Callable[[Sequence[outbox.WaitingRow]], None] = lambda _: None
 
     async def run(self) -> None:
-        """Run until cancelled; any exception must end the process."""
+        """Run until cancelled; any exception except ClockJumped must end the process."""
         last_now_ms = last_closing_ms = self.resume_ms
         while True:
             # Read this before the time, so that the catch-up never starts before the subscription.
@@ -263,10 +263,10 @@ class Runner:
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
-        """Return whether messages may wait for more, at most for `flush_ms` and only while nothing is due.
+        """Return whether messages may wait for further messages: less than `flush_ms`, while nothing is due.
 
         The messages may include a new meter, whose first window opens at the next boundary, so that boundary
-        is a deadline, too. While a page is open, no message waits.
+        is a deadline, too. While a page is open, or more than `backlog_max` messages wait, none may wait.
         """
         if (
             self.viewers
@@ -346,7 +346,7 @@ class Runner:
             self.sink.note_marked(row_ids)
 
     def _pause_s(self) -> float:
-        """Return the time until the next deadline, at most `POLL_S`."""
+        """Return the time until the next deadline or the end of the catch-up, at most `POLL_S`."""
         now_ms = self.clock.now_ms()  # read again, because the last batch took time
         deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.is_over)
         times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]

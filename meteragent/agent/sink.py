@@ -8,11 +8,11 @@ A row goes through these stages:
     queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by
                 `_read_outbox`
     in flight   published, not yet answered; their number is limited (`_in_flight_max`)
-    confirmed   answered, not yet marked in the outbox: the next commit marks the row (`note_marked`)
+    confirmed   accepted by the broker, not yet marked in the outbox; the next commit marks it (`note_marked`)
 
 After a crash, all unmarked rows are sent again from the outbox; on a new connection, all rows that are not
-confirmed. A record may therefore be sent twice but is never lost, and its bytes are always the same. `idle`
-is set when no row can be sent now and all rows sent have been answered; a stop waits for it.
+confirmed. A record may therefore be sent twice, but no crash loses it, and its bytes are always the same.
+`idle` is set when no row can be sent now and all rows sent have been answered; a stop waits for it.
 
 Rules
 1. A record is sent only after it is on disk: it is read from the outbox, or handed over by the commit that
@@ -22,8 +22,8 @@ Rules
    the beginning. A meter's records are never out of order, though some may arrive twice. A record that the
    broker refuses is never discarded: its meter waits and `health` reports the topic, while the other meters,
    the other streams and the source continue (`refused_topics`).
-4. All other messages (a status, and devices for Home Assistant) depend on the time, on descriptors and on
-   starts of Home Assistant, never on a meter's behaviour (law 4). Other incoming messages have no effect.
+4. All other messages (a status, devices for Home Assistant) depend on the time, descriptors, open windows and
+   starts of Home Assistant, never on a meter's readings (law 4). Other incoming messages have no effect here.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from meteragent.wire.home_assistant import ONLINE
 FETCH = 1000
 """The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
 POLL_S = 1.0
-"""The longest time between two reads of the outbox, as the clock may be set; a read covers twice as much."""
+"""The longest time between two reads of the outbox while no row is due, as the clock may be set."""
 
 _log = logging.getLogger("meteragent")
 
@@ -57,7 +57,7 @@ _log = logging.getLogger("meteragent")
 class OutboxReader(NamedTuple):
     """The sink's view of the store.
 
-    pending      returns rows that are due by the given time, up to a number, after a position (due time, id)
+    pending      returns undelivered rows due by a time, up to a number, after a position (due time, id)
     descriptors  returns the latest descriptor of each topic
     open_topics  returns the topics of the open windows
     """
@@ -89,7 +89,7 @@ class SendQueue:
         self._rows = []
 
     def add(self, rows: Iterable[WaitingRow]) -> None:
-        """Add the committed rows up to `end`; if they are too many, drop the last and move `end` back."""
+        """Add the committed rows up to `end`; if the queue is too long then, shorten it and lower `end`."""
         self._rows += [row for row in rows if _ORDER(row) <= self.end]
         self._rows.sort(key=_ORDER)
         if len(self._rows) > 2 * FETCH:
@@ -126,7 +126,7 @@ _NO_FLIGHT = Flight(0, "")
 
 
 class Sink:
-    """One stream's outgoing messages."""
+    """The outgoing messages of a stream or, for a shared stream, of one receiver."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class Sink:
                 await self._publish(session, Flight(row.id, topic), row.topic, row.payload, retain)
 
     def _is_too_late(self, row: WaitingRow) -> bool:
-        """Return whether a row is a report to a crowd that is too late; the next commit then deletes it."""
+        """Return whether a row is a late report, which is counted once and deleted by the next commit."""
         if row.until_ms is None or (self._now_ms() or 0) < row.until_ms:
             return False
         if row.id not in self._unmarked_ids:
@@ -290,7 +290,7 @@ class Sink:
     async def _publish(
         self, session: Session, flight: Flight, topic: str, payload: bytes, retain: bool
     ) -> None:
-        """Publish a message as soon as the broker accepts one more."""
+        """Publish a message as soon as one more may be in flight and the clock shows a time."""
         await self._wait_for_room(session)
         self._publish_s = _now_s()
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
@@ -324,7 +324,7 @@ class Sink:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
     async def _introduce_new(self, session: Session, row: WaitingRow) -> None:
-        """Announce a meter's device before its descriptor is sent, if `row` is its latest descriptor."""
+        """Announce a meter's device before `row` is sent, if `row` is the meter's latest descriptor."""
         if row.retain and (sink_topic := row.topic.removesuffix("/privacy")) != row.topic:
             await self._introduce(session, sink_topic, row.payload)
 
@@ -349,9 +349,9 @@ class Sink:
         return rows
 
     async def _read_outbox(self, now_ms: int) -> None:
-        """Read rows from the outbox, after the queue or from the beginning, that are due now or soon.
+        """Read the rows, after the queue or from the beginning, that are due within twice `POLL_S`.
 
-        Rows that are in flight, or confirmed but not yet marked, are left out.
+        Rows that are in flight, or confirmed or too late but not yet marked, are left out.
         """
         self._read_s = _now_s()
         until_ms, row_count = now_ms + round(2000 * POLL_S), len(self._in_flight) + len(self._unmarked_ids)
@@ -380,7 +380,7 @@ class Sink:
         return 1 if self.refusals.one_by_one else session.inflight
 
     async def _wait(self, next_ms: int | None) -> None:
-        """Wait for a wake-up, or until the next row, status, device or trial is due."""
+        """Wait for a wake-up or the next row, status, device or trial; without a row, at most `POLL_S`."""
         now_ms, now_s = self._now_ms(), _now_s()
         pause_s = POLL_S
         if next_ms is not None and now_ms is not None and next_ms <= self._last_ms:

@@ -79,12 +79,12 @@ class InflightLimitProbe:
     """A probe for the number of unacknowledged messages that a broker sends before it waits.
 
     Receive Maximum tells the broker how many messages the agent accepts. Brokers have further limits (by
-    default 10 to 32) that they do not state; once as many readings are held as such a limit allows, nothing
-    arrives until a slot closes. After a silence, the oldest message is therefore acknowledged early (a crash
-    may then lose it), unless at least twice as many messages have been held at once before. A waiting broker
-    then sends the next message at once. Whenever no message follows, the silence before the next test
-    doubles. `limit` is None until the broker's limit is known, and then half of the broker's limit, so that
-    messages continue to arrive.
+    default 10 to 32) that they do not state; once that many readings are held, nothing arrives until a slot
+    closes. After a silence, the oldest message is therefore acknowledged early (a crash may then lose it),
+    unless at least twice as many messages have been held at once before. A waiting broker then sends the next
+    message at once. Whenever no message follows, the silence before the next test doubles. `limit` is None
+    until the broker's limit is known, and then half of the broker's limit, so that messages continue to
+    arrive.
     """
 
     def __init__(self) -> None:
@@ -227,9 +227,10 @@ class Source:
         return -(-len(self._backlog) // BATCH)
 
     def batch(self, now_ms: int) -> list[Message]:
-        """Return the next messages, at most `BATCH`, in order of arrival, and hold those with a token.
+        """Return the next messages, at most `BATCH`, in order of arrival, and hold those with a valid token.
 
-        A message that arrived while the clock showed no time gets the time of the next message, or `now_ms`.
+        A token is valid if it is of the current epoch. A message that arrived while the clock showed no time
+        gets the time of the next message, or `now_ms`.
         """
         if any(received_ms is None for _, received_ms in islice(self._backlog, BATCH)):
             self._stamp(now_ms)

@@ -236,10 +236,10 @@ class Watch:
 
 
 def bind_socket(path: Path) -> socket.socket:
-    """Return a socket bound to a path of any length.
+    """Return a socket bound to a path; the path of its folder may have any length.
 
     A socket's address has at most 108 bytes, so it refers to the folder by file descriptor. Raises StoreError
-    if /proc is not mounted.
+    if /proc is not mounted, and OSError if the socket cannot be bound.
     """
     if not _DESCRIPTORS.exists():
         raise StoreError(f"{path}: the agent cannot listen there, because /proc is not mounted; mount it")

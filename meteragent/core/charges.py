@@ -12,7 +12,7 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The odometers of a stream's charges: the one that limits them, and all that count them.
+    """The odometers of a stream's charges: the odometer that limits them, and all odometers that count them.
 
     A budget covers all streams of a meter, so the `odometers` of all budgets count every stream's charges.
     `own_budget` is the stream's own; None if the stream has no budget.
@@ -37,7 +37,7 @@ class Spending:
 class Charges:
     """The charges since the last commit.
 
-    Until `take`, charges are counted by the day and the id of the terms, because hashing fractions is slow.
+    Until `take`, charges are counted by day, id of the terms and meter, because hashing fractions is slow.
     """
 
     __slots__ = ("_epsilon", "_spending", "_windows")

@@ -1,6 +1,6 @@
-"""The sink topics that belong to this store, and the descriptors that precede the first records on them.
+"""The sink topics that belong to this store, and the descriptors that are sent on them before records.
 
-No window opens under a topic on which another store releases.
+No window opens under a topic on which another store is known to release.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ class Claims:
     """The owners of the sink topics of a stream's meters: this store, another store, or not yet known.
 
     A topic on which this store has sent a descriptor belongs to the store for ever. For any other topic, the
-    core asks the shell once whether another store releases there (`take`), and the shell answers only if no
-    other store does (`settle`). Unless the stream `listens`, every topic belongs to this store. The store's
-    mark in descriptors is derived from `key`; if `key` is None, descriptors have no mark.
+    core asks the shell once whether another store releases there (`take`), and the shell answers only if it
+    finds no other store (`settle`). Unless the stream `listens`, every topic belongs to this store. The
+    store's mark in descriptors is derived from `key`; if `key` is None, descriptors have no mark.
 
     A receiver that is admitted to a shared stream adds topics of its own, so the core asks again about a
     topic of this store. Until the answer arrives, windows that the new receiver would get do not open.
@@ -72,7 +72,7 @@ class Claims:
         return sink_topics
 
     def settle(self, sink_topics: Iterable[str]) -> None:
-        """Note that no other store releases on these topics."""
+        """Note that no other store has been found on these topics."""
         self._clear_topics.update(sink_topics)
 
     def is_own(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:

@@ -155,7 +155,7 @@ class Pipeline:
         return self._effects
 
     def clear(self, sink_topics: Iterable[str]) -> None:
-        """Note that no other store releases on these topics; windows open from the next boundary."""
+        """Note that no other store has been found on these topics; windows open from the next boundary."""
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
@@ -214,7 +214,7 @@ class Pipeline:
         return True
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
-        """Count an accepted reading, and pass on the meter's reading; None if a phase completes no sum."""
+        """Count a reading as accepted and perhaps clamped; pass on the meter's reading, if there is one."""
         self._counts.add("accepted")
         if reading is None:
             return
@@ -271,7 +271,7 @@ class Pipeline:
             self._deadlines.add_closing(closes_ms, self._names[meter].public_id, meter)
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Open slots that are due by `open_ms` and close slots due by `close_ms`, in time order."""
+        """Open slots due by `open_ms`; close slots due by both `open_ms` and `close_ms`; in time order."""
         for closes_ms, meter in self._deadlines.take(open_ms, close_ms):
             if closes_ms is None:
                 self._open_due(meter, self._timelines[meter], now_ms)
@@ -288,7 +288,7 @@ class Pipeline:
     def _close_due(self, meter: str, closes_ms: int, now_ms: int) -> None:
         timeline = self._timelines.get(meter)
         if timeline is None or timeline.next_close_ms() != closes_ms:
-            return  # stale: a band that began later has ended and closed earlier
+            return  # stale: a band that began later closed earlier, or the meter is forgotten
         self._close_until(meter, timeline, closes_ms, now_ms)
         if (next_ms := timeline.next_close_ms()) is not None:
             self._deadlines.add_closing(next_ms, self._names[meter].public_id, meter)
@@ -305,7 +305,7 @@ class Pipeline:
     # --- opening -------------------------------------------------------------------------------
 
     def _open(self, meter: str, timeline: Timeline, now_ms: int) -> None:
-        """Open the next slot, and also its window if the slot is the first and the window may open."""
+        """Open the next slot; for a window's first slot, open the window, or skip it if it may not open."""
         windows = timeline.windows
         if windows and windows[-1].noise_bound is not None:
             mechanism = self._formats.mechanism(windows[-1].terms_id)

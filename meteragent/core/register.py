@@ -5,7 +5,7 @@ Theory of operation
 Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used evenly over [t0, t1]. The register is
 interpolated at each slot boundary b and rounded down to a whole unit of the accumulator, W(b) = floor(r(b) *
 c), where c converts registers to accumulator units; a slot gets W(end) - W(start). So a slot's value is a
-weighted mean of the power, in which the weights within each span sum to the overlap of the slot and the span.
+weighted sum of the power, in which the weights within each span sum to the overlap of the slot and the span.
 The map from load curves to slot vectors is 1-Lipschitz up to two units of the accumulator, about 10^-12 of a
 default quantum in Wh, and over a run without gaps and clamping the values telescope to r(end) - r(start).
 Fractions of a unit must not be kept, because neither noise nor dither has fractions, so a fraction would
@@ -47,7 +47,7 @@ M alone does not show whether a register fell during an outage. The difference r
 + dither + energy for some |noise| <= K and some energy that the range allows for the time since the slot's
 start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: |noise|
 exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds counts.
-So even after an unnoticed reset, the accumulator is one that the range and the noise allow.
+So even after an unnoticed reset, the accumulator stays within what the range and the noise allow.
 
 If the clock closed the slot after the newest reading, the next slot contains no energy from the register yet,
 and accumulators are stored unchanged. So are the accumulators of bands, because a band consists of many
@@ -135,7 +135,7 @@ class RegisterTimeline(Timeline):
         return pending.time_ms > self.integrated_until_ms
 
     def _end_ms(self, index: int) -> int:
-        """Return the end of a pending reading's span: the time of the next reading."""
+        """Return the end of a pending reading's span: the time of the next reading, or never."""
         return self.pending[index + 1].time_ms if index + 1 < len(self.pending) else _FOREVER_MS
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:

@@ -24,7 +24,7 @@ class Crowd(Protocol):
     """The cryptography of a stream whose windows release shares."""
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether `label` can be a home's label, and both operators' keys for the slot are known.
+        """Return whether `label` can be a home's label, and both keys for the slot are known and differ.
 
         The slot starts at `start_ms`.
         """

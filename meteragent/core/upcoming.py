@@ -25,7 +25,8 @@ def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | No
 
     Returns None if no slot is open and no window is scheduled, or if no receiver gets the slot. `delay_ms` is
     the meter's fixed delay, at most `sink.spread`; the event clock does not delay records. Whether the window
-    opens also depends on the budget and on other agents, which are not known in advance.
+    opens also depends on facts that are not known in advance, such as the budget, other agents and a crowd's
+    keys.
     """
     if stream.terms.clock is Clock.EVENT:
         delay_ms = 0

@@ -8,7 +8,7 @@ The window has one slot. With w(t) the price at t, in millionths per kWh, the ac
 
 with z and u as in `window`, and L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms in an hour or
 interval). So A has the properties of any other window's accumulator: A is a whole number, A modulo L is
-uniform, and one copy of A is as private as a record. The use of a register between two readings is spread
+uniform, and one copy of A is as private as stated there. The use of a register between two readings is spread
 evenly over the span, whatever the prices.
 
 For a register's slot the store keeps A itself, as for bands, so an outage without redelivery is gap. Storing

@@ -4,15 +4,16 @@ Theory of operation
 -------------------
 An accumulator counts in millionths of the readings' unit times milliseconds (and, in a weighted window, times
 the price). Before any reading is added, it is z * L + u, where L is one quantum in this unit (quantum * slot
-length for a mean power), z is the slot's noise and u is uniform on {0, ..., L - 1}. With S the energy so far,
+length for a mean power), z is the slot's noise in quanta and u is uniform on {0, ..., L - 1}. With S the
+energy so far,
 
     A = z * L + u + S,    released: floor(A / L)
 
-So A modulo L is uniform whatever the use, and one copy of A, at any time, is as private as a record: a change
-in S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)), where a = epsilon * quantum. A
-second copy reveals the use since the first, as in every scheme that survives a crash without a secret
-elsewhere (THEORY-2 A.1, A.2). On average, the released value is exactly S / L. Windows opened by an earlier
-version have no u:
+So A modulo L is uniform whatever the use, and one copy of A, at any time, hides whole quanta as well as a
+record does: a change in S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)), where a =
+epsilon * quantum. A second copy reveals the use since the first, as in every scheme that survives a crash
+without a secret elsewhere (THEORY-2 A.1, A.2). On average, the released value is exactly S / L. Windows
+opened by an earlier version have no u:
 
     A = z * L + S,    released: floor(A / L + 1/2)
 """

@@ -3,7 +3,7 @@
 Theory of operation. Everything that one step of the core decides (marks, charges, states, rows of the outbox
 and the rest of a `Commit`) is written in one transaction (`transaction`). The rows may leave once the block
 of `Store.committing` has ended, because the transaction is fsynced and counted (rule 3) by then. All methods
-are synchronous and called from one thread, except `prepare`, which writes only a file beside the store.
+are synchronous. Only one thread at a time calls them, except `prepare`, which writes a file beside the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this
@@ -260,9 +260,9 @@ class Store:
     def claim(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim the shard `meters` of a fleet, such as "2/8 by name", for a stream.
 
-        Raises StoreMoved if the stream had another shard before (rule 5). Raises StoreLost if the stream is
-        new here and follows the meters' clocks, because meters may send readings of times that another store
-        has released; the operator must first state a time with `restore_at`.
+        Raises StoreMoved if the stream had another shard before (rule 5). Raises StoreLost if a stream of a
+        fleet is new here and follows the meters' clocks, because meters may send readings of times that
+        another store has released; the operator must first state a time with `restore_at`.
         """
         key = f"shard/{stream}"
         execute = self.connection.execute
@@ -372,12 +372,12 @@ class Store:
 def restore_at(
     path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True, again_s: float = file.AGAIN_S
 ) -> None:
-    """Make a restored or lost store usable: no time before `at_ms` is ever released again.
+    """Make a restored or lost store usable: no window that starts before `at_ms` opens any more.
 
     Earlier marks and the floor rise to `at_ms`. Open windows are deleted, because lost records may have used
-    their noise. Undelivered rows are kept and leave unchanged. Running totals begin again, and each stream
-    may claim any shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over the
-    meters that another store announced by then. Raises StoreError if the store's clock is later than `at_ms`.
+    their noise. Undelivered rows are kept and sent. Running totals begin again, and each stream may claim any
+    shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over meters that another
+    store announced before then. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:

@@ -1,9 +1,9 @@
-"""Examine a store's content when the store is opened.
+"""The examination of a store's content when the store is opened.
 
 SQLite detects a malformed page, but not a changed number, or a string in place of a number. Whatever is
 detected here counts as damage, and a damaged store is set aside. States, terms and prices have a checksum
-(`schema`). In the other tables, the types of values are checked; so a changed number is noticed only if it is
-impossible, such as an epsilon that is not positive.
+(`schema`), unless an early version wrote them. In the other tables, the types of values are checked; so a
+changed number is noticed only if it is impossible, such as an epsilon that is not positive.
 """
 
 import json

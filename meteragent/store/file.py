@@ -92,7 +92,8 @@ def hold(path: Path) -> int:
 
     This lock excludes agents that use another name of the file (a hard link). On a network file system flock
     would exclude SQLite's locks, so there the file is only opened. The descriptor is opened before the first
-    connection to the file and closed after the last, because closing it drops SQLite's locks.
+    connection to the file and closed after the last, because closing it drops SQLite's locks. Raises
+    StoreInUse if another agent has the lock.
     """
     mount = mount_of(path)
     if mount is not None and mount.kind in NETWORK:

@@ -21,8 +21,8 @@ commit fewer, and both are accepted (`acceptance`). In the reverse order, a cras
 of the store, and the agent would refuse its own store as an old copy.
 
 The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
-readings, and `put` only renames it. If `put` is called for a generation other than the prepared one, it
-writes the file again.
+readings, and `put` only renames it and fsyncs the folder. If `put` is called for a generation other than the
+prepared one, it writes the file again.
 """
 
 import ctypes

@@ -8,17 +8,17 @@ used again. For each message of a shared stream, a commit writes one row for eac
 the grant's topic and the same payload (`append`). So noise is drawn once, and an unreachable receiver does
 not hold up the others.
 
-A receiver gets a slot if the slot's window starts at or after the admission, and the slot ends by the end of
-the grant (`Validity`). Both are public times, so the configuration and the clock alone determine who gets a
-slot (law 4). The core opens a window only if a receiver gets one of its slots. The window is then charged as
-a whole: its slots after the last grant's end are drawn and closed like others, but sent to nobody.
+A receiver gets a slot if the slot's window starts at or after the grant's `since_ms`, and the slot ends by
+its `until_ms` (`Validity`). Both are public times, so the configuration and the clock alone determine who
+gets a slot (law 4). The core opens a window only if a receiver gets one of its slots. The window is then
+charged as a whole: its slots after the last grant's end are drawn and closed like others, but sent to nobody.
 
 `settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends,
-while no message is sent. In one transaction it revokes the grants that are no longer configured, and admits
-new receivers. Revoking deletes all rows that wait in the queue, and the descriptors that are sent on each
-connection, then queues an empty retained message for each topic on which a descriptor may be retained. After
-that, nothing else can enter the queue, because `append` reads the grants in the transaction that writes the
-rows.
+while no message is sent. In one transaction it revokes the grants that are no longer configured, updates the
+other grants, and admits new receivers. Revoking deletes all rows that wait in the queue, and the descriptors
+that are sent on each connection, then queues an empty retained message for each topic on which a descriptor
+may be retained. After that, nothing else can enter the queue, because `append` reads the grants in the
+transaction that writes the rows.
 
 A descriptor is sent to each receiver that gets the first slot that it covers. A receiver that is new to a
 stream lacks the descriptors sent before its admission (`unannounced`), and may have a topic on which another
@@ -206,12 +206,12 @@ def settle(
 ) -> list[Grant]:
     """Revoke the grants of all receivers but these; admit these receivers unless they have a grant.
 
-    A grant's start moves to a later configured start in two cases: no descriptor has been sent to its
-    receiver, or its end is extended and its receiver lacks the latest descriptor of a topic. The core then
-    asks again about the topics, and the receiver does not get the windows that are already open. Returns the
-    grants that are new or begin later than before. `reasons` has the reason for a revocation by stream and
-    receiver; a receiver without one was removed. A receiver with a different broker or topic counts as a
-    different receiver. Raises StoreError if the store cannot be written.
+    A grant's start moves to a later `from_ms` in two cases: no descriptor has been sent to its receiver, or
+    its end is extended and its receiver lacks the latest descriptor of a topic. The core then asks again
+    about the topics, and the receiver does not get the windows that are already open. Returns the grants that
+    are new or begin later than before. `reasons` has the reason for a revocation by stream and receiver; a
+    receiver without one was removed. A receiver with a different broker or topic counts as a different
+    receiver. Raises StoreError if the store cannot be written.
     """
     receivers_by_key = {(item.stream, item.name, item.topic, _url(item.link)): item for item in receivers}
     kept_keys = set()

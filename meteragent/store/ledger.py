@@ -1,7 +1,8 @@
-"""The ledger: the privacy spent, debited in the transaction that opens a window (law 2).
+"""The ledger: the privacy spent, debited in the transaction that opens a window or redraws a peak (law 2).
 
 Charges are exact epsilons in 1/W, because levels at different radii cannot be added (law 6). They are kept
-for ever, by meter, UTC day (of the window's start), stream and epsilon.
+for ever, by meter, UTC day, stream and epsilon. The day is that of the window's start or, for a redrawn peak,
+of its last integrated part.
 """
 
 import sqlite3
@@ -31,7 +32,7 @@ class PeriodCharge(NamedTuple):
 
 
 def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
-    """Debit the windows that a commit opens.
+    """Debit the windows that a commit opens, and the peaks that it redraws.
 
     Raises StoreError if a meter would exceed the budget of a period.
     """
@@ -74,7 +75,7 @@ def report(
 def recent(
     connection: sqlite3.Connection, period_ms: int, from_ms: int
 ) -> Iterator[tuple[str, int, Fraction]]:
-    """Yield meter, UTC day and summed epsilons (1/W) of all charges that may share a period with a new one.
+    """Yield the meter, UTC day and epsilon (1/W) of each row that may share a period with a new charge.
 
     A window opens at or after its meter's mark, and the first window of a stream at or after `from_ms`, so
     charges in periods before both times have no effect.
@@ -107,7 +108,7 @@ def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
 
 
 def taken_over_ms(connection: sqlite3.Connection) -> int:
-    """Return the time up to which descriptors of other stores count as this store's; 0 if none do."""
+    """Return the time before which descriptors of other stores count as this store's; 0 if none do."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'taken_over_ms'").fetchone()
     return int(row[0]) if row else 0
 

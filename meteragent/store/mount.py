@@ -10,7 +10,7 @@ NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs"})
 """File systems on which flock locks byte ranges: a flock and SQLite's locks would exclude each other."""
 
 WRITES_ELSEWHERE = frozenset({"btrfs", "zfs", "bcachefs", "f2fs", "nilfs2", "overlay"})
-"""File systems that write a changed block to another place, or may be on top of one that does."""
+"""File systems that write a changed block to another place, or may lie on a file system that does."""
 
 
 class Mount(NamedTuple):

@@ -13,8 +13,9 @@ new mark m' (m if the commit has none):
 
 1. m <= m': a mark is never lowered.
 2. m < m' if the commit charges the meter: each charge opens an interval. The reverse does not hold, because
-   the mark also passes a window that was skipped when the budget was spent. A peak is an exception to the
-   rule: its window draws noise again for the parts after a restart, and none of these parts had noise before.
+   the mark also passes a window that was skipped, for example because the budget was spent. A peak is an
+   exception to the rule: its window draws noise again for the parts after a restart, and none of these parts
+   had noise before.
 3. Each open window [s, e) either ends at or before m, so it was opened by an earlier commit, or lies in [m,
    m'), so this commit opens it. A window that crosses m would open an interval a second time.
 
@@ -45,7 +46,7 @@ class Openings:
     def check(self, tx: sqlite3.Connection, commit: Commit, floor_ms: int) -> None:
         """Refuse a commit unless each window was open before, or starts at or after its meter's mark.
 
-        A mark may rise without a charge (a window was skipped because the budget was spent), but every charge
+        A mark may rise without a charge (a window was skipped, for example over budget), but every charge
         raises the mark (except the charge of a redrawn peak), and no window ends after the new mark. Raises
         StoreError if the commit is refused or a window has unknown terms.
         """

@@ -17,7 +17,7 @@ from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.store import Store, batch
 
 PAGE = 1000
-"""The number of rows that `export` reads or `make_room` deletes at once."""
+"""The largest number of rows that `export` reads or `make_room` deletes at once."""
 _ROW_BYTES = 64
 """The bytes that a row counts besides its topic and payload; the triggers in `schema` use them, too."""
 
@@ -31,7 +31,7 @@ class WaitingRow(NamedTuple):
     payload: bytes
     retain: bool
     queue: str = ""
-    """The receiver's queue; empty for a stream that is not shared."""
+    """The receiver's queue, in the new rows of a shared stream; otherwise empty."""
     until_ms: int | None = None
     """The time from which the row is no longer sent; None if there is no such time."""
 
@@ -138,10 +138,7 @@ def last_due_ms(connection: sqlite3.Connection, stream: str, after_ms: int) -> d
 
 
 def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) -> None:
-    """Mark rows as delivered, after the broker has confirmed them; marking a row twice has no effect.
-
-    Reports to a crowd are deleted.
-    """
+    """Mark rows as delivered; marking a row twice has no effect. Delete reports to a crowd instead."""
     rows = json.dumps(list(ids))
     tx.execute(
         "UPDATE outbox SET delivered_ms = ?"

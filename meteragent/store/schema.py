@@ -1,7 +1,8 @@
 """The content of the store's file: the tables of each version; states, terms, totals and prices as JSON.
 
-Two names are older than the glossary: `channel` is the name of a stream or, in the outbox, of a queue, and
-`label` is the public id under which a meter's values leave.
+Some names are older than the glossary: `channel` is the name of a stream or, in the outbox, of a queue, and
+`label` is the public id under which a meter's values leave. In the JSON of a state, `radius` is the noise
+bound, `covered_ms` the time up to which spans are integrated, and `drawn` the number of draws.
 """
 
 import json
@@ -331,7 +332,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "threshold_u": _whole_or_none,
     "crowd": _crowd,
 }
-"""Decoders of the fields of terms that are not whole numbers."""
+"""Decoders of those fields of terms that are not always whole numbers."""
 
 
 def encode_prices(prices: Iterable[Price]) -> str:

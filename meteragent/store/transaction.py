@@ -4,13 +4,13 @@ Theory of operation
 -------------------
 One step of the core is one transaction, in this order:
 
-1. Charge the windows that open (`ledger.charge`). This comes first, so that a step over its budget is refused
-   before anything else is written.
+1. Charge the windows that open and the peaks that are redrawn (`ledger.charge`). This comes first, so that a
+   step over its budget is refused before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals, prices and clock (`Store.write`).
 3. Store the step's descriptors, and append its messages to the outbox (`outbox.append`); the messages of a
    shared stream are appended once for each receiver that may have them (`grants.append`).
-4. Count the earlier messages that the broker has confirmed (`grants.count_sent`), mark them as delivered, and
-   delete old delivered messages.
+4. Mark the earlier messages that the broker has confirmed as delivered, after counting those to receivers for
+   the receipts (`grants.count_sent`), and delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`), then count it in the
    generation file if it has messages (`generation`).
 6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).

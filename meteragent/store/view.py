@@ -1,4 +1,4 @@
-"""Read access to a store for commands, even while the agent is running."""
+"""Read access to a store, even while an agent uses it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -12,9 +12,10 @@ from meteragent.store import file, schema
 
 @contextmanager
 def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
-    """Connect to a store read-only, even while the agent is running.
+    """Connect to a store read-only, even while an agent uses it.
 
-    Raises StoreError if there is no store, or if it cannot be read or is too new for this version.
+    Raises StoreError if there is no store, or if the file cannot be read, is another program's, or is too new
+    for this version.
     """
     path = Path(path).resolve()
     if not path.exists():

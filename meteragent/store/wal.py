@@ -24,7 +24,7 @@ could leave a valid prefix of the log: older pages, which would replace newer pa
 
 SQLite does not notice the erasure. Its index still states that every frame is in the database file, so no
 connection reads the log, and the next commit restarts the log with a header. But if a reader holds a
-lock on the log, SQLite appends instead, behind a header of zeros, and a crash would lose such a commit. So
+lock on the log, SQLite appends instead, behind a header of zeros, and a crash would lose that commit. So
 `confirm` looks for the header after each commit, before any record of that commit leaves.
 
 SQLite puts its locks (POSIX locks, which a process loses when it closes any descriptor of the same file) on

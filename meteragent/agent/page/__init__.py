@@ -3,17 +3,19 @@
 Theory of operation
 -------------------
 An open page holds one stream of server-sent events, for one meter. Only while a page is open does the runner
-pass on the meter's accepted readings and noiseless means (`Viewers`), into bounded queues and from there to
-the browser. The raw trace therefore begins when the page is opened, exists only in the browser, and is gone
-when the page is closed. Private records are passed on after they are committed. The browser simulates other
-presets and attackers with example noise, which is never stored, charged or sent.
+pass on the meter's accepted readings and integrated spans (`Viewers`). Readings reach the browser through a
+bounded queue, and spans as noiseless means of slots. The raw trace therefore begins when the page is opened,
+is kept only in the browser, and is gone when the page is closed. Private records are passed on after they are
+committed. The browser simulates other presets and attackers with example noise, which is never stored,
+charged or sent.
 
 Rules
 1. While no page is open, each batch costs only checks for viewers, and no timer runs.
 2. On the page's side, a raw value exists only in a viewer's queues and means or in the event being written,
    never in a log or an error.
-3. A request must address this host by a known name and must not come from a foreign origin. If a token
-   is set, it also needs a login with it; without a token, the page listens only on the loopback interface.
+3. A request must address this host by a known name. A page of another origin may only link to the front page
+   or the login page. If a token is set, a request needs a login or the token itself, with few exceptions
+   (`guard`); without a token, the page listens only on the loopback interface.
 4. The numbers of viewers and connections and the sizes of queues and bodies are bounded. The connection of a
    vanished browser is dropped within half a minute.
 

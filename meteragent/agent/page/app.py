@@ -1,4 +1,4 @@
-"""The page server's responses: the page, its files, its facts, and an open page's events."""
+"""The responses of the page's server: the page, login, files, texts, facts, history, events and routes."""
 
 import asyncio
 import contextlib
@@ -22,9 +22,9 @@ from meteragent.agent.page.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report import catalogue
 
 GATHER_S = 0.2
-"""How long readings are collected into one event."""
+"""How long readings and records are collected into one event."""
 GLANCE_S = 2.0
-"""The time between two `glance` events of an open page."""
+"""The shortest time between two `glance` events of an open page."""
 RETRY = b"retry: 1000\n\n"
 """The instruction to a browser to wait for 1,000 ms before it reconnects."""
 BODY_LIMIT = 1024
@@ -111,7 +111,7 @@ class _Page:
         return Response(json.dumps(_texts(request)), media_type="application/json")
 
     async def _facts(self, request: Request) -> Response:
-        """Answer with the facts about all streams."""
+        """Answer with the facts about all streams, and the current problems."""
         promises, problems = await self._stream_promises(), await self._view.problems()
         with catalogue.speaking(_language(request)):
             facts = serialise.facts(self._view.streams, promises, problems)
@@ -132,7 +132,7 @@ class _Page:
         return Response(body, media_type=kind)
 
     def _choose(self, request: Request) -> tuple[StreamView, str] | Response:
-        """Return the stream and meter of a query, by default the first; if unknown, an error response."""
+        """Return the stream and meter of a query, by default the first of each, or an error response."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
         if stream is None:
@@ -202,7 +202,7 @@ def _texts(request: Request) -> Mapping[str, str]:
 
 
 def _html(name: str, texts: Mapping[str, str], status: int = 200) -> Response:
-    """Answer with an HTML file, with each {{name}} replaced by the text of that name."""
+    """Return a response with an HTML file in which the text of each name replaces {{name}}."""
     text = (_STATIC / name).read_text(encoding="utf-8")
     page = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
     return Response(page, status, media_type="text/html")

@@ -1,7 +1,7 @@
 """Access control for the page: host names, the origin, and the token.
 
-The page shows raw readings, so every request must pass these checks, in this order; only the login page and
-its style sheet skip the last:
+The page shows raw readings, so every request must pass these checks, in this order. The login page and its
+style sheet skip the last, and the routes for this machine's tools have other checks in its place:
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
@@ -33,7 +33,7 @@ from meteragent.agent.page.view import Route, Settings, is_loopback
 COOKIE = "meteragent"
 LOGIN = "/login"
 OPEN = frozenset({LOGIN, "/static/page.css"})
-"""Paths that require no login."""
+"""Paths of the page that require no login."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

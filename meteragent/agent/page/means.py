@@ -23,10 +23,10 @@ _CLOSED = 2000
 
 
 class SlotMean(NamedTuple):
-    """The mean power of a slot or, for a peak, the largest mean of a part, in W or kW.
+    """The mean power of a slot's observed part or, for a peak, the largest mean of a part, in W or kW.
 
-    A band has the times of its window. `part` is the observed fraction of the slot, which is 1 only if the
-    slot began after the page was opened and has ended.
+    A band has the times of its window. The field `part` is the observed fraction of the slot, which is 1 only
+    if the slot has ended and all of it was observed.
     """
 
     from_ms: int
@@ -39,7 +39,7 @@ class SlotMean(NamedTuple):
 
 
 class SlotMeans:
-    """The means of one schedule's slots, starting with the first stretch of time that is added."""
+    """The means of one schedule's slots, which begin anew whenever a stretch of time is missing."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -76,7 +76,7 @@ class SlotMeans:
         self._windows.append(window)
 
     def _close(self) -> None:
-        """Keep the means of the slots that have ended, and drop the windows that have ended."""
+        """Keep the means of ended slots, and drop windows without open slots, except a last remaining one."""
         for window in self._windows:
             for index in [i for i in window.slots if window.slot_end_ms(i) <= self._end_ms]:
                 if (mean := self._mean(window, index)) is not None:

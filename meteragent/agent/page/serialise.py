@@ -1,6 +1,6 @@
-"""JSON messages to the browser: first the facts, then events.
+"""JSON messages to the browser: the facts, the history and the events.
 
-Exact numbers become floats, which suffice for a picture. Payloads remain exactly as sent.
+Numbers to be drawn are floats, which suffice for a picture. Payloads are passed on as sent, as UTF-8 text.
 """
 
 import json
@@ -36,7 +36,7 @@ def facts(
 ) -> bytes:
     """Encode the version, the counters' meanings, the problems, and the facts about each stream.
 
-    The facts are the stream's promise, its promises under other presets, its meters and its group.
+    The facts are the stream's name, its promise, its promises under other presets, its meters and its group.
     """
     views = [
         {
@@ -83,9 +83,9 @@ def _group(group: Group | None) -> dict[str, Any] | None:
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
-    `per_power` is the value of 1 W or 1 kW over a slot, in the unit of the records: 1 for powers; for an
-    amount, the value at the largest price. `said` holds the sentences of `check` and the table of an
-    attacker's success limits, with its header as the first row.
+    `per_power` is the value of 1 W or 1 kW over a slot (the shortest band), in the unit of the records: 1 for
+    powers; for an amount, the value at the largest price. `said` holds the sentences of `check` and the table
+    of an attacker's success limits, with its header as the first row.
     """
     terms = guarantee.terms
     per_power = 1.0
@@ -116,13 +116,13 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
-    """Return the first event of a page: its meter, and the meter's records before the page was opened."""
+    """Return the first event of a page: its meter, and the meter's latest records before it was opened."""
     records = [_text(payload) for payload in history]
     return {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic, "records": records}
 
 
 def news(batch: News) -> dict[str, Any]:
-    """Return readings as (time in ms, value), records as sent, dropped events, and means by schedule."""
+    """Return readings as (time in ms, value), records, the count of dropped events, and means by schedule."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_text(record) for record in batch.records]
     means = {name: [mean._asdict() for mean in slots] for name, slots in batch.means.items()}
@@ -155,7 +155,10 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
 
 
 def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | None:
-    """Return a budget's limit and remainder as levels at the radius, and how many windows the rest allows."""
+    """Return a budget's period, its limit and remainder as levels, and how many windows the rest allows.
+
+    The levels are those at the radius. Returns None if there is no budget.
+    """
     if allowance is None:
         return None
     remainder = max(allowance.limit - allowance.spent, Fraction(0))

@@ -1,4 +1,7 @@
-"""The page's view of the agent: plain data and functions, which are the page's only access to the agent."""
+"""The page's view of the agent: plain data and functions.
+
+They and the events in `viewers` are the page's only access to the agent.
+"""
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -19,7 +22,7 @@ OWN = ""
 """The key of the stream's configured terms in mappings by preset."""
 
 TOKEN_MIN = 16
-"""The shortest token allowed, in characters; a shorter one could be guessed."""
+"""The length of the shortest token allowed, in bytes; a shorter token could be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """A stream's guarantee, and its guarantees under those other presets of which the page draws examples.
+    """A stream's guarantee, and its guarantees under those other presets for which the page draws examples.
 
     `schedules` holds the stream's schedule under the key `OWN`, and the schedule under each of these presets.
     """
@@ -68,9 +71,9 @@ class Promises(NamedTuple):
 class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
-    `promises` is slow and is called once. `topic` returns the topic of a meter's records, and `meters`
-    returns the stream's meters. `group` is the group whose total includes the stream; None if the stream
-    sends records.
+    `promises` is slow, so its result is kept. `topic` returns the core's topic of a meter's records, and
+    `meters` returns the stream's meters. `group` is the group whose total includes the stream; None if the
+    stream sends records.
     """
 
     name: str
@@ -82,7 +85,7 @@ class StreamView:
 
 
 class Message(NamedTuple):
-    """A sent message, byte for byte, and the time at which the broker confirmed it."""
+    """A sent message, byte for byte, and the time of the commit that marked it as delivered."""
 
     topic: str
     payload: bytes
@@ -90,7 +93,10 @@ class Message(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """A stream's budget in the current period: its limit and what the meter has spent, as epsilons in 1/W."""
+    """A stream's budget in the current period: its limit, and what the meter has spent over all its streams.
+
+    Both are epsilons in 1/W.
+    """
 
     limit: Fraction
     spent: Fraction
@@ -129,7 +135,7 @@ class Costs(NamedTuple):
 class BandWindow(NamedTuple):
     """A closed window of bands, with the energy of each band, in kWh.
 
-    `costs` is None if there are no tariffs, or if they cannot price the window.
+    `costs` is None if there are no tariffs, or if they cannot price the window in a single currency.
     """
 
     start_ms: int
@@ -149,10 +155,10 @@ class History(NamedTuple):
 class Reports(NamedTuple):
     """The numbers of a stream's reports to a crowd, and the state of its keys.
 
-    `sent_count` and `late_count` are the numbers of reports confirmed and too late since the agent started.
+    `sent_count` and `late_count` are the numbers of reports confirmed and too late since the stream started.
     `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the time at
-    which the broker last confirmed a report; None if it has confirmed none. `has_keys` says whether both
-    operators' keys for the current slot are known.
+    which the broker last confirmed a report since then; None if there is no such time. `has_keys` says
+    whether both operators' keys for the current slot are known.
     """
 
     sent_count: int
@@ -166,9 +172,10 @@ class Glance(NamedTuple):
     """The current state of one meter and its stream.
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
-    today, this month (both UTC), and ever. `lag_ms` is how long the first undelivered message has been due;
-    None if no message is due. `upcoming` is the slot to be released next; None if there is no such slot.
-    `allowance` is None if the stream has no budget. `reports` is None if the stream sends records.
+    today, this month (both UTC), and ever. `last_message` is the stream's last message, of any meter.
+    `lag_ms` is how long the first undelivered message has been due; None if no message is due. `upcoming` is
+    the slot to be released next; None if there is no such slot. `allowance` is None if the stream has no
+    budget. `reports` is None if the stream sends records.
     """
 
     now_ms: int | None
@@ -195,9 +202,9 @@ async def _all_is_well() -> Sequence[Problem]:
 class View:
     """The data available to the page.
 
-    `glance` returns the state of a meter of a stream. `latest_payloads` returns, in order, the payloads of
-    the latest records on a topic of a stream, up to a limit. `problems` returns the current problems.
-    `history` returns the history of a meter of a stream.
+    `glance` returns the state of a meter of a stream. `latest_payloads` returns the payloads of the latest
+    records on a topic of a stream, up to a limit, oldest first; for a stream of reports, none. `problems`
+    returns the current problems. `history` returns the history of a meter of a stream.
     """
 
     streams: Sequence[StreamView]

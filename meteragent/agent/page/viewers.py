@@ -1,7 +1,7 @@
 """The open pages, and the events that wait for them.
 
 A viewer is one open page on one meter. If too many events wait for a viewer, the oldest are dropped and
-counted. When a viewer leaves, its queue is dropped.
+counted. When a viewer leaves, its queues and means are dropped.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ WAITING = 2000
 class News(NamedTuple):
     """New events: readings as (time_ms, value_u), records as sent, and the number of dropped events.
 
-    `means` holds the means of the open and the newly closed slots, by the schedule's name.
+    `value_u` is in millionths of the readings' unit. `means` holds the means of the open and the newly closed
+    slots, by the schedule's name.
     """
 
     readings: list[tuple[int, int]]
@@ -80,7 +81,7 @@ class Viewer:
                 await self._wake.wait()
 
     def take(self) -> News:
-        """Remove all waiting events, and return them."""
+        """Remove all waiting events, and return them with the means of the open and newly closed slots."""
         self._wake.clear()
         means = {name: slots for name, means in self._means.items() if (slots := means.take())}
         news = News(list(self._readings), list(self._records), self._missed_count, means)
@@ -113,7 +114,7 @@ class Viewers:
         return self._open[-1]
 
     def leave(self, viewer: Viewer) -> None:
-        """Remove a viewer, with its queue."""
+        """Remove a viewer, with its queues and means."""
         self._open.remove(viewer)
 
     def observer(self, stream: str) -> Observer | None:
@@ -136,7 +137,7 @@ class Viewers:
 
 
 class _Observer:
-    """The observer that passes a stream's accepted readings on to the viewers of their meters."""
+    """The observer that passes a stream's accepted readings and spans on to the viewers of their meters."""
 
     def __init__(self, viewers: Collection[Viewer]) -> None:
         self._viewers = viewers
@@ -149,7 +150,7 @@ class _Observer:
                 viewer.reading(time_ms, value_u)
 
     def span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Pass the value of a span on to the viewers of its meter."""
+        """Pass a span and its value on to the viewers of its meter."""
         for viewer in self._viewers:
             if viewer.meter == meter:
                 viewer.span(start_ms, end_ms, value)

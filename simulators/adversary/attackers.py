@@ -27,7 +27,7 @@ from simulators.adversary.base import Attacker, Releases, log_masses
 from simulators.adversary.scene import Floats, Integers, Scene
 
 NEIGHBOURS = 15
-_RIDGE = 1e-6  # added to variances to avoid a division by zero if a feature is constant
+_RIDGE = 1e-6  # keeps variances above 0, so that no division fails if a feature is constant
 
 
 # Attackers that know the signatures ---------------------------------------------------------------
@@ -64,7 +64,7 @@ class Correlation(_InformedAttacker):
     """Chooses the class of the signature that correlates best with the windows (Greveler et al. 2012)."""
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return (1 + the best correlation with a signature of the class)/2, normalised to a sum of 1."""
+        """Return 1 + the best correlation with a signature of each class, normalised to a sum of 1."""
         points = self.scene.points.reshape(len(self.scene.points), -1)
         correlation = _unit(windows) @ _unit(points).T
         score = 1 + np.transpose([correlation[:, members].max(axis=1) for members in _members(self.scene)])
@@ -130,7 +130,7 @@ def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
 
     Floats are used; the result is exact for integers if no sum of squares exceeds 2^53.
     """
-    middle = np.rint(other_rows.mean(axis=0))  # subtracted so that x @ y loses no digits
+    middle = np.rint(other_rows.mean(axis=0))  # subtracted so that x @ y loses fewer digits
     x, y = rows - middle, other_rows - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
     return np.asarray(np.maximum(squares, 0), np.float64)
@@ -169,8 +169,8 @@ class _Discriminant(ABC):
 class Features(_Discriminant):
     """The discriminant on nine features of a window.
 
-    They are the mean, sd, minimum, maximum and median of the slots; the largest step between neighbouring
-    slots, the smallest, and the mean of their absolute values; and the autocorrelation at lag 1.
+    They are the mean, sd, minimum, maximum and median of the slots; the largest and the smallest step between
+    neighbouring slots, and the mean of the absolute values of all steps; and the autocorrelation at lag 1.
     """
 
     def _features(self, windows: Integers) -> Floats:

@@ -48,8 +48,8 @@ class Row:
     """An event on `days` days: `check` claims that no attacker is right more than `claimed` % of the time.
 
     The attacker `worst` was right in a fraction `rate` of trials; [low, high] contains the true rate with a
-    probability of 95%, for all attackers together. If not `confirmed`, the attackers refute `check`, which
-    happens with a probability of at most `SURE` if the figure is true.
+    probability of at least 95%, for all attackers together. If not `confirmed`, the attackers refute `check`,
+    which happens with a probability of at most `SURE` if the figure is true.
     """
 
     event: str
@@ -89,9 +89,9 @@ def stream_of(preset: str) -> config.Stream:
 
 
 def parsed(preset: str) -> config.Stream:
-    """Return a stream with the given preset, in UTC if its windows follow the calendar.
+    """Return a stream with the given preset, in UTC for the presets of `_CALENDAR`.
 
-    Raises Unusable if the preset is unknown or needs more settings.
+    Raises Unusable if the preset is unknown, or needs more settings, as `peak` and `tariff` do.
     """
     zone = 'timezone = "UTC"' if preset in _CALENDAR else ""
     try:

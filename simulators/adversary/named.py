@@ -23,7 +23,8 @@ def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> A
     called is returned as it is. Modules are also searched for in the current directory.
 
     Raises:
-        Unusable: the name is unknown, a parameter is not key=value or is repeated, or the object refuses them.
+        Unusable: the name is unknown, a parameter is not key=value or is repeated, or the object refuses
+            the parameters.
     """
     try:
         name, *keywords = shlex.split(text) or [""]

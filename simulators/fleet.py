@@ -28,10 +28,11 @@ TELEVISION, AWAY = "television", "nobody home"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """The ground truth: a row per event, sorted by home, then by name in the order of `names`, then by start.
+    """The ground truth: a row per event, sorted by home, by name and by start.
 
-    `home` is the home's number, and `appliance` an index into `names`. `start_s` and `end_s` count from the
-    midnight of day 0. `watts` is the mean power, and `channel` the channel of a television, otherwise -1.
+    Homes are in the order of the fleet, and names in the order of `names`. `home` is the home's number, and
+    `appliance` an index into `names`. `start_s` and `end_s` count from the midnight of day 0. `watts` is the
+    mean power, and `channel` the channel of a television, otherwise -1.
     """
 
     names: tuple[str, ...]
@@ -59,7 +60,10 @@ class Events:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Day:
-    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and its events."""
+    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and the events.
+
+    The events are those that start on this day.
+    """
 
     day: int
     watts: NDArray[np.float32]

@@ -157,7 +157,7 @@ def split(energies: Ints, random: np.random.Generator) -> tuple[Words, Words]:
 class Protocol:
     """One slot of the whole protocol, with sealing and signatures.
 
-    `cpu_us` holds each party's CPU time; the leader's leaves out the acceptance of reports.
+    `cpu_us` holds each party's CPU time; the leader's does not include the acceptance of reports.
     """
 
     def __init__(self, homes: int, seed: int) -> None:

@@ -7,8 +7,8 @@ r"""The stage of the crowd's demo: homes that report to two operators and also r
 All of them meet at one broker. The agent and the operators are separate processes, with a clock that the
 stage advances from reading to reading. At the last reading of a slot and at the first of the next, the clock
 stands still until all messages sent so far have been handled, so the result does not depend on the machine's
-speed. If the clock overtakes a request or an answer, that message is sent again. The last total is published
-about an hour after the end of the last day.
+speed. If the clock overtakes a request or an answer, that message is sent again. After the last day, the
+clock runs until the last total has been published.
 """
 
 import asyncio

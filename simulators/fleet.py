@@ -207,7 +207,7 @@ def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
 
 
 def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Floats:
-    """Sum edges to the energies of steps in whole milliwatt-seconds, shape (homes, 86400 / step).
+    """Sum edges and standby to the energies of steps in whole milliwatt-seconds, (homes, 86400 / step).
 
     An edge before the day counts from the day's first second; edges after the day are left out.
     """

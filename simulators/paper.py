@@ -1,4 +1,4 @@
-"""Print the figures and examples of the three papers as numbers; redraw Chatzikokolakis 2013's Fig. 3 and 4.
+"""Print the figures and examples of the three papers as numbers; redraw Chatzikokolakis 2013's Figs. 3 and 4.
 
 ITEM selects a table to print: each number as computed now, as printed in the paper, and as verified. Without
 ITEM and --out, all tables are printed. With --out DIR, the pictures of the items are written to that folder

@@ -63,7 +63,7 @@ class Row:
 
     @classmethod
     def of(cls, event: str, days: int, claimed: int, hits: Mapping[str, int], trials: int) -> Self:
-        """Make a row from the number of each attacker's right answers."""
+        """Make a row from the numbers of right answers, by attacker, in `trials` trials."""
         worst = max(hits, key=lambda name: hits[name])
         low, high = clopper_pearson(hits[worst], trials, ALARM / len(hits))
         surely, _ = clopper_pearson(hits[worst], trials, SURE / len(hits))

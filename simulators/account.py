@@ -73,7 +73,7 @@ class Account:
     def touched(self) -> set[Slot]:
         """Return the slots that a fault may have changed; `HARMLESS` faults change none.
 
-        They are near a faulty reading's true time, near its stamp, or between the two.
+        Such slots are near a faulty reading's true time, near its stamp, or between the two.
         """
         step_ms = self.terms.step_ms
         slots = set()

@@ -1,8 +1,8 @@
 """Appliances: how often and when each runs, how many homes have one, and the resulting runs.
 
 A run belongs to the day on which it starts, even if it lasts past midnight. Its random numbers are keyed by
-(seed, appliance, home, day, run number). Times are whole seconds and powers whole milliwatts, so that sums
-are exact in any order.
+(seed, appliance, home, day, run number); the runs of a thermostat are numbered over all days instead. Times
+are whole seconds and powers whole milliwatts, so that sums are exact in any order.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Appliance:
 
 @dataclass(frozen=True, slots=True)
 class Thermostat:
-    """An appliance that switches itself on around the clock: run k starts about k periods after its phase.
+    """An appliance that switches itself on around the clock: run k starts about k periods after a phase.
 
     `period_s` and `duty` (the share of time on) are each the smallest and the largest value over all homes.
     """

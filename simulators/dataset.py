@@ -168,7 +168,7 @@ def _channels(folder: Path) -> dict[str, str]:
 def _measured_unit(folder: Path, file: str, label: str) -> str | None:
     """Return W or VA, or None if it is unknown.
 
-    `mains.dat` holds W. The metadata describe the other channels; without them, only an aggregate is known.
+    `mains.dat` holds W. The metadata describe the other channels; without them, an aggregate is VA.
     """
     if file == "mains.dat":
         return "W"  # its columns are Unix time, W, VA and V

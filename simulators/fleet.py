@@ -106,14 +106,14 @@ class Fleet:
     def day(self, day: int, step_s: int = 1) -> Day:
         """Simulate one day, with the mean power over each step of `step_s` seconds.
 
-        Raises ValueError if the step does not divide a day.
+        Raises ValueError if the step does not divide a day, or the seed is out of range.
         """
         return next(self.days(day, 1, step_s))
 
     def days(self, first: int, count: int, step_s: int = 1) -> Iterator[Day]:
         """Yield `count` consecutive days, each as `day` returns it.
 
-        Raises ValueError if the step does not divide a day.
+        Raises ValueError if the step does not divide a day, or the seed is out of range.
         """
         if step_s < 1 or DAY_S % step_s:
             raise ValueError(f"a step is whole seconds that divide a day, not {step_s} s")

@@ -25,7 +25,7 @@ STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 class OtherLog(Exception):
-    """This run cannot continue the log; the message gives the reason and says what to do."""
+    """The error for a log that a run cannot continue; the message gives the reason and says what to do."""
 
 
 def code_digest(folders: Iterable[str]) -> str:
@@ -125,7 +125,7 @@ EXIT_STOPPED = 143
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal has asked the run to stop.
+    """The exception that a signal raises to stop the run.
 
     It is a KeyboardInterrupt, which event loops re-raise and handlers of failures do not catch.
     """

@@ -19,7 +19,7 @@ SILENCE_S = 60.0
 
 
 class DemoError(Exception):
-    """The demo failed; the message gives the reason."""
+    """The error for a demo that failed; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ homes on a channel see the same programme, which makes it recognisable. A channe
 (seed, channel, day). Brightness in each second is a whole number from 0 (black) to 255 (white), so that sums
 over any time are exact.
 
-Calibrated to 5-minute windows of real sets read every 10 s: standard deviation within a window 5–9 W,
-autocorrelation at 10 s 0.3–0.6, largest difference between two windows 18–38 W (`python -m simulators
-compare`).
+The sets are calibrated to 5-minute windows of real sets, in means over 10 s: the standard deviation within a
+window is 5–9 W, the autocorrelation at 10 s is 0.3–0.6, and the median d_inf of two windows of a set is
+18–38 W (`python -m simulators compare`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 | features | a linear discriminant on nine features of a window | released windows |
 | neighbours | a vote of the 15 nearest released windows | released windows |
 
-The last three learn only from released windows, which attackers can make from windows of their own;
+The last three learn only from released windows, which attackers can make by releasing windows of their own;
 `averaging` learns the size of the noise from them. All use only numpy; a stronger attacker, such as a random
 forest, is named as `package.module:Name`. No attacker beats `bayes` if `bayes` knows the distribution of the
 mechanism's output.
@@ -61,7 +61,7 @@ class Bayes(_InformedAttacker):
 
 
 class Correlation(_InformedAttacker):
-    """Chooses the class of the signature that correlates best with the windows (Greveler et al. 2012)."""
+    """An attacker that prefers the signature that correlates best with the windows (Greveler et al. 2012)."""
 
     def predict_proba(self, windows: Integers) -> Floats:
         """Return 1 + the best correlation with a signature of each class, normalised to a sum of 1."""
@@ -72,7 +72,7 @@ class Correlation(_InformedAttacker):
 
 
 class Averaging(_InformedAttacker):
-    """Compares the mean of a trial's m windows with the mean of each point, by least squares.
+    """An attacker that compares the mean of a trial's m windows with that of each point, by least squares.
 
     If a window is released m times with fresh noise, the noise averages out to sd/sqrt(m).
     """
@@ -206,7 +206,7 @@ def _steps(windows: Integers) -> Floats:
 
 
 class Neighbours:
-    """Chooses the class that is most frequent among the nearest training windows, by Euclidean distance."""
+    """An attacker that prefers the most frequent class of the training windows at the least distances."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
         """Keep the windows and their classes."""

@@ -1,9 +1,9 @@
 """Bounds that hold for all attackers of a scene if a mechanism keeps its promise.
 
-* A library of N points: `certify`, a linear program over all mechanisms that are as private or, if N exceeds
-  `CERTIFIED`, the smaller program `mixture`. m windows of n slots are treated as one window of m n slots at m
-  times epsilon, because the losses of windows add up, and the distance in one window is at most the distance
-  over all slots.
+* A library of N points: `certify`, a linear program over all mechanisms that keep the promise, or, if N
+  exceeds `CERTIFIED`, the smaller program `mixture`. m windows of n slots are treated as one window of m n
+  slots at m times epsilon, because the losses of windows add up, and the distance in one window is at most
+  the distance over all slots.
 * With or without an event: `success_bound`. In each window the event changes no load by more than the largest
   d_inf, so the same discrete Laplace pairs dominate every pair. Their power B is concave, so it also bounds
   the mean over loads, which is the power of an attacker that does not know the load. The area under the ROC

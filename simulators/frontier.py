@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draw(points: Sequence[curve.Point], scene: Scene, path: Path) -> None:
-    """Draw the points as PDF or PNG, the same bytes for the same points; raise Unusable if that fails."""
+    """Draw the points as PDF or PNG. Raises Unusable if matplotlib is missing or `path` ends differently."""
     try:
         from simulators.adversary.picture import save  # noqa: PLC0415 (it needs matplotlib)
     except ModuleNotFoundError as error:

@@ -204,7 +204,8 @@ def _predict(
         raise Unusable(f"{name} cannot attack {rival.name}: {error}") from error
     if probabilities.shape != (len(test), scene.classes) or not np.isfinite(probabilities).all():
         raise Unusable(
-            f"{name} must return a probability for each of {scene.classes} classes, not {probabilities.shape}"
+            f"{name} must return a finite probability for each of {scene.classes} classes; it returns an "
+            f"array of shape {probabilities.shape}"
         )
     return probabilities
 

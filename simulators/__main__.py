@@ -36,7 +36,7 @@ _FORMER = {"ordeal": "simtest"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; return its exit code, 1 if a package that it needs is not installed."""
+    """Run a command; return its exit code, or 1 if a package that it needs is not installed."""
     listed = "\n".join(f"  {name:<9}{text}" for name, (_, text) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="python -m simulators",

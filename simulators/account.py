@@ -26,11 +26,11 @@ from simulators.meter import Readings
 HARMLESS = frozenset({"duplicate", "reorder"})
 """Faults without effect: a repetition is ignored, and a reading that is less than `lateness` late counts."""
 _MARGIN_MS = 2 * MINUTE_MS
-"""A margin that exceeds the time between readings plus the error of a clock without a fault."""
+"""A margin that exceeds the minute between readings plus the error with which a clock is set."""
 
 
 class Slot(NamedTuple):
-    """A slot of a home, and its start in Unix ms."""
+    """A slot, named by its home and its start in Unix ms."""
 
     home: int
     start_ms: int
@@ -71,7 +71,10 @@ class Account:
         return energies
 
     def touched(self) -> set[Slot]:
-        """Return the slots near a faulty reading's true time, near its stamp, or between the two."""
+        """Return the slots that a fault may have changed; `HARMLESS` faults change none.
+
+        Such slots are near a faulty reading's true time, near its stamp, or between the two.
+        """
         step_ms = self.terms.step_ms
         slots = set()
         for row in self.rows:
@@ -95,7 +98,7 @@ class Account:
         return self._check_values()
 
     def _check_readings(self) -> None:
-        """Check that each message is counted under exactly one outcome and acknowledged exactly once."""
+        """Check that the counted outcomes add up, and that each message is acknowledged exactly once."""
         outcomes = ("accepted", "late", "duplicate", "early", "retained")
         message_count = sum(
             n for name, n in self.counts.items() if name in outcomes or name.startswith("refused_")
@@ -106,7 +109,10 @@ class Account:
         check(is_complete, "a message is acknowledged twice or never")
 
     def _check_slots(self) -> None:
-        """Check that each slot of a home is released once, from its first window until its readings end."""
+        """Check that each slot of a home is released once, and that the agent counts all releases.
+
+        The slots form whole windows, from the home's first window at least until the readings end.
+        """
         step_ms, length_ms = self.terms.step_ms, self.terms.length_ms
         times: dict[int, list[int]] = {home: [] for home in self.readings}
         for slot, _ in self.released:
@@ -147,7 +153,8 @@ class Account:
 def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: int) -> Integers:
     """Integrate readings over intervals; each reading holds until the next one, for at most `hold_ms`.
 
-    The result is exact, in millionths of the unit times milliseconds.
+    The values are rounded to millionths of the unit. The result is exact for the rounded values, in
+    millionths of the unit times milliseconds.
     """
     begin_ms = readings.times_ms
     lasts_ms = np.minimum(np.diff(begin_ms, append=begin_ms[-1] + hold_ms), hold_ms)
@@ -164,6 +171,10 @@ def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: in
 
 
 def first_window_ms(arrived_ms: Integers, stamps_ms: Integers, ahead_ms: int, length_ms: int) -> int:
-    """Return the start of a home's first window: the first boundary after a reading is accepted."""
+    """Return the start of a home's first window.
+
+    It is the first boundary at or after the arrival of the first reading that is not stamped more than
+    `ahead_ms` ahead of its arrival.
+    """
     first_ms = int(arrived_ms[stamps_ms <= arrived_ms + ahead_ms].min())
     return -(-first_ms // length_ms) * length_ms

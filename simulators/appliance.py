@@ -1,8 +1,8 @@
 """Appliances: how often and when each runs, how many homes have one, and the resulting runs.
 
 A run belongs to the day on which it starts, even if it lasts past midnight. Its random numbers are keyed by
-(seed, appliance, home, day, run number). Times are whole seconds and powers whole milliwatts, so that sums
-are exact in any order.
+(seed, appliance, home, day, run number); the runs of a thermostat are numbered over all days instead. Times
+are whole seconds and powers whole milliwatts, so that sums are exact in any order.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from simulators.household import Absences, Households
 from simulators.signature import DAY_S, Signature
 
 STRETCH_MAX = 4
-"""The largest ratio of a run's duration to its signature's; the smallest ratio is the reciprocal."""
+"""The largest ratio of an `Appliance` run's duration to its signature's; the reciprocal is the smallest."""
 _RUN_SPREAD = 0.03
 """Largest relative deviation (uniform) of a run's power from the usual power of the home's appliance."""
 _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
 """Deviations of a home's appliance from the signature: the largest relative deviation (uniform) of its power,
-and the standard deviation of the logarithm of its runs' duration."""
+and the standard deviation of the logarithm of its runs' typical duration."""
 _JITTER = 0.2
 """Deviations of a thermostat (uniform): the range of the deviation of a start, in periods, and the largest
 relative deviation of the time on."""
@@ -36,8 +36,8 @@ indices of their random numbers distinct."""
 class Runs:
     """The runs of one appliance that start on one day, r of them with k steps each.
 
-    `row` is the home's row, shape (r,); `start_s` counts from midnight; `ends_s` are the increasing end times
-    of the steps, counted from the start, and `levels_mw` are their powers, both of shape (r, k).
+    `row` is the home's row, shape (r,); `start_s` counts from midnight; `ends_s` are the end times of the
+    steps, in order, counted from the start, and `levels_mw` are their powers, both of shape (r, k).
     """
 
     row: Integers
@@ -79,7 +79,8 @@ class Appliance:
     `hours` holds tuples (from, to, weight of each hour between); `owners` is the share of homes that have
     one; `spread` is the standard deviation of the logarithm of a run's duration, around the home's typical
     one. Nobody starts an attended appliance while everybody is out; such runs are dropped, not moved. An
-    appliance that is not `overlapping` does not start before its previous run of that day has ended.
+    appliance that is not `overlapping` does not start before its previous run of that day has ended. The
+    average includes the runs that are dropped for either reason.
 
     Raises ValueError if a run could last longer than a day, or if the signature has too many steps.
     """
@@ -152,7 +153,7 @@ class Appliance:
 
 @dataclass(frozen=True, slots=True)
 class Thermostat:
-    """An appliance that switches itself on around the clock: run k starts about k periods after its phase.
+    """An appliance that switches itself on around the clock: run k starts about k periods after a phase.
 
     `period_s` and `duty` (the share of time on) are each the smallest and the largest value over all homes.
     """
@@ -164,7 +165,7 @@ class Thermostat:
     owners: float = 1.0
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """Draw the runs that start on the given day: a pure function of time, independent of the people."""
+        """Draw the runs that start on the given day; what people do does not change them."""
         del absences, activity
         trait = uniforms(people.seed, f"{self.name}: trait", people.homes)
         period = self.period_s[0] + (self.period_s[1] - self.period_s[0]) * trait[0]

@@ -8,7 +8,7 @@ homes is behind a new pseudonym? The last two have attackers of their own.
 MECHANISM is "linf epsilon=1/40", "independent epsilon=1/40", "per-reading epsilon=1/40", "telegraf scale=10",
 "average slots=5", "none", or any "package.module:Name key=value"; ATTACKER is bayes, correlation, averaging,
 edges, features, neighbours, or any class with `fit` and `predict_proba`. Exit codes: 3 if a promise is
-broken or a figure is refuted, 2 if a name cannot be used.
+broken or a figure is refuted, 2 if a name, an option or data cannot be used.
 """
 
 import argparse

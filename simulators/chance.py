@@ -1,11 +1,10 @@
-"""Keyed random numbers: each is a pure function of its purpose, so the order of drawing does not matter.
+"""Keyed random numbers: each is a pure function of a seed and a counter, in whatever order they are drawn.
 
 Philox4x32-10 (Salmon 2011, Parallel random numbers: as easy as 1, 2, 3) turns a counter and a key into four
-words of 32 bits. Here the key is the seed, and the counter is the purpose: a stream (the name of the
-purpose), a home, a day and an index. There is no state: home 7 on day 40 is the same whether it is
-simulated alone, among a thousand homes, in a year or in another process. The generator uses only array
-arithmetic, and takes about 10 ns per number. It is for simulations only, because a seeded generator hides
-nothing.
+words of 32 bits. Here the key is the seed, and the counter consists of a stream (a name for what is drawn), a
+home, a day and an index. There is no state: home 7 on day 40 is the same whether it is simulated alone, among
+a thousand homes, in a year or in another process. The generator uses only array arithmetic, and takes about
+10 ns per number. It is for simulations only, because a seeded generator hides nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def philox(counter: tuple[Words, Words, Words, Words], key: int) -> Words:
 
 
 def _ten_rounds(words: Words, key: int) -> Words:
-    """Apply ten rounds to the words, in place."""
+    """Return the words after ten rounds; `words` is overwritten."""
     a, b, c, d = words
     low, high = key & _LOW_BITS, key >> 32
     for _ in range(_ROUNDS):

@@ -3,8 +3,8 @@
 A statistic fits if every real value is between the 5th and the 95th percentile of the simulated values.
 The real values come from the folder that --data names: two homes, and 47 days of single appliances. An
 appliance runs while it draws more than a threshold. Short pauses do not end a run; the limit ranges from 30 s
-for a hair dryer to an hour for a dishwasher. The table is Markdown; --into FILE inserts it between the marks
-in that file.
+for a hair dryer to an hour for a dishwasher. The table is Markdown; --into FILE replaces the text between the
+marks in that file with the table.
 """
 
 import argparse
@@ -80,7 +80,7 @@ HOME_FILES = ("REFIT_House2", "UKDALE_House2")
 
 
 def home_rows(data: Path) -> Iterator[Row]:
-    """Yield statistics of homes' power by the minute: level, peaks, autocorrelation and daily profile."""
+    """Yield statistics of homes' power by the minute: level, peaks, autocorrelation, profile, daily means."""
     real = [_minutes(data / "homes" / f"{name}.parquet", "Aggregate") for name in HOME_FILES]
     homes = np.concatenate([day.watts for day in _days()], axis=1).astype(np.float64)
     for name, statistic in _HOME_STATISTICS.items():
@@ -90,7 +90,7 @@ def home_rows(data: Path) -> Iterator[Row]:
 def _minutes(path: Path, column: str) -> Floats:
     """Load a column by the minute, in W, on a grid of whole days.
 
-    A value is NaN where nothing was measured or where the home's total is 0 W.
+    A value is NaN where nothing was measured or where the home's total is not above 0 W.
     """
     trace = load(path, "Time", column)
     index = (trace.times_ms - trace.times_ms[0] // (1000 * DAY_S) * (1000 * DAY_S)) // (1000 * STEP_S)

@@ -38,7 +38,7 @@ DIFFERENT = 1
 HOMES = (10, 100, 1000)
 HIDDEN_WH = (110, 300, 6000)
 LATTICE = 1_800_000
-"""One quantum of 0.5 Wh in W ms, the units of an accumulator of readings in W."""
+"""One quantum of 0.5 Wh in W ms, the unit of all energies here."""
 MEAN_W = 303
 _SLOT_S, _SLOT_HOURS = 1800, 0.5
 _START_S = 1_767_225_600  # 2026-01-01
@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one slot per home: each party's CPU time, and the sizes of the report and the request."""
+    """The cost of one slot per home: CPU times as in `Protocol`, and sizes of the report and the request."""
 
     homes: int
     home_us: float
@@ -148,14 +148,17 @@ def measure(group: Group, hides_wh: int, homes: int, slots: int, random: np.rand
 
 
 def split(energies: Ints, random: np.random.Generator) -> tuple[Words, Words]:
-    """Add dithers to energies in accumulator units, round down to quanta, and split into pads and shares."""
+    """Add dithers to energies in W ms, round them down to quanta, and split them into pads and shares."""
     dithers = random.integers(0, LATTICE, energies.size, dtype=np.int64)
     pads = random.integers(0, share.MODULUS, energies.size, dtype=np.uint64)
     return pads, ((energies + dithers) // LATTICE).astype(np.uint64) - pads
 
 
 class Protocol:
-    """One slot of the whole protocol, with sealing and signatures; `cpu_us` holds each party's CPU time."""
+    """One slot of the whole protocol, with sealing and signatures.
+
+    `cpu_us` holds each party's CPU time; the leader's does not include the acceptance of reports.
+    """
 
     def __init__(self, homes: int, seed: int) -> None:
         self.group, self.bits = make_group(HIDDEN_WH[0]), SeededBits(seed)

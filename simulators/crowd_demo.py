@@ -16,7 +16,7 @@ from simulators.street import Street
 
 
 def run(street: Street, target: Path) -> None:
-    """Run the demo of a street, and write the text and the picture to the folder `target`."""
+    """Run the demo of a street; print its text, and write the text and the picture to the folder `target`."""
     start_s = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="meteragent-demo-") as folder,

@@ -1,4 +1,4 @@
-"""The outcome of the crowd's demo: a group's totals, published in two ways, compared with the truth."""
+"""The outcome of the crowd's demo: two kinds of totals of a street, compared with the truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,10 +5,10 @@ r"""The stage of the crowd's demo: homes that report to two operators and also r
                                      leader <-> helper
 
 All of them meet at one broker. The agent and the operators are separate processes, with a clock that the
-stage advances from reading to reading. Before a slot ends and before the next begins, the clock stands
-still until all messages sent so far have been handled, so the result does not depend on the machine's speed.
-If the clock overtakes a request or an answer, that message is sent again. The last total is published about
-an hour after the end of the day.
+stage advances from reading to reading. At the last reading of a slot and at the first of the next, the clock
+stands still until all messages sent so far have been handled, so the result does not depend on the machine's
+speed. If the clock overtakes a request or an answer, that message is sent again. After the last day, the
+clock runs until the last total has been published.
 """
 
 import asyncio
@@ -38,7 +38,10 @@ _TOTAL = f"crowd/{NAME}/total"
 
 
 class Received(NamedTuple):
-    """A receiver's messages of a day, without repetitions: the homes' private numbers, and the totals."""
+    """A receiver's messages: the homes' private numbers and the totals, without repetitions.
+
+    Both lists also hold the descriptors.
+    """
 
     numbers: list[bytes]
     totals: list[bytes]
@@ -48,7 +51,7 @@ async def play(street: Street, folder: Path, progress: Callable[[], object]) -> 
     """Send all readings of a street through the agent and the operators; return a receiver's messages.
 
     `progress` is called for each total. All files, and the standard error of all processes, are in `folder`.
-    Raises DemoError if a program or a connection fails.
+    Raises DemoError if a program or a connection fails, or if there is no progress for a minute.
     """
     async with programs(folder) as stage, stage.run("broker", "simulators.broker") as broker:
         url = f"mqtt://127.0.0.1:{await broker.wait_for('listening')}"
@@ -72,7 +75,7 @@ async def play(street: Street, folder: Path, progress: Callable[[], object]) -> 
 
 
 class _Day:
-    """The day of a street: its clock, its programs and the messages received so far."""
+    """The simulated days of a street: their clock, their programs and the messages received so far."""
 
     def __init__(self, street: Street, folder: Path, stage: Programs, progress: Callable[[], object]) -> None:
         self._street, self._folder, self._stage, self._progress = street, folder, stage, progress
@@ -81,7 +84,7 @@ class _Day:
         self._set(-PER_SLOT)
 
     def run(self, role: str) -> AbstractAsyncContextManager[Program]:
-        """Run the agent or an operator, with the clock of the day."""
+        """Run the agent or an operator, with the demo's clock."""
         files = str(self._folder / f"{role}.toml"), str(self._folder / "clock")
         return self._stage.run(role, "simulators.staged", role, *files)
 
@@ -122,7 +125,7 @@ class _Day:
         await _until(self._has_keys)
 
     async def send(self, meters: Client) -> None:
-        """Send each reading at its time. The first, before the day, makes the homes known to the agent."""
+        """Send each reading at its time. The first, before day 0, makes the homes known to the agent."""
         topics = [f"meters/{meter}/power" for meter in self._street.meters]
         for index in range(-1, self._street.slots(SLOT_MS) * PER_SLOT + 1):
             self._set(index)

@@ -7,7 +7,7 @@
 | any other CSV or Parquet file | the named column, or the second, if it is in W or kW |
 
 A column that is something else (a time, a register, an energy, an apparent power, a flag) raises
-`TraceError`, and so does a column whose unit cannot be determined. The error text lists the file's columns.
+`TraceError`, and so does a column whose unit cannot be determined. Most error texts list the file's columns.
 """
 
 import re
@@ -57,10 +57,10 @@ def load(
 ) -> Trace:
     """Read the column `watts` of a file or of a house of UK-DALE.
 
-    `unit` (W or kW) is necessary if neither the source nor the column's name states it and the values could
-    be in either unit. `watts` is by default the home's total in a data set, otherwise the second column;
-    `time` is the first column. Raises TraceError if there is no such column, or if it is not power in that
-    unit.
+    `unit` (W or kW) is necessary for a plug of UK-DALE without metadata, and for a column whose name states
+    no unit and whose values could be in either unit. `watts` is by default the home's total in a data set,
+    otherwise the second column; `time` is by default the first column, and unused in a data set. Raises
+    TraceError if the file cannot be read, if there is no such column, or if it is not power in that unit.
     """
     path = Path(path)
     if unit is not None and unit not in FACTORS:
@@ -166,7 +166,10 @@ def _channels(folder: Path) -> dict[str, str]:
 
 
 def _measured_unit(folder: Path, file: str, label: str) -> str | None:
-    """Return W or VA, according to the data set's metadata, or None if they do not describe the channel."""
+    """Return W or VA, or None if it is unknown.
+
+    `mains.dat` holds W. The metadata describe the other channels; without them, an aggregate is VA.
+    """
     if file == "mains.dat":
         return "W"  # its columns are Unix time, W, VA and V
     metadata = folder.parent / "metadata" / f"building{folder.name.removeprefix('house_')}.yaml"

@@ -30,7 +30,10 @@ INTERRUPTED = 130
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo, print its text and draw its picture; if this fails, print the reason and return 1."""
+    """Run the demo, print its text and draw its picture.
+
+    Return 1, after printing the reason, if this fails, 130 if it is interrupted, and otherwise 0.
+    """
     try:
         show = _crowd_demo() if arguments.crowd else _run
         arguments.out.mkdir(parents=True, exist_ok=True)
@@ -55,7 +58,7 @@ def _crowd_demo() -> Callable[[Street, Path], None]:
 
 
 def _run(street: Street, target: Path) -> None:
-    """Run the demo of a street, and write the text and the picture to the folder `target`."""
+    """Run the demo of a street; print its text, and write the text and the picture to the folder `target`."""
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="meteragent-demo-") as name:
         folder = Path(name)

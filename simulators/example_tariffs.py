@@ -1,7 +1,6 @@
 """Four example tariffs and a day of prices, for simulations and pictures. All numbers are invented.
 
-The numbers are round and belong to no supplier. The bands are parts of the local week, and the coarsest
-division of it that all four tariffs can price:
+They belong to no supplier. The bands are parts of the local week; each tariff has one price for each band:
 
     night    23:00 to 07:00, every day
     day      07:00 to 23:00 from Monday to Friday, except the peak

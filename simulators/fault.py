@@ -1,9 +1,10 @@
 """Faults of meters and networks: which readings arrive, when, and with which stamps.
 
-Each reading may be dropped, sent twice, overtaken by the next or late. In addition, a home has episodes, at
-most one of each kind a day: its clock runs at a wrong rate (skew) or shows a wrong time (jump) until it is
-set, readings are delayed and then arrive all at once (burst), or no reading is sent (silence). Faults are a
-pure function of the seed, the home and the reading's true time, so batching and order do not change them.
+Each reading may be dropped, sent twice, overtaken by the next or late. In addition, a home has episodes, of
+which at most one of each kind begins on a day: its clock runs at a wrong rate (skew) or shows a wrong time
+(jump) until it is set, readings are delayed and then arrive all at once (burst), or no reading is sent
+(silence). Faults are a pure function of the seed, the home and the reading's true time, so batching and order
+do not change them.
 
 The ground truth has a row for each fault: the home, the reading's true time, the fault's name and the
 reading's stamp. A reading that was never sent has one row, which names its cause, so the number of messages
@@ -32,7 +33,7 @@ OVERTAKEN_MS: Final = 90_000
 """Delay of a reading that arrives out of order. If the meter sends every minute, the next reading arrives
 first."""
 _COPY_MS: Final = 60_000
-"""The longest time between a reading and its second copy."""
+"""The longest time between the first and the second copy of a reading."""
 _LATE_MS: Final = 5 * MINUTE_MS, 30 * MINUTE_MS
 _LONGEST_MS: Final = 40 * MINUTE_MS
 """The longest duration of an episode."""

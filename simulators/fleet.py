@@ -28,10 +28,11 @@ TELEVISION, AWAY = "television", "nobody home"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """The ground truth: a row per event, sorted by home, then by name in the order of `names`, then by start.
+    """The ground truth: a row per event, sorted by home, by name and by start.
 
-    `home` is the home's number, and `appliance` an index into `names`. `start_s` and `end_s` count from the
-    midnight of day 0. `watts` is the mean power, and `channel` the channel of a television, otherwise -1.
+    Homes are in the order of the fleet, and names in the order of `names`. `home` is the home's number, and
+    `appliance` an index into `names`. `start_s` and `end_s` count from the midnight of day 0. `watts` is the
+    mean power, and `channel` the channel of a television, otherwise -1.
     """
 
     names: tuple[str, ...]
@@ -59,7 +60,10 @@ class Events:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Day:
-    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and its events."""
+    """A day of a fleet: the mean power of each step in W, (homes, 86400 / step), and the events.
+
+    The events are those that start on this day.
+    """
 
     day: int
     watts: NDArray[np.float32]
@@ -102,14 +106,14 @@ class Fleet:
     def day(self, day: int, step_s: int = 1) -> Day:
         """Simulate one day, with the mean power over each step of `step_s` seconds.
 
-        Raises ValueError if the step does not divide a day.
+        Raises ValueError if the step does not divide a day, or the seed is out of range.
         """
         return next(self.days(day, 1, step_s))
 
     def days(self, first: int, count: int, step_s: int = 1) -> Iterator[Day]:
         """Yield `count` consecutive days, each as `day` returns it.
 
-        Raises ValueError if the step does not divide a day.
+        Raises ValueError if the step does not divide a day, or the seed is out of range.
         """
         if step_s < 1 or DAY_S % step_s:
             raise ValueError(f"a step is whole seconds that divide a day, not {step_s} s")
@@ -203,7 +207,7 @@ def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
 
 
 def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Floats:
-    """Sum edges to the energies of steps in whole milliwatt-seconds, shape (homes, 86400 / step).
+    """Sum edges and standby to the energies of steps in whole milliwatt-seconds, (homes, 86400 / step).
 
     An edge before the day counts from the day's first second; edges after the day are left out.
     """

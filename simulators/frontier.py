@@ -1,8 +1,9 @@
 """Compare error with leakage: the worst attacker and the certificate of each mechanism, at equal error.
 
 MECHANISM is linf, independent, per-reading, telegraf, average, or any "package.module:Name key=value", which
-gets `epsilon`. Each built-in mechanism that adds noise is set to the same error as linf at the given level.
-ATTACKER is the same as in `attack`. The exit code is 2 if a name cannot be used.
+gets `epsilon` if it has such a parameter. Each built-in mechanism that adds noise is set to the same error as
+linf at the given level. ATTACKER is the same as in `attack`. The exit code is 2 if a name, an option or data
+cannot be used.
 """
 
 import argparse
@@ -19,7 +20,10 @@ from simulators.extras import lacking
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Attack at each level and print a line for each point; then write and draw the points."""
+    """Attack at each level and print a line for each point; then write and draw the points if asked to.
+
+    Return the exit code.
+    """
     trials_and_seed = arguments.trials, arguments.seed
     names = arguments.mechanism or list(curve.MECHANISMS)
     attackers = arguments.attackers or list(ATTACKERS)
@@ -43,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draw(points: Sequence[curve.Point], scene: Scene, path: Path) -> None:
-    """Draw the points as PDF or PNG, the same bytes for the same points; raise Unusable if that fails."""
+    """Draw the points as PDF or PNG. Raises Unusable if matplotlib is missing or `path` ends differently."""
     try:
         from simulators.adversary.picture import save  # noqa: PLC0415 (it needs matplotlib)
     except ModuleNotFoundError as error:

@@ -22,7 +22,7 @@ from simulators.wire import broker
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write or send the load and the events, and print a summary.
+    """Write the load and the events, or send the load, and print a summary; draw the first day if asked to.
 
     Return 1 if writing or sending fails, 2 if an argument cannot be used, and otherwise 0.
     """

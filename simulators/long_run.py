@@ -25,7 +25,7 @@ STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 class OtherLog(Exception):
-    """This run cannot continue the log; the message gives the reason and says what to do."""
+    """The error for a log that a run cannot continue; the message gives the reason and says what to do."""
 
 
 def code_digest(folders: Iterable[str]) -> str:
@@ -59,7 +59,7 @@ class LongRun:
         self._header = {"run": name, "code": self._code_digest, "revision": revision()}
 
     def __enter__(self) -> Self:
-        """Lock and read the log. Raises OtherLog if this run cannot continue it."""
+        """Lock the log, and read it or start it. Raises OtherLog if this run cannot continue it."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._log_fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -125,7 +125,7 @@ EXIT_STOPPED = 143
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal has asked the run to stop.
+    """The exception that a signal raises to stop the run.
 
     It is a KeyboardInterrupt, which event loops re-raise and handlers of failures do not catch.
     """
@@ -133,7 +133,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise Stopped in the main thread at the first of STOP_SIGNALS, even if these signals were ignored."""
+    """Raise Stopped in the main thread when one of STOP_SIGNALS arrives, even if it was ignored before."""
 
     def stop(number: int, _: object) -> None:
         """Raise Stopped with the signal's name."""
@@ -163,7 +163,10 @@ def finish(work: Callable[[], object], report: Callable[[], bool]) -> int:
 
 @contextmanager
 def _delay_signals() -> Iterator[None]:
-    """Delay the signals in STOP_SIGNALS. A mask would not suffice, because other threads can get them."""
+    """Delay the first of the signals in STOP_SIGNALS that arrive, and drop the others.
+
+    A mask would not suffice, because other threads can get them.
+    """
     signals: list[int] = []
     try:
         with _handle_signals(lambda number, _: signals.append(number)):

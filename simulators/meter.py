@@ -1,8 +1,8 @@
 """Meters: how a meter measures the power of a home, and when it reports.
 
 A meter has a resolution, a constant relative error, a clock that drifts, and a register of energy that rolls
-over. It reports on a grid, or whenever the power leaves a dead band around the last report, so the present
-power is always within the dead band of the last report. These meters have no faults; `fault` adds them.
+over. It reports on a grid, or only when the displayed power leaves a dead band around the last report or the
+last report is too old. These meters have no faults; `fault` and `reset` add them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from simulators.chance import Floats, Integers, normal, uniforms
 _DIGITS = 9
 """The largest number of decimal places in a multiple of a resolution."""
 _CLASS_B = 0.01
-"""The largest relative error of a class B meter (Measuring Instruments Directive, MI-003)."""
+"""The largest relative error of a meter here: half of what 2014/32/EU allows class B at 5 to 30 °C."""
 _DRIFT_PPM = 20.0
-"""The standard deviation of a quartz clock's drift."""
+"""The standard deviation of a quartz clock's drift, in millionths."""
 _AHEAD_MS = 2000
 
 
@@ -58,7 +58,10 @@ class Meter:
 
     @classmethod
     def random(cls, seed: int, home: int, resolution_w: float = 1.0) -> Self:
-        """Draw a home's meter: its error is within class B (1%), its clock (20 ppm) is set to within 2 s."""
+        """Draw a home's meter.
+
+        Its error is at most 1%. Its clock is set to within 2 s; its drift has a standard deviation of 20 ppm.
+        """
         chance = uniforms(seed, "meter", home)
         gain, ahead_ms = 1 + _CLASS_B * (2 * chance[0] - 1), _AHEAD_MS * (2 * chance[1] - 1)
         drift_ppm = _DRIFT_PPM * normal(chance[2], chance[3])
@@ -96,7 +99,7 @@ class Meter:
         return Readings(on_grid.times_ms[indices], on_grid.values[indices])
 
     def register(self, watts: ArrayLike, start_ms: int, step_s: int, start_wh: float = 0.0) -> Readings:
-        """Return the register at the end of each step, in Wh: the energy so far, rounded down to a count."""
+        """Return the register at the end of each step, in Wh: the energy in whole counts, rolled over."""
         energy_wh = start_wh + np.cumsum(np.asarray(watts, np.float64)) * (self.gain * step_s / 3600)
         counts = np.floor(energy_wh / self.register_wh + 10.0**-_DIGITS)
         register_wh = np.round(counts * self.register_wh % self.rollover_wh, _DIGITS)

@@ -1,4 +1,7 @@
-"""Types of command-line arguments: each parses a string, or makes argparse show why it cannot."""
+"""Types of command-line arguments: each parses a string.
+
+argparse shows the message of an ArgumentTypeError, but not of a ValueError, which `refusing` converts.
+"""
 
 import argparse
 import math
@@ -48,7 +51,8 @@ meters = at_least(1, "a number of meters")
 def levels(text: str) -> list[Fraction]:
     """Parse lo:hi:k; return k levels from lo to hi in constant ratio, rounded to three significant digits.
 
-    Raises ValueError if `text` does not have this form, or unless 0 < lo <= hi and, if k is 1, lo = hi.
+    Raises ValueError if `text` does not have this form, if lo is not positive or is above hi, if k < 1, or if
+    k is 1 and lo < hi.
     """
     try:
         low, high, count = text.split(":")
@@ -64,7 +68,7 @@ def levels(text: str) -> list[Fraction]:
 def step(text: str) -> int:
     """Parse a duration, such as 15min; return it in seconds.
 
-    Raises ArgumentTypeError if the duration is not a whole number of seconds that divides a day.
+    Raises ArgumentTypeError if it is not a duration, or not a whole number of seconds that divides a day.
     """
     try:
         step_s, remainder_ms = divmod(parse_duration(text), 1000)
@@ -112,7 +116,7 @@ def trace_file(text: str) -> Path:
 
 
 def speed(text: str) -> float:
-    """Parse a multiple of real time, or max (infinity). Raises ValueError if it is not positive."""
+    """Parse a multiple of real time, or max (infinity). Raises ValueError for anything else."""
     factor = math.inf if text == "max" else float(text)
     if not factor > 0:
         raise ValueError(f"{text} is neither a factor above 0 nor max")

@@ -1,13 +1,13 @@
-"""Print the figures and examples of the three papers as numbers; redraw Chatzikokolakis 2013's Fig. 3 and 4.
+"""Print the figures and examples of the three papers as numbers; redraw Chatzikokolakis 2013's Figs. 3 and 4.
 
 ITEM selects a table to print: each number as computed now, as printed in the paper, and as verified. Without
 ITEM and --out, all tables are printed. With --out DIR, the pictures of the items are written to that folder
 (`cabp-figure-3`, also `cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with their numbers as CSV.
 
 With --out and no ITEM, both figures are redrawn, and instead of the tables, the command prints how often
-attackers identify the programme at six epsilons from 0.01 to 1. The captions name the sizes that differ from
-the paper's, and say what epsilon means: for a load signature it is the epsilon of one reading, not of the
-whole signature. The exit code is 1 if a number differs from the verified one.
+attackers identify the programme at six epsilons from 0.01 to 1, and writes this as CSV. The captions say what
+epsilon means: for a load signature it is the epsilon of one reading, not of the whole signature. The exit
+code is 1 if a number differs from the verified one, and 2 if an argument or the folder cannot be used.
 """
 
 import argparse

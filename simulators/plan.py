@@ -76,8 +76,8 @@ class Plan:
     def write(self, files: Files) -> tuple[int, int]:
         """Write the files; return the number of readings and the number of events.
 
-        Raises ValueError if the step does not divide a day or the seed is out of range, and OSError if
-        writing fails.
+        Raises ValueError if the step does not divide a day, the seed is out of range or the resolution is not
+        positive, and OSError if writing fails.
         """
         readings = events = 0
         files.series.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class Plan:
     async def send(self, url: str, topic: str) -> int:
         """Publish all readings at QoS 1; return their number once the broker has acknowledged all of them.
 
-        Raises MqttError if the broker cannot be reached or does not acknowledge.
+        Raises MqttError if the broker cannot be reached or the connection is lost.
         """
         readings = self.homes * (self.days * DAY_S // self.step_s + 1)
 

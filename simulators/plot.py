@@ -1,4 +1,4 @@
-"""A picture of simulated homes: a day's load of all homes, and of one home with all its events."""
+"""A picture of simulated homes: a day's load of all homes, and of one home with its events."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def draw(fleet: Fleet, day: int, path: Path) -> None:
 
 
 def _undated(path: Path) -> dict[str, None]:
-    """Return metadata without a timestamp, so that every run gives the same bytes."""
+    """Return metadata without the time of drawing."""
     return {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(path.suffix[1:], {})
 
 
@@ -63,7 +63,7 @@ def _label(axes: Axes, title: str) -> None:
 
 
 def _events(axes: Axes, events: Events, day: int) -> None:
-    """Draw the events of a home: a row for each name that occurs, and a bar for each event."""
+    """Draw the events of a home that start on the day: a row for each name, and a bar for each event."""
     kinds = sorted(set(events.appliance.tolist()), reverse=True)
     begin = (events.start_s - day * DAY_S) / 3600
     hours = (events.end_s - events.start_s) / 3600

@@ -19,7 +19,7 @@ SILENCE_S = 60.0
 
 
 class DemoError(Exception):
-    """The demo failed; the message gives the reason."""
+    """The error for a demo that failed; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,10 @@ class Program:
     log: Path
 
     async def wait_for(self, word: str) -> str:
-        """Wait for a line on standard output that begins with `word`; return the rest of the line."""
+        """Wait for a line on standard output that begins with `word`; return the rest of the line.
+
+        Raises DemoError if the program exits first.
+        """
         async for line in self.lines:
             line_word, _, text = line.decode().strip().partition(" ")
             if line_word == word:
@@ -40,7 +43,7 @@ class Program:
         raise await self.end()
 
     async def end(self) -> DemoError:
-        """Wait until the program exits unexpectedly; return an error with the reason."""
+        """Wait until the program exits; return an error with its exit code and its standard error."""
         code = await self.process.wait()
         output = self.log.read_text(errors="replace").strip()
         return DemoError(f"the {self.name} exited with {code}\n{output}".strip())
@@ -69,7 +72,7 @@ class Programs:
 
     @contextlib.asynccontextmanager
     async def run(self, name: str, *command: str) -> AsyncIterator[Program]:
-        """Run a Python module as a process; its standard error goes to the file `name`.log."""
+        """Run a Python module as a process until the context ends; its standard error goes to `name`.log."""
         log = self._folder / f"{name}.log"
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(

@@ -44,7 +44,7 @@ async def replay(
 
     `{meter}` in the topic stands for the meter's name; for `loops` see `Trace.laps`. Return the number of
     readings once the broker has acknowledged all of them. An endless replay (`loops` 0) returns when its
-    task is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
+    task is cancelled. Raises MqttError if the broker cannot be reached or the connection is lost.
     """
     acknowledged = 0
     topics = [topic.replace("{meter}", f"m{number}") for number in range(1, meters + 1)]
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raise ValueError if two options contradict each other."""
+    """Raise ValueError if options contradict each other, or if --out would replace the trace."""
     if arguments.out is None:
         return
     for name in MQTT:

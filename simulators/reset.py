@@ -1,7 +1,7 @@
 """Register faults: resets to 0, as when a meter is replaced or loses its count, and rollovers.
 
 As in `fault`, faults are a pure function of the seed, the home and the day. The ground truth has a row for
-the first reading after each reset and after each rollover.
+the first reading after each rollover, and after each reset that follows a reading.
 """
 
 from dataclasses import dataclass

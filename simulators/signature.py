@@ -3,8 +3,8 @@
 Hart (1992, Nonintrusive appliance load monitoring) distinguishes appliances that are on or off, that go
 through states, and that vary continuously; Reinhardt (2015, AMBAL) adds power that decays or grows after the
 start. Here all classes share one type: steps of (watts, seconds), with a swing by which each step's watts
-vary from run to run. An exponential becomes a ladder of steps whose lengths double, each with its exact
-energy.
+vary from run to run. An exponential becomes a ladder of steps, each with its exact energy, whose end times
+double except for the last.
 """
 
 import math
@@ -77,6 +77,6 @@ class Signature:
 
     @classmethod
     def varying(cls, watts: float, swing: float, hold_s: int, seconds: int) -> Self:
-        """Return power that takes a new value every `hold_s`, such as the power of a computer at work."""
+        """Return power with a new value every `hold_s`, for about `seconds`, such as a computer's at work."""
         steps = max(1, round(seconds / hold_s))
         return cls((watts,) * steps, (hold_s,) * steps, swing)

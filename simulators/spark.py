@@ -56,7 +56,7 @@ def simulate(
 
 
 def write(plan: Plan, folder: Path, spark: SparkSession | None = None) -> str:
-    """Write the folders `series.parquet` and `events.parquet` into `folder`; return a summary."""
+    """Write or replace the folders `series.parquet` and `events.parquet` in `folder`; return a summary."""
     session = SparkSession.builder.appName("meteragent simulators").getOrCreate() if spark is None else spark
     settings = {
         "seed": plan.seed,

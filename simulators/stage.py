@@ -59,7 +59,8 @@ async def play(street: Street, slot_ms: int, folder: Path, progress: Callable[[]
     """Send all readings of a street through the agent; return the messages received, without repetitions.
 
     Every slot of every home must yield a record; `progress` is called for each record. The agent's files and
-    the standard error of all processes are in `folder`. Raises DemoError if a program or a connection fails.
+    the standard error of all processes are in `folder`. Raises DemoError if a program or a connection fails,
+    or if there is no progress for a minute.
     """
     async with programs(folder) as stage, stage.run("broker", "simulators.broker") as broker:
         url = f"mqtt://127.0.0.1:{await broker.wait_for('listening')}"
@@ -108,7 +109,7 @@ async def _messages(
 
 
 async def _count_records(receiver: Client, received: dict[bytes, None], total: int) -> AsyncIterator[int]:
-    """Receive messages; yield the number of records after each new record, until there are `total`."""
+    """Add messages to `received`; yield the number of records after each new record, until it is `total`."""
     count = 0
     async for message in receiver.messages:
         payload = bytes(message.payload)

@@ -66,7 +66,7 @@ def _work(role: str, path: Path, clock: StagedClock) -> Awaitable[object]:
 
 
 def main(role: str, path: str, clock: str) -> None:
-    """Run a program until SIGTERM."""
+    """Run a program until SIGTERM or SIGINT."""
     log_to_stderr(logging.INFO)
     asyncio.run(until_signalled(_work(role, Path(path), StagedClock(Path(clock)))))
 

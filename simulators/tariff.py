@@ -123,7 +123,7 @@ def real(folder: Path) -> Iterator[Months]:
 
 
 def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result]:
-    """Yield a result for each kind of release and each hidden energy, from `draws` releases of each month."""
+    """Yield results for kinds of release and hidden energies, each from `draws` releases of each month."""
     repeated = Months(np.repeat(months.energies_wh, draws, axis=0), np.repeat(months.slots, draws, axis=0))
     count, bands = repeated.energies_wh.shape
     bits = SeededBits(seed)
@@ -163,14 +163,14 @@ def _result(
 
 
 def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats:
-    """Return the sureness of each choice from the released costs, as `compare_tariffs` computes it."""
+    """Return the sureness of each choice as in `compare_tariffs`, with p-values interpolated on a grid."""
     prices, rows = example_tariffs.prices() / 1000, np.arange(len(released))
     differences = released - released[rows, chosen][:, np.newaxis]
     p_values = np.zeros(len(released))
     for first, second in permutations(range(len(TARIFFS)), 2):
         terms = [Term(noise, float(weight)) for weight in prices[second] - prices[first] if weight]
         rows_of_first = np.flatnonzero(chosen == first)
-        grid = np.linspace(0, quantile(terms, 1e-9), 600)  # beyond the grid, the tail is below 1e-9
+        grid = np.linspace(0, quantile(terms, 1e-9), 600)  # beyond the grid, the tail is at most 1e-9
         tails = [tail(terms, float(x)) for x in grid]
         p_values[rows_of_first] += np.interp(differences[rows_of_first, second], grid, tails)
     return np.maximum(0, 1 - p_values)

@@ -63,7 +63,7 @@ def linf_sd_kwh(hidden_kwh: float, n: int) -> float:
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the figures for the energies of bands, then the figures for nested streams."""
+    """Yield the figures for totals, bands and typical days, then those for nested streams."""
     for name, price, printed in (
         ("flat", 0.30, "0.047"),
         ("two rates", 0.34, "0.053"),
@@ -112,7 +112,7 @@ def _format_shares(shares: tuple[float, float, float]) -> str:
 
 
 def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float, float]:
-    """Return the errors of a half hour in W, a day and a month in kWh, from nested streams.
+    """Return the standard deviations of a half hour in W, a day and a month in kWh, from nested streams.
 
     With the variance v of each of m fine values and V of their total, the combined total has the variance
     1/(1/(m v) + 1/V). A fine value then has the variance v (1 - 1/m) + (the combined total's variance) / m^2.

@@ -3,12 +3,12 @@
 A channel shows scenes; a scene is a sequence of shots around a level of brightness, and some scenes begin
 with a second of black. A set turns brightness into power with a lag: watts = base + gain · brightness. All
 homes on a channel see the same programme, which makes it recognisable. A channel's day is a pure function of
-(seed, channel, day). Brightness is a whole number of 256ths in each second, so that sums over any time are
-exact.
+(seed, channel, day). Brightness in each second is a whole number from 0 (black) to 255 (white), so that sums
+over any time are exact.
 
-Calibrated to 5-minute windows of real sets read every 10 s: standard deviation within a window 5–9 W,
-autocorrelation at 10 s 0.3–0.6, largest difference between two windows 18–38 W (`python -m simulators
-compare`).
+The sets are calibrated to 5-minute windows of real sets, in means over 10 s: the standard deviation within a
+window is 5–9 W, the autocorrelation at 10 s is 0.3–0.6, and the median d_inf of two windows of a set is
+18–38 W (`python -m simulators compare`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VIEWING = Appliance(
 
 @lru_cache(maxsize=4 * CHANNELS)
 def brightness_sums(seed: int, channel: int, day: int) -> Integers:
-    """Sum a channel's brightness up to each second of a day, in 256ths, from 0: shape (86401,)."""
+    """Sum a channel's brightness up to each second of a day, from 0: shape (86401,)."""
     scene = uniforms(seed, "scene", channel, day, np.arange(int(1.3 * DAY_S / _SCENE_S)))
     scene_s = np.cumsum(1 + np.floor(-_SCENE_S * np.log(scene[0])))
     style = uniforms(seed, "style", channel, day)
@@ -75,7 +75,7 @@ def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10)
     """Return the power of the average set during parts of programmes: means over steps, in W.
 
     The shape is (programmes, length_s / step_s). The parts come from distinct channels of one evening. Raises
-    ValueError if the length is not a multiple of the step, or is longer than 6 hours.
+    ValueError if the length is not a multiple of the step, not positive, or longer than 6 hours.
     """
     if length_s % step_s or not 0 < length_s <= DAY_S // 4:
         raise ValueError(f"a programme of {length_s} s is longer than 6 h, or not whole steps of {step_s} s")
@@ -86,7 +86,7 @@ def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10)
 
 
 class Sets(NamedTuple):
-    """The power of each home's set: when it shows black, and for each 256th of brightness, both (homes,)."""
+    """The power of each home's set in mW: when it shows black, and per unit of brightness, both (homes,)."""
 
     base_mw: Integers
     gain_mw: Integers
@@ -104,7 +104,7 @@ class Sets(NamedTuple):
 class Viewings:
     """All viewings that start on one day: arrays of shape (viewings,).
 
-    A set draws `base_mw`, plus `gain_mw` for each 256th of its `channel`'s brightness. Rows and times are as
+    A set draws `base_mw`, plus `gain_mw` for each unit of its `channel`'s brightness. Rows and times are as
     in `Runs`.
     """
 

@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class TraceError(ValueError):
-    """A file is not a load trace; the message gives the reason."""
+    """The error for a file that cannot be read or is not a load trace; the message gives the reason."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,7 +47,7 @@ class Trace:
 
     @property
     def step_ms(self) -> int:
-        """The nominal time between two readings: the median."""
+        """The nominal time between two readings: the median, in ms."""
         return int(np.median(np.diff(self.times_ms)))
 
     def limited(self, duration_ms: int) -> Trace:

@@ -1,8 +1,9 @@
 """Measure the utility of private numbers: their errors, promised and measured, on simulated homes.
 
 The rows are one number, a day and a month of one home; the mean of a feeder's homes in a slot; and the
-largest such mean of a day, as `meteragent.consume.peak` estimates it. Homes are simulated as in `generate`,
-with a preset's noise. The exit code is 2 for a bad preset, number of homes, number of days or plot file.
+largest such mean of a day, as `meteragent.consume.peak` estimates it and as the private means show it. Homes
+are simulated as in `generate`, with a preset's noise. The exit code is 2 for a bad preset, number of homes,
+number of days or plot file.
 """
 
 import argparse
@@ -55,7 +56,7 @@ class Street:
     def of(cls, preset: str, homes: int, days: int, seed: int) -> Self:
         """Simulate homes under a preset.
 
-        Raises Unusable if the preset is unknown, or if its windows do not divide a day.
+        Raises Unusable in the same cases as `hidden.stream_of`.
         """
         described = describe(config.terms(hidden.stream_of(preset)))
         noise, bits = dithered(described.terms.mechanism), SeededBits(seed)

@@ -43,7 +43,7 @@ async def publish(
 ) -> None:
     """Publish each (topic, payload) in order, not retained; call `acknowledged` after each acknowledgement.
 
-    Raises MqttError if the connection to the broker is lost, or the broker does not acknowledge.
+    Raises MqttError if the connection to the broker is lost.
     """
     room = asyncio.Semaphore(IN_FLIGHT)
 

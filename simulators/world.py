@@ -7,9 +7,10 @@ have been sent. The noise comes from seeded bits, so it hides nothing, although 
 agent's. No configuration of the agent can select such noise. At the end all results are checked (see
 `account`).
 
-The files in DIR are releases.jsonl (the releases, in order), ledger.csv, the ground truth in events.parquet,
-faults.csv (home, true time, fault, stamp) and slots.csv (the exact mean of each slot, and whether a fault may
-have touched it), and summary.json (counters). Times are Unix milliseconds, except where they have a zone.
+The files in DIR are releases.jsonl (the records and descriptors that left, in order), ledger.csv, the ground
+truth in events.parquet, faults.csv (home, true time, fault, stamp) and slots.csv (the exact mean and energy
+of each slot, and whether a fault may have touched it), and summary.json (counters). Times are Unix
+milliseconds, except where they have a zone.
 """
 
 import argparse
@@ -117,7 +118,7 @@ class Observations:
 class World:
     """Homes 0 .. `homes` - 1 during `days` days, simulated from a seed.
 
-    Raises ValueError if the seed is out of range.
+    Simulating it raises ValueError if the seed is out of range.
     """
 
     seed: int
@@ -279,7 +280,8 @@ def folder() -> Iterator[Path]:
 def write(world: World, target: Path) -> dict[str, Any]:
     """Run a world, check it and write the files; return the summary.
 
-    Raises InvariantViolation if a check fails, and OSError or StoreError if the files cannot be written.
+    Raises InvariantViolation if a check fails, OSError or StoreError if the files cannot be written, and
+    ValueError if the seed is out of range.
     """
     with folder() as temporary:
         account, observations = world.run(temporary)

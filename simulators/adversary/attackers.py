@@ -9,7 +9,7 @@
 | features | a linear discriminant on nine features of a window | released windows |
 | neighbours | a vote of the 15 nearest released windows | released windows |
 
-The last three learn only from released windows, which attackers can make from windows of their own;
+The last three learn only from released windows, which attackers can make by releasing windows of their own;
 `averaging` learns the size of the noise from them. All use only numpy; a stronger attacker, such as a random
 forest, is named as `package.module:Name`. No attacker beats `bayes` if `bayes` knows the distribution of the
 mechanism's output.
@@ -27,7 +27,7 @@ from simulators.adversary.base import Attacker, Releases, log_masses
 from simulators.adversary.scene import Floats, Integers, Scene
 
 NEIGHBOURS = 15
-_RIDGE = 1e-6  # added to variances to avoid a division by zero if a feature is constant
+_RIDGE = 1e-6  # keeps variances above 0, so that no division fails if a feature is constant
 
 
 # Attackers that know the signatures ---------------------------------------------------------------
@@ -61,10 +61,10 @@ class Bayes(_InformedAttacker):
 
 
 class Correlation(_InformedAttacker):
-    """Chooses the class of the signature that correlates best with the windows (Greveler et al. 2012)."""
+    """An attacker that prefers the signature that correlates best with the windows (Greveler et al. 2012)."""
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return (1 + the best correlation with a signature of the class)/2, normalised to a sum of 1."""
+        """Return 1 + the best correlation with a signature of each class, normalised to a sum of 1."""
         points = self.scene.points.reshape(len(self.scene.points), -1)
         correlation = _unit(windows) @ _unit(points).T
         score = 1 + np.transpose([correlation[:, members].max(axis=1) for members in _members(self.scene)])
@@ -72,7 +72,7 @@ class Correlation(_InformedAttacker):
 
 
 class Averaging(_InformedAttacker):
-    """Compares the mean of a trial's m windows with the mean of each point, by least squares.
+    """An attacker that compares the mean of a trial's m windows with that of each point, by least squares.
 
     If a window is released m times with fresh noise, the noise averages out to sd/sqrt(m).
     """
@@ -130,7 +130,7 @@ def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
 
     Floats are used; the result is exact for integers if no sum of squares exceeds 2^53.
     """
-    middle = np.rint(other_rows.mean(axis=0))  # subtracted so that x @ y loses no digits
+    middle = np.rint(other_rows.mean(axis=0))  # subtracted so that x @ y loses fewer digits
     x, y = rows - middle, other_rows - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
     return np.asarray(np.maximum(squares, 0), np.float64)
@@ -169,8 +169,8 @@ class _Discriminant(ABC):
 class Features(_Discriminant):
     """The discriminant on nine features of a window.
 
-    They are the mean, sd, minimum, maximum and median of the slots; the largest step between neighbouring
-    slots, the smallest, and the mean of their absolute values; and the autocorrelation at lag 1.
+    They are the mean, sd, minimum, maximum and median of the slots; the largest and the smallest step between
+    neighbouring slots, and the mean of the absolute values of all steps; and the autocorrelation at lag 1.
     """
 
     def _features(self, windows: Integers) -> Floats:
@@ -206,7 +206,7 @@ def _steps(windows: Integers) -> Floats:
 
 
 class Neighbours:
-    """Chooses the class that is most frequent among the nearest training windows, by Euclidean distance."""
+    """An attacker that prefers the most frequent class of the training windows at the least distances."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
         """Keep the windows and their classes."""

@@ -1,6 +1,7 @@
-"""Interfaces of attackers, which are trained on released windows of known class and then predict classes.
+"""The interfaces of mechanisms and attackers, and the log masses of all points.
 
-Their two methods are those of scikit-learn's classifiers, so any such classifier can be an attacker:
+An attacker is trained on released windows of known class and then predicts classes. Its two methods are those
+of scikit-learn's classifiers, so any classifier with `predict_proba` can be an attacker:
     python -m simulators attack programmes --attack "sklearn.ensemble:RandomForestClassifier n_estimators=100"
 """
 

@@ -1,9 +1,9 @@
 """Bounds that hold for all attackers of a scene if a mechanism keeps its promise.
 
-* A library of N points: `certify`, a linear program over all mechanisms that are as private or, if N exceeds
-  `CERTIFIED`, the smaller program `mixture`, whose bound is no smaller. m windows of n slots are treated as
-  one window of m n slots at m times epsilon, because the losses of windows add up, and the distance in one
-  window is at most the distance over all slots.
+* A library of N points: `certify`, a linear program over all mechanisms that keep the promise, or, if N
+  exceeds `CERTIFIED`, the smaller program `mixture`. m windows of n slots are treated as one window of m n
+  slots at m times epsilon, because the losses of windows add up, and the distance in one window is at most
+  the distance over all slots.
 * With or without an event: `success_bound`. In each window the event changes no load by more than the largest
   d_inf, so the same discrete Laplace pairs dominate every pair. Their power B is concave, so it also bounds
   the mean over loads, which is the power of an attacker that does not know the load. The area under the ROC
@@ -23,13 +23,13 @@ from simulators.adversary.base import Releases, log_masses
 from simulators.adversary.scene import Integers, Scene
 
 CERTIFIED = 20
-"""The largest number of points for which the linear program is solved. It then takes about a second."""
+"""The largest number of points for which `certify` is used, which then takes about a second."""
 _ROC_STEPS = 1000
 _OUTPUTS = 500
 
 
 def success(promise: LInfLaplace, scene: Scene) -> float | None:
-    """Return the largest possible success rate if `promise` is kept, or None if no bound is known."""
+    """Return an upper bound on the success rate if `promise` is kept, or None if no bound is known."""
     if scene.paired:
         shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
         return success_bound(promise, [k * promise.quantum for k in shift.tolist()])
@@ -45,7 +45,7 @@ def success(promise: LInfLaplace, scene: Scene) -> float | None:
 
 
 def area(promise: LInfLaplace, scene: Scene) -> float | None:
-    """Return the largest possible area under the ROC curve for a paired scene, or None for other scenes."""
+    """Return an upper bound on the area under the ROC curve for a paired scene, or None for other scenes."""
     if not scene.paired:
         return None
     shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
@@ -55,7 +55,7 @@ def area(promise: LInfLaplace, scene: Scene) -> float | None:
 
 
 def odds(mechanism: Releases, promise: LInfLaplace, scene: Scene, windows: Integers) -> float:
-    """Return the largest change in log-odds between two points, relative to the promise.
+    """Return the largest change in log-odds that an output shows between two points, relative to the promise.
 
     If it exceeds 1, the promise (epsilon d_inf, summed over the m windows) is broken. It is infinite if only
     one of two points can produce an output. `windows` holds released outputs, of which the first 500 are

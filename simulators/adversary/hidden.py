@@ -48,8 +48,8 @@ class Row:
     """An event on `days` days: `check` claims that no attacker is right more than `claimed` % of the time.
 
     The attacker `worst` was right in a fraction `rate` of trials; [low, high] contains the true rate with a
-    probability of 95%, for all attackers together. If not `confirmed`, the attackers refute `check`, which
-    happens with a probability of at most `SURE` if the figure is true.
+    probability of at least 95%, for all attackers together. If not `confirmed`, the attackers refute `check`,
+    which happens with a probability of at most `SURE` if the figure is true.
     """
 
     event: str
@@ -63,7 +63,7 @@ class Row:
 
     @classmethod
     def of(cls, event: str, days: int, claimed: int, hits: Mapping[str, int], trials: int) -> Self:
-        """Make a row from the number of each attacker's right answers."""
+        """Make a row from the numbers of right answers, by attacker, in `trials` trials."""
         worst = max(hits, key=lambda name: hits[name])
         low, high = clopper_pearson(hits[worst], trials, ALARM / len(hits))
         surely, _ = clopper_pearson(hits[worst], trials, SURE / len(hits))
@@ -89,9 +89,9 @@ def stream_of(preset: str) -> config.Stream:
 
 
 def parsed(preset: str) -> config.Stream:
-    """Return a stream with the given preset, in UTC if its windows follow the calendar.
+    """Return a stream with the given preset, in UTC for the presets of `_CALENDAR`.
 
-    Raises Unusable if the preset is unknown or needs more settings.
+    Raises Unusable if the preset is unknown, or needs more settings, as `peak` and `tariff` do.
     """
     zone = 'timezone = "UTC"' if preset in _CALENDAR else ""
     try:

@@ -1,10 +1,12 @@
 """Scenes from a seed or real traces: which programme was on, or whether an event happened in a half hour.
 
 A programme is a window of a television set's power in slots of 10 s, from `simulators.television` or from the
-real sets of tracebase. Real programmes also differ in their mean, which makes them easier to distinguish.
+real sets of tracebase. Real programmes come from different sets, so their means differ more, which makes them
+easier to distinguish.
 
 Half hours come from simulated or real homes, with one value per minute. The start of the event is drawn at
-random for each home. Watts are rounded to whole quanta, floor(x + 1/2), as in the agent.
+random for each home. Whole days of such homes are for the attacks in `hidden` and `register`. Watts are
+rounded to whole quanta, floor(x + 1/2), without a dither.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A home is represented by a vector of features for each week (the mean of each ho
 weekends; for windows of a day, the seven days) or for each month (its bands: means, or the energies of a
 tariff). `level` names the old pseudonym with the nearest mean. `habits` names the one with the largest
 likelihood ratio of "same home" to "different homes" in a Gaussian model fitted to the old pseudonyms alone:
-odd and even weeks share the part that belongs to the home, and differ by the week and the noise
+odd and even weeks (or months) share the part that belongs to the home, and differ by the week and the noise
 (probabilistic linear discriminant analysis: Ioffe 2006, section 3). `matching` assigns a different old
 pseudonym to each new one so as to maximise the product of all ratios.
 """
@@ -101,7 +101,7 @@ class Row:
         return cls(preset, str(terms.hides_wh), homes, homes * len(populations), **counts)
 
     def interval(self, hits: Mapping[str, int], attacker: str) -> tuple[float, float, float]:
-        """Return an attacker's rate and its interval; the intervals of all attackers hold together (95%)."""
+        """Return an attacker's (rate, low, high); the intervals of all attackers hold together (95%)."""
         low, high = clopper_pearson(hits[attacker], self.trials, ALARM / len(ATTACKERS))
         return hits[attacker] / self.trials, float(low), float(high)
 
@@ -128,7 +128,7 @@ def stream_of(preset: str) -> config.Stream:
 
 
 def windows(watts: Floats, terms: Terms) -> Floats:
-    """Return the slot values of complete windows, in W or Wh on the lattice: (homes, windows, n)."""
+    """Return the slot values of all windows in W or Wh, rounded to the lattice: (homes, windows, n)."""
     homes = len(watts)
     if terms.space is Space.BANDS:
         days = watts.reshape(homes, -1, MONTH_DAYS, len(watts[0, 0]))

@@ -1,10 +1,11 @@
 """Attack a mechanism on a scene: measure how often each attacker is right, and the bounds on all attackers.
 
 Half of all draws train the attackers, and the other half are attacked; everything follows from one seed.
-Intervals are Clopper-Pearson intervals, with a Bonferroni correction over the attackers, so all of them,
-including that of the worst attacker, hold together with probability 1 - alarm. The interval for the area
-under the ROC curve is Hoeffding's, for a mean over pairs. Separate, wider intervals decide whether a promise
-is broken: a true promise is called broken with a probability of at most `SURE`.
+The intervals of rates are Clopper-Pearson intervals, with a Bonferroni correction over the attackers, so all
+of them, including that of the worst attacker, hold together with a probability of at least 1 - alarm. The
+same is true of the intervals for the area under the ROC curve, which are Hoeffding's, for a mean over pairs.
+Separate, wider intervals decide whether a promise is broken: a true promise is called broken with a
+probability of at most `SURE`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class AttackResult:
     """The result of one attacker, right in a fraction `rate` of the trials, with the interval [low, high].
 
     `auc` is the area under the ROC curve, with the interval [auc_low, auc_high], and `f1` the harmonic mean
-    of precision and recall for class 1, the event. They are None if there are more than two classes.
+    of precision and recall for class 1. They are None if there are more than two classes.
     """
 
     attacker: str
@@ -98,8 +99,8 @@ def measure(
     """Attack `rival` with each of `attackers`, given as "name key=value ..", in `trials` trials.
 
     Raises Unusable if an attacker cannot be constructed or needs something that the mechanism lacks, if there
-    is no attacker, if there are more points than trials, or if the mechanism or an attacker fails or returns
-    an array of another shape.
+    is no attacker, if there are more points than trials, if `release` fails or returns an array of another
+    shape, or if an attacker returns an array of another shape or numbers that are not finite.
     """
     answers = _ask(scene, rival, attackers, trials, seed)
     error = answers.outputs - scene.points[answers.played].reshape(trials, -1)
@@ -203,7 +204,8 @@ def _predict(
         raise Unusable(f"{name} cannot attack {rival.name}: {error}") from error
     if probabilities.shape != (len(test), scene.classes) or not np.isfinite(probabilities).all():
         raise Unusable(
-            f"{name} must return a probability for each of {scene.classes} classes, not {probabilities.shape}"
+            f"{name} must return a finite probability for each of {scene.classes} classes; it returns an "
+            f"array of shape {probabilities.shape}"
         )
     return probabilities
 

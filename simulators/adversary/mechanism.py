@@ -9,8 +9,8 @@
 | average | slots | none: each slot is replaced by the mean of that many slots | none |
 | none | | none | none |
 
-`independent`, `per-reading` and `telegraf` add the same noise but make different claims. At equal error,
-attackers succeed equally often against all three, and only the promise of `independent` holds.
+`independent`, `per-reading` and `telegraf` add the same kind of noise but make different claims. At equal
+error, attackers succeed equally often against all three. For n > 1 the claim of `per-reading` is false.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rival:
 
 @dataclass(frozen=True, init=False)
 class Average:
-    """Replaces each group of `slots` slots by their mean, without noise; with one slot nothing changes.
+    """The replacement of each group of `slots` slots by their mean, without noise; one slot stays as it is.
 
     Means are rounded to quanta, floor(x + 1/2). An attacker who knows the points knows each output.
     Raises ValueError if `slots` does not divide a window.
@@ -126,8 +126,8 @@ def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
     `quantum` and `n` are the scene's. A mechanism of another package accepts and returns quanta; if it has a
     method `loss(distance)`, its loss at one quantum, taken as proportional to the distance, is its promise
     under d_inf. A mechanism of single numbers (its `log_mass` returns a value for each slot) is applied to
-    each slot, and promises n times its loss. Raises Unusable if the name or a parameter is unknown, or if the
-    object has no `release` or its `log_mass` does not accept windows.
+    each slot, and promises n times its loss. Raises Unusable if the name is unknown, if the parameters are
+    refused, if the object has no `release`, or if its `log_mass` fails or returns an array of another shape.
     """
     mechanism = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
     if isinstance(mechanism, tuple):

@@ -12,7 +12,7 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 class Unusable(ValueError):
-    """The error that a name, an argument or data cannot be used. Its message gives the reason."""
+    """The error for a name, an argument or data that cannot be used. Its message gives the reason."""
 
 
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:
@@ -23,7 +23,8 @@ def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> A
     called is returned as it is. Modules are also searched for in the current directory.
 
     Raises:
-        Unusable: the name is unknown, its parameters are not key=value, or the object refuses them.
+        Unusable: the name is unknown, a parameter is not key=value or is repeated, or the object refuses
+            the parameters.
     """
     try:
         name, *keywords = shlex.split(text) or [""]

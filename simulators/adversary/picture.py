@@ -1,4 +1,4 @@
-"""A plot of the most successful attacker against the error of a slot, with dashed certificates."""
+"""A plot of the worst attacker's success rate against the error of a slot, with dashed certificates."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene
 
 _COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
-"""The colours of Okabe and Ito, which colour-blind readers can distinguish."""
+"""Colours of Okabe and Ito, which colour-blind readers can distinguish."""
 _MARKS = "osx^Dv*"
 _FEW = 0.1
 """If the success of guessing is below this, the y-axis is logarithmic."""

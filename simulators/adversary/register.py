@@ -3,11 +3,11 @@
 A home either uses a little more energy, once, or does not. Its register shows whole steps, so the change
 shifts the register for ever, and about half of all later slots differ by a step. The attacker knows the
 mechanism, the time of the change and, to the last digit, the energy used without it. The best possible test
-is a likelihood-ratio test on all slots of a month.
+is a likelihood-ratio test on all slots of the month.
 
-The register is read at the ends of the slots. The change costs as many levels as the sum of epsilon
-|difference| over all slots, the largest log-odds that an output can show. This sum is compared with the bound
-of `meteragent.domain.loads`, kappa level (X + m s) / hide for m slots (THEORY T.7).
+The register is read at the ends of the slots. The cost of the change, in levels, is the sum of epsilon
+|difference| over all slots, the largest log-odds that an output can show. It is compared with the bound of
+`meteragent.domain.loads.level_in_all` (THEORY T.7).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from simulators.adversary.scene import Floats, Integers
 DAYS = 30
 SLOT_MIN = 30
 CHANGES_WH = {Fraction(1): Fraction("110.5"), Fraction(10): Fraction(115)}
-"""For each step of the register, the change to detect: an odd number of half steps."""
+"""For each step of the register, the change to detect: an odd number of half steps. Both are in Wh."""
 _STREAM = """
 source = {{ topic = "meters/{{meter}}/energy", kind = "register", unit = "Wh", dead_band = {step} }}
 window = {{ lateness = "1min" }}
@@ -113,7 +113,7 @@ def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:
 
 
 def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
-    """Return the change in each slot of the register in Wh, (slots,), if `moved_wh` is added to the first."""
+    """Return by how much each slot's energy changes, in Wh, (slots,), if `moved_wh` is added to the first."""
     totals_wh = np.cumsum(energy_wh)
     register, changed_register = (
         np.floor(sums / float(step)).astype(np.int64) for sums in (totals_wh, totals_wh + float(moved_wh))

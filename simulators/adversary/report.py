@@ -1,4 +1,4 @@
-"""The attackers' results as a table: rows for attackers and bounds, a column per mechanism."""
+"""The attackers' results as a table: a row for each attacker and bound, a column for each mechanism."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,8 +10,8 @@ from simulators.adversary.scene import Scene
 def table(scene: Scene, outcomes: Sequence[Outcome], seed: int) -> str:
     """Format a Markdown table of correct guesses in %, with simultaneous 95% intervals.
 
-    Further rows have the bound, the odds, the error and the promise of each mechanism; with two classes also
-    the largest area under the ROC curve and the largest F1.
+    Further rows have the worst attacker, the bound, the odds, the error and the promise of each mechanism;
+    with two classes also the largest area under the ROC curve and the largest F1.
     """
     guess = f"{100 * scene.guess:.3g}"
     lines = [

@@ -1,7 +1,7 @@
 """The question for the attackers: which class of load was released with noise?
 
 A scene is a set of equally likely points, each with a class. A point is m windows of n slots in whole quanta;
-each window is released separately. There are three kinds:
+each window is released separately. There are three kinds of scene:
 
 * a library: each class is one point (which of N programmes was it?);
 * with or without: a load, and the same load with an event added (was the kettle on? was somebody home?);
@@ -90,7 +90,7 @@ def library(question: str, signatures: ArrayLike, quantum: Fraction, times: int 
 def with_or_without(question: str, loads: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
     """Construct a scene: was an event added to `loads`?
 
-    `loads` has shape (K, m, n). `shift`, in quanta too, is added and must broadcast to that shape.
+    `loads` has shape (loads, m, n). `shift`, in quanta too, is added and must broadcast to that shape.
     """
     plain = np.asarray(loads)
     points = np.concatenate([plain, plain + np.asarray(shift)])

@@ -124,7 +124,7 @@ def example_1() -> Table:
 
 
 def figure_4() -> Table:
-    """Compute the 95% half-width of a programme's reading under three noises."""
+    """Compute the 95% half-width of a programme's reading under three noises, and the paper's d_∞ level."""
     lines = []
     for epsilon, verified in (("0.1", ("30.0", "899", "316")), ("0.5", ("6.0", "180", "63"))):
         level = Fraction(epsilon)
@@ -198,7 +198,7 @@ def theorem_9() -> Table:
 
 
 def joint_gap(users: list[User], epsilon: str, distances: Floats = _TRIANGLE) -> float:
-    """Return the excess of the users' smallest joint loss over the sum of their smallest separate losses."""
+    """Return the excess of the users' least joint loss over the sum of their least separate losses, or 0."""
     level = float(epsilon) * distances
     gap = best_for_all(users, level).bound - sum(best_mechanism(user, level).value for user in users)
     return max(gap, 0.0)  # the solver's tolerance may make a zero gap negative

@@ -12,7 +12,7 @@ class Line(NamedTuple):
 
     `value` is computed when the table is created. `printed` is the paper's own number or formula, or empty
     if the paper has none. `verified` is the number as checked by hand or by another program; `value` is shown
-    with the same number of decimals. `remark` is an optional comment on the published number.
+    with the same number of decimals. `remark` is an optional comment.
     """
 
     name: str

@@ -26,7 +26,7 @@ def viewings_of(people: Households, day: int = 0) -> Viewings:
 
 
 def test_brightness_is_between_black_and_white() -> None:
-    """Sums begin at 0, cover a whole day and grow by whole 256ths; both black and bright are shown."""
+    """Sums begin at 0, cover a whole day and grow by whole numbers; both black and bright are shown."""
     sums = brightness_sums(0, 0, 0)
     levels = np.diff(sums)
     assert (len(sums), sums[0]) == (DAY_S + 1, 0)

@@ -60,7 +60,8 @@ def levels(text: str) -> list[Fraction]:
     except ValueError:
         raise ValueError(f"levels are lo:hi:k, such as 0.1:10:5, not {text}") from None
     if not (0 < lowest <= highest < math.inf and k >= 1 and (k > 1 or lowest == highest)):
-        raise ValueError(f"levels are lo:hi:k with 0 < lo <= hi, and with lo = hi if k is 1, not {text}")
+        condition = "0 < lo <= hi and k >= 1, and with lo = hi if k is 1"
+        raise ValueError(f"levels are lo:hi:k with {condition}, not {text}")
     ratio = (highest / lowest) ** (1 / max(k - 1, 1))
     return [Fraction(f"{lowest * ratio**i:.3g}") for i in range(k)]
 
@@ -74,7 +75,7 @@ def step(text: str) -> int:
         step_s, remainder_ms = divmod(parse_duration(text), 1000)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    if remainder_ms or DAY_S % step_s:
+    if remainder_ms or not step_s or DAY_S % step_s:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of seconds that divides a day")
     return step_s
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv, parquet
+from pyarrow import compute, csv, parquet
 
 from meteragent.domain.units import DAY_MS
 
@@ -106,6 +106,8 @@ def of_table(table: pa.Table, time: str | None = None, watts: str | None = None)
     """Return the trace in two columns of a table, as `load` does."""
     names = [_column_name(table, name, index) for index, name in enumerate((time, watts))]
     rows = table.select(names).drop_null()
+    if pa.types.is_floating(rows[0].type):
+        rows = rows.filter(compute.is_finite(rows[0]))
     times_ms, power = (
         _times_ms(rows[0], names[0], _midnight_ms(table.schema.metadata), table.column_names),
         _watts(rows[1], names[1]),

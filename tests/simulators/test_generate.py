@@ -86,7 +86,15 @@ def test_a_date_is_the_same_day_in_every_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--step", "7s"], ["--step", "1500ms"], ["--step", "soon"], ["--homes", "0"], ["--days", "x"]]
+    "wrong",
+    [
+        ["--step", "7s"],
+        ["--step", "0s"],
+        ["--step", "1500ms"],
+        ["--step", "soon"],
+        ["--homes", "0"],
+        ["--days", "x"],
+    ],
 )
 def test_arguments_are_refused(wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What makes no sense is refused with the name of the option."""

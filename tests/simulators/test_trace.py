@@ -109,6 +109,14 @@ def test_missing_values(tmp_path: Path) -> None:
     assert trace.watts.tolist() == [10.0, 60.0]
 
 
+def test_times_that_are_not_finite(tmp_path: Path) -> None:
+    """A row whose time in seconds is no number is left out, as one without a time."""
+    columns = {"t": pa.array([1.5, float("nan"), float("inf"), 4.0]), "w": pa.array([10, 20, 30, 40])}
+    trace = load(parquet_file(tmp_path, columns))
+    assert trace.times_ms.tolist() == [1500, 4000]
+    assert trace.watts.tolist() == [10, 40]
+
+
 def test_missing_integers(tmp_path: Path) -> None:
     """A hole in a column of integers does not turn the others into decimals."""
     trace = load(parquet_file(tmp_path, {"t": pa.array([1, 2, 3]), "w": pa.array([10, None, 30])}))

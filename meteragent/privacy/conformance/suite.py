@@ -145,7 +145,7 @@ def _conform_black_box(
     alarm: float,
     bits: Bits | None,
 ) -> Report:
-    """Test a mechanism that has a loss but no `log_mass`: its promise, its shapes, and black-box checks."""
+    """Test the loss, shapes and outputs of a mechanism without `log_mass`, and `make` if it is given."""
     source = bits or BulkBits()
     trial = Trial(mechanism, promised_pairs(mechanism, pairs, needs_law=False), samples, source)
     checks = [] if make is None else [promise.check_parameters(make)]

@@ -1,4 +1,4 @@
-"""Bounds on any attacker's success in distinguishing load shapes; `check` reports the bounds in per cent.
+"""Bounds on any attacker's success in distinguishing load shapes; `check` reports `success_bound`.
 
 Theory of operation
 -------------------
@@ -105,9 +105,8 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
     The shape is one of `candidates` known and equally likely shapes, and any two of them differ by at most
     `diameter` (d_inf, in the unit of the quantum, before rounding). With N = `candidates` and a diameter of k
     quanta, rounded up, the bound is the smaller of e^(ak)/(e^(ak) + N-1) and the bound from a window in the
-    middle of all shapes, which is about e^(ak/2)/N for a << 1 and N >= 2 e^(ak/2) (THEORY 7). For odd k this
-    is the bound for the lattice, which is larger than the bound for real numbers: an attacker on the lattice
-    can exceed the latter.
+    middle of all shapes, which is about e^(ak/2)/N for a << 1 and N >= 2 e^(ak/2) (THEORY 7). This bound for
+    the lattice is not below the bound for real numbers, which an attacker on the lattice can exceed.
 
     Raises:
         TypeError: the diameter is not exact.  ValueError: the diameter is negative, or there is no candidate.

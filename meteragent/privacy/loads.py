@@ -43,8 +43,8 @@ parts x_1 + .. + x_m = X,
 
     s sum ceil(x_i / s) <= s (ceil(X / s) + m - 1)                                            (`counted`)
 
-because the left side, in steps, is a whole number below X / s + m. Both bounds are reached. A step larger
-than the range allows between two readings (p T) is clamped to p T. Smaller steps are assumed not to be
+because the left side, in steps, is a whole number below X / s + m. All these bounds are reached. A step
+larger than the range allows between two readings (p T) is clamped to p T. Smaller steps are assumed not to be
 clamped: no reading lies within a step of the top of the range.
 
 **In all, over many slots.** Now f may last for any time, X is the integral of |f|, and the changes of all

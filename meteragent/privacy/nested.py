@@ -183,7 +183,9 @@ def _error_of_z(kind: Kind) -> _Sum:
 
 @lru_cache(maxsize=1024)
 def _outside(path: Path) -> tuple[float, _Sum]:
-    """Return k and E such that x = k z + E, where E is an error of nodes outside the node's subtree.
+    """Return k and E such that x = k z + E, with E a weighted sum of noises of nodes outside the subtree.
+
+    Here x, y, z and S stand for the errors of these values.
 
     For a child c of a node with x = k z + E it follows from x_c = z_c + r (x - S), r = U_c/V, and
     z = (U/v) y + (U/V) S that

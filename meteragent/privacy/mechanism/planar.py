@@ -183,7 +183,7 @@ class PlanarManhattan(VectorLaplace):
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not positive, or 1/a >= 2^45.
+        ValueError: a parameter is not positive, or 1/a >= 2^45, a = epsilon * quantum.
     """
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:

@@ -111,7 +111,7 @@ def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
     `noise_bound` uses fall = 1.
 
     Raises:
-        TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
     exact = check_parameters(n, a)
     slope = exact / n
@@ -155,6 +155,6 @@ def noise_bound(n: int, a: Exact, bits: Bits) -> int:
     """Draw the noise bound of a window, R >= 0 with P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2).
 
     Raises:
-        TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
     return envelope_of(n, a).draw(bits)

@@ -33,8 +33,9 @@ A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse
 up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
 lattice whose a is c times as large. So the bound on the coarser lattice is no smaller.
 
-Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let A_i be the
-releases for which the attacker names shape i, and let k quanta be the largest distance. As
+Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let P_i be the
+distribution of the releases of shape i, A_i the set of releases for which the attacker names shape i, and k
+quanta the largest distance between two shapes. As
 P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some
 window m of the lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B
 be the power of the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart, as a function of

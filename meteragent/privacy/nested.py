@@ -120,7 +120,7 @@ def sd(path: Path) -> float:
 
 
 def half_width(path: Path, coverage: float = 0.95) -> float:
-    """Return the h such that the measured value lies within h of the estimate with probability `coverage`.
+    """Return an h such that the measured value lies within h of the estimate with probability `coverage`.
 
     Raises:
         ValueError: the coverage is not between 0 and 1.

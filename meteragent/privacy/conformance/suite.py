@@ -83,7 +83,7 @@ def conform(
         make: the partial that created the mechanism; each of its numeric keywords is tested with a float.
         tight: whether at least one pair must reach the loss of a mechanism with `loss` and `log_mass`.
         samples: the number of draws for each test.
-        alarm: the largest probability of failing a mechanism that keeps its promise.
+        alarm: the largest probability that a mechanism that keeps its promise fails a test on draws.
         bits: the source of randomness; None means `BulkBits`.
 
     Raises:

@@ -22,11 +22,14 @@ between its losses a lattice has a slightly larger delta than the limit, and del
 lattice is made twice as fine. TV is delta(0), and the power of the most powerful test is B(q) = min over
 losses l of e^l q + delta(l).
 
-The moments are ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))) with
-r = e^(-a(1+2s)). They are s times the Renyi divergence of order 1+s. Their first derivative at s = 0, KL, is
-also the zCDP parameter. Proof: the measure sqrt(PQ) of L has the generating function
-x^k + (1-e^-a)(x^(k-1) + .. + x) + 1 = (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1). It has zeros only on the
-unit circle, because |x^k (x - e^-a)| is below |1 - e^-a x| inside the circle and above it outside. So
+With L = ln(P/Q) and r = e^(-a(1+2s)), the moments are
+
+    ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))).
+
+They are s times the Renyi divergence of order 1+s. Their first derivative at s = 0, KL, is also the zCDP
+parameter. Proof: up to a factor, the measure sqrt(PQ) of L has the generating function
+w^k + (1-e^-a)(w^(k-1) + .. + w) + 1 = (w^k (w - e^-a) - (1 - e^-a w)) / (w - 1). It has zeros only on the
+unit circle, because |w^k (w - e^-a)| is below |1 - e^-a w| inside the circle and above it outside. So
 E_P e^(sL) is a constant times the product of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in
 (s+1/2)^2 and lies below its tangent at s = 0, which is KL s(s+1). So the Renyi divergence of order alpha is
 at most alpha KL.

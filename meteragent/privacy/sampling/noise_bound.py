@@ -15,8 +15,8 @@ the mean is about 2.
 M and b are computed once per (n, a) with the same certified bounds. (M must be the mode over the integers:
 if a >> sqrt(n), the peak of w lies between two integers and w is negligible at both, so proposals weighed
 against the maximum over the reals would hardly ever be accepted.) To accept or reject a proposal, the first
-32 bits of a uniform number are compared with the weights of neighbours. They decide 99% of the proposals; the
-others need the weight itself.
+32 bits of a uniform number are compared with the weights of neighbours. They decide about 99% of the
+proposals; the others need the weight itself.
 """
 
 from dataclasses import dataclass, replace

@@ -2,7 +2,8 @@
 
 Two discrete Laplace numbers with b = 7a/10 have P(z) ~ e^(-b |z|_1). As |z|_1 <= sqrt2 |z|_2 and b sqrt2 < a,
 a proposal may be accepted with probability e^(-a y), y = |z|_2 - 7/10 |z|_1 >= 0, and accepted proposals have
-the distribution P. For a << 1, 77% of the proposals are accepted (2 pi / (4 / 0.7^2)), and more for larger a.
+the distribution P. For a << 1, 77% of the proposals are accepted (2 pi / (4 / 0.7^2)), and for any a at least
+72%.
 
 Acceptance: an exponential lifetime T of rate a exceeds y with probability e^(-a y). In units of 1/s, the
 integer part of T is geometric, P(g) ~ e^(-(a/s) g), and the integer part of y follows from an integer root if

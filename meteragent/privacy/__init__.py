@@ -1,4 +1,4 @@
-"""Privacy in metric spaces: the mathematics of three papers and our extensions, exact and usable alone.
+"""Privacy in metric spaces: the mathematics of three papers and our extensions, usable without the agent.
 
 The library imports nothing from the agent. A mechanism's parameters are exact (a Fraction, a Decimal, an int
 or a string such as "1/220"), and its source of random bits is an argument. Mechanisms on numbers take whole

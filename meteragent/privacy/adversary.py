@@ -17,26 +17,27 @@ A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2
 Over all priors the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the
 point of the least rho and the remainder on the point of the greatest comes arbitrarily close. The theorem is
 about events, which matters for a single hiding function: the union of two outputs can reveal more than either
-output alone, because rho may be least at different points.
+output alone, because its rho may be near the larger of their rhos at one point and near the smaller at
+another.
 
 Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the ratio of
-posterior to prior is L(x) / (the prior's mean of L on N). Its |ln| is at most d(N), and the supremum over all
-priors is exactly max_N ln L - min_N ln L.
+posterior to prior is L(x) / (the prior's mean of L on N). For a d-private mechanism its |ln| is at most d(N).
+The supremum over all priors is exactly max_N ln L - min_N ln L.
 
 Families. The bounds of a family of neighbourhoods may together be equivalent to d-privacy. They bound
 |ln L(x) - ln L(y)| by d(N) for x, y in N, hence along every chain of neighbourhoods by the sum of the
 diameters. So they are equivalent to privacy for the metric of the shortest chains (`chain_metric`), which is
-never below d. If the two metrics are equal, the family is maximally tight (Definition 3), and Theorem 4
-restricted to the family is an equivalence (Proposition 2). If they differ at x, y, the channel to {0, 1} with
+never below d. If the two metrics are equal, the family is maximally tight (Definition 3), and its bounds are
+equivalent to d-privacy (Theorem 4). If they differ at x, y, the channel to {0, 1} with
 P(1|u) = e^-chain(x, u) / 2 for each input u satisfies all bounds of the family and is not d-private: the
 condition is necessary.
 
-For hiding functions it suffices that some of them exchange x and y, because then rho(x) = 1/rho(y) and the
-supremum is at least 2 |ln L(x)/L(y)|. A family whose exchanges join any two points x, y by a chain of length
-d(x, y) is maximally tight (Definition 2). Functions that only replace do not suffice: rho = 1 at points that
-phi does not change, and a mechanism that is only 2 epsilon-private satisfies the bound of 2 epsilon for all
-phi_i,w, "row i becomes w". So the converse of Theorem 1 holds for exchanges, and for replacements up to a
-factor of two.
+The bound of a hiding function that exchanges x and y implies |ln L(x)/L(y)| <= d(phi), because then
+rho(x) = 1/rho(y) and the supremum is at least 2 |ln L(x)/L(y)|. A family whose exchanges join any two points
+x, y by a chain of length d(x, y) is maximally tight (Definition 2). Functions that only replace do not
+suffice: rho = 1 at points that phi does not change, and some mechanisms that are only 2 epsilon-private
+satisfy the bound of 2 epsilon for all phi_i,w, "row i becomes w". So the converse of Theorem 1 holds for
+exchanges, and for replacements up to a factor of two.
 
 "Maximally tight" means here that no shortest chain is longer than d. As proved above, the bounds of such a
 family imply d-privacy.
@@ -169,8 +170,8 @@ class Comparison(ABC):
         The supremum is exact. If it is finite, it is attained only if it is 1.
 
         Raises:
-            ValueError: there are more than 20 outputs, too many for all events of a hiding function, or the
-                function maps an input to a point that is not an input.
+            ValueError: a hiding function is compared on more than 20 outputs, which have too many events, or
+                it maps an input to a point that is not an input.
         """
         largest = exp(0)
         for event in self._events(channel):
@@ -340,9 +341,8 @@ def is_maximally_tight(family: Iterable[Comparison], points: Sequence[Point], me
     """Return whether no shortest chain of links is longer than d, so that the bounds imply d-privacy.
 
     See Chatzikokolakis 2013, Definitions 2 and 3. If the result is True, a channel is epsilon-d-private if
-    and only if every bound of the family holds (Proposition 2). If it is False, the bounds of a family of
-    neighbourhoods do not imply d-privacy; those of a family of hiding functions without exchanges might, on
-    some spaces.
+    and only if every bound of the family holds (Theorems 3 and 4). If it is False, the bounds of a family of
+    neighbourhoods do not imply d-privacy; those of a family of hiding functions might, on some spaces.
     """
     chain = chain_metric(family, points, metric)
     return not any(exceeds(chain(x, y), metric(x, y)) for x, y in combinations(points, 2))

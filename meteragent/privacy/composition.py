@@ -34,16 +34,16 @@ from meteragent.privacy.exact import Exact, positive, rational
 
 @dataclass(frozen=True, init=False)
 class Cost:
-    """The cost of releases: a pure or approximate part (epsilon, delta), and a zCDP part rho.
+    """The cost of releases: the components epsilon and delta of a pair, and rho of zCDP.
 
     On the same data costs add, `a + b`, and `a * k` is the cost of k releases that cost `a` each. On disjoint
     parts each component is the larger of the two, `a | b` (the module's docstring gives the conditions). All
     components are exact. Costs that are combined must have the same unit: epsilon per unit of distance or at
     the same radius, rho at the same radius. Releases whose cost has a rho are (epsilon + zcdp_epsilon(rho,
-    delta'), delta + delta')-private for any delta' > 0 (`meteragent.privacy.divergence`).
+    delta'), delta + delta')-private for any delta' between 0 and 1 (`meteragent.privacy.divergence`).
 
     Raises:
-        TypeError: a part is not exact.  ValueError: a part is negative.
+        TypeError: a component is not exact.  ValueError: a component is negative.
     """
 
     epsilon: Fraction
@@ -94,7 +94,7 @@ class BudgetExceeded(Exception):
 class Filter:
     """A filter, which adds up adaptively chosen costs and refuses a cost that would exceed the budget.
 
-    A cost is refused if any component of the sum would be above that of the budget. All accepted releases
+    A cost is refused if a component of the sum would be above that of the budget. All accepted releases
     together stay within the budget, even if each mechanism and its cost are chosen after seeing all earlier
     releases. If the budget is None, the filter only adds up costs. It is deterministic and kept in memory
     only.

@@ -1,4 +1,4 @@
-"""Bounds on any attacker's success in distinguishing load shapes; `check` reports the bounds in per cent.
+"""Bounds on any attacker's success in distinguishing load shapes; `check` reports `success_bound`.
 
 Theory of operation
 -------------------
@@ -33,8 +33,9 @@ A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse
 up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
 lattice whose a is c times as large. So the bound on the coarser lattice is no smaller.
 
-Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let A_i be the
-releases for which the attacker names shape i, and let k quanta be the largest distance. As
+Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let P_i be the
+distribution of the releases of shape i, A_i the set of releases for which the attacker names shape i, and k
+quanta the largest distance between two shapes. As
 P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some
 window m of the lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B
 be the power of the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart, as a function of
@@ -105,9 +106,8 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
     The shape is one of `candidates` known and equally likely shapes, and any two of them differ by at most
     `diameter` (d_inf, in the unit of the quantum, before rounding). With N = `candidates` and a diameter of k
     quanta, rounded up, the bound is the smaller of e^(ak)/(e^(ak) + N-1) and the bound from a window in the
-    middle of all shapes, which is about e^(ak/2)/N for a << 1 and N >= 2 e^(ak/2) (THEORY 7). For odd k this
-    is the bound for the lattice, which is larger than the bound for real numbers: an attacker on the lattice
-    can exceed the latter.
+    middle of all shapes, which is about e^(ak/2)/N for a << 1 and N >= 2 e^(ak/2) (THEORY 7). This bound for
+    the lattice is not below the bound for real numbers, which an attacker on the lattice can exceed.
 
     Raises:
         TypeError: the diameter is not exact.  ValueError: the diameter is negative, or there is no candidate.

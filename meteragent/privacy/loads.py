@@ -32,10 +32,11 @@ the energy never by more than p times the slot's length.
 differ by at most 2 b more than the samples (`stream.reported_radius`), and their energies in a slot by at
 most 2 b times its length more.
 
-**Counted energy.** A register shows whole steps of s: s floor(E / s + phase). From the start of the change
-on, the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and interpolation
-between readings stays between the values of D. So the slot of the change differs by at most s ceil(X / s),
-and every later slot by at most s for as long as the register runs, because the change has shifted the phase.
+**Counted energy.** A register shows the energy E in whole steps, s floor(E / s + phase). From the start of
+the change on, the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and
+interpolation between readings stays between the values of D. So the slot of the change differs by at most
+s ceil(X / s), and every later slot by at most s for as long as the register runs, because the change has
+shifted the phase.
 Loads that differ by at most X in *each* slot can have a low D at a slot's start and a high D at its end, so
 the slot changes by less than X + 2 s and hence by at most s (ceil(X / s) + 1). If a value consists of m
 truncations (intervals that are rounded separately, tariffs or phases that are summed, stretches of a band) of
@@ -43,8 +44,8 @@ parts x_1 + .. + x_m = X,
 
     s sum ceil(x_i / s) <= s (ceil(X / s) + m - 1)                                            (`counted`)
 
-because the left side, in steps, is a whole number below X / s + m. Both bounds are reached. A step larger
-than the range allows between two readings (p T) is clamped to p T. Smaller steps are assumed not to be
+because the left side, in steps, is a whole number below X / s + m. All these bounds are reached. A step
+larger than the range allows between two readings (p T) is clamped to p T. Smaller steps are assumed not to be
 clamped: no reading lies within a step of the top of the range.
 
 **In all, over many slots.** Now f may last for any time, X is the integral of |f|, and the changes of all

@@ -120,7 +120,7 @@ def sd(path: Path) -> float:
 
 
 def half_width(path: Path, coverage: float = 0.95) -> float:
-    """Return the h such that the measured value lies within h of the estimate with probability `coverage`.
+    """Return an h such that the measured value lies within h of the estimate with probability `coverage`.
 
     Raises:
         ValueError: the coverage is not between 0 and 1.
@@ -183,7 +183,9 @@ def _error_of_z(kind: Kind) -> _Sum:
 
 @lru_cache(maxsize=1024)
 def _outside(path: Path) -> tuple[float, _Sum]:
-    """Return k and E such that x = k z + E, where E is an error of nodes outside the node's subtree.
+    """Return k and E such that x = k z + E, with E a weighted sum of noises of nodes outside the subtree.
+
+    Here x, y, z and S stand for the errors of these values.
 
     For a child c of a node with x = k z + E it follows from x_c = z_c + r (x - S), r = U_c/V, and
     z = (U/v) y + (U/V) S that

@@ -1,4 +1,4 @@
-"""The best private mechanism for a user, on finite sets, by linear programming.
+"""The least losses that private mechanisms can have, on finite sets and for windows, by linear programming.
 
 Theory of operation
 -------------------
@@ -20,17 +20,17 @@ e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K, as the added terms are
 
 So the validity of `bound` does not depend on the solver: `dual_bound` computes it from any multipliers >= 0.
 
-Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 to
+Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 and
 10). A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
 its answers (`metric.Induced`), so the best H solves a program on the answers alone. Let that metric be a line
-of equal steps, q|i-j|; in other words, let f be uniformly q-sensitive (`Query.uniformly_sensitive`). Then the
-truncated geometric mechanism on 0..k with a remap attains the least loss for every prior and every loss that
-grows with |i-j| (Ghosh, Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H
-after f. A user who knows which databases occur may be better served by a mechanism of another form. The
-answers of counts under d_h form such lines; so do the answers of sums and percentiles under d_1, normalised
-or not, of percentiles under d_inf, and of averages that are rounded to whole quanta. The answers of an
-unrounded average of n whole numbers do not: under d_inf, shifting all n numbers by 1 moves the average by 1,
-and the answers 1/n and 1 are at the same distance from 0.
+of equal steps, q|i-j|, as for a uniformly sensitive query whose answers are equally spaced numbers
+(`Query.uniformly_sensitive`). Then the truncated geometric mechanism on 0..k with a remap attains the least
+loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh, Roughgarden, Sundararajan
+2009): it is universally optimal among the mechanisms H after f. A user who knows which databases occur may be
+better served by a mechanism of another form. The answers of counts under d_h form such lines; so do the
+answers of sums and percentiles under d_1, normalised or not, of percentiles under d_inf, and of averages that
+are rounded to whole quanta. The answers of an unrounded average of n whole numbers do not: under d_inf,
+shifting all n numbers by 1 moves the average by 1, and the answers 1/n and 1 are at the same distance from 0.
 
 If the induced graph under d_h is not a path, no such mechanism exists for any epsilon < ln 2 (Theorem 9;
 Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps, such as
@@ -86,9 +86,10 @@ class User(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """The solution of a linear program: `value`, attained by `channel`, and `bound`, which holds for all.
+    """The solution of a linear program: `value`, attained by `channel`, and `bound`, a proven lower bound.
 
-    `bound` follows from `multipliers` (x, x', z) alone; `value` - `bound` is the solver's gap.
+    `bound` follows from the program and from `multipliers`, with the indices (x, x', z), even if the solver
+    is wrong. `value` - `bound` is the solver's gap.
     """
 
     value: float
@@ -103,7 +104,7 @@ class Optimum(NamedTuple):
 def expected_loss(user: User, channel: ArrayLike) -> float:
     """Return the mean loss of a user who uses outputs as guesses: sum of prior(x) K(w|x) loss(x, w).
 
-    With a gain in place of the loss, the result is the utility of Chatzikokolakis 2013, section 4.2.
+    See Chatzikokolakis 2013, section 4.2.
     """
     return float(np.sum(_weigh(user.prior, channel) * np.asarray(user.loss)))
 
@@ -267,7 +268,7 @@ def _privacy_rows(level: Floats, first: Integers, second: Integers, outputs: int
 
 
 class _Solution(NamedTuple):
-    """The least value of a linear program, its variables, and the multipliers of the inequalities."""
+    """The least value of a linear program, its variables, and the inequalities' multipliers, times -1."""
 
     value: float
     x: Floats
@@ -297,10 +298,10 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
 
     The minimum is over all distributions on {-reach..reach}^n with P(z) <= e^(a d_inf(z, z')) P(z').
     Averaging a distribution over all changes of signs and order preserves its privacy and its mean loss, so
-    one variable suffices for each sorted |z|. If `loss` does not decrease and loss(reach + 1) is at least the
-    result, no noise on Z^n is better, because the loss outside the box is no smaller. For |z| and z^2 and
-    n <= 7 the computed minimum is, to eight digits, that of l_inf Laplace noise (T.6); for other losses it
-    may be smaller.
+    one variable suffices for each sorted |z|. If `loss` is not negative and does not decrease, and
+    loss(reach + 1) is at least the result, no noise on Z^n is better, because outside the box the sum is at
+    least loss(reach + 1). For |z| and z^2 and n <= 7 the computed minimum is, to eight digits, that of l_inf
+    Laplace noise (T.6); for other losses it may be smaller.
 
     Raises:
         ArithmeticError: the solver finds no solution.

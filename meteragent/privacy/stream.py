@@ -16,8 +16,8 @@ by a factor of at most e^(epsilon Delta). Stopping early or observing a prefix i
 *Totals.* A total can be the sum of the released slots, or a separate query: `TotalVariance` (THEORY 3.3).
 
 *Before the noise.* The map from readings to slot values must not stretch distances. Weighted means with
-public weights that sum to 1 do not stretch them: `hold_means` (time-weighted sample-and-hold, THEORY 3.7),
-`typical_day` (THEORY 3.6). So a change by energy E inside one slot of length T moves the slot
+non-negative public weights that sum to 1 do not stretch them: `hold_means` (time-weighted sample-and-hold,
+THEORY 3.7), `typical_day` (THEORY 3.6). So a change by energy E inside one slot of length T moves the slot
 values by at most E/T in d_inf: `energy_loss` (THEORY 3.5).
 
 *A sum that is never stored in the clear.* `Accumulator` (THEORY 3.4).
@@ -49,7 +49,7 @@ def overdraw_loss(a: Exact, extra: int) -> float:
 
         1 + 1 / (sum over R >= 1 of e^(-aR) / (2R+1)^extra).
 
-    At a = 0.1, one slot too many costs 7.3 times a, and 30 cost 330 times a (THEORY 2.1).
+    At a = 0.1, one slot too many costs 7.25 times a, and 30 cost 330 times a (THEORY 2.1).
 
     Raises:
         TypeError: a is not exact.  ValueError: a is not positive, or extra is negative.
@@ -69,7 +69,7 @@ def overdraw_loss(a: Exact, extra: int) -> float:
 
 @dataclass(frozen=True, init=False)
 class SlidingPlan:
-    """Blocks of `block` slots, each a separate window, so that any `span` consecutive slots cost `epsilon`.
+    """Blocks of `block` slots, each a window, so that `span` consecutive slots cost at most `epsilon`.
 
     The loss between two streams that differ by at most d, and only within `span` consecutive slots, is at
     most epsilon d: they differ in at most c = ceil((span-1)/block) + 1 blocks, and each block is released at
@@ -94,8 +94,8 @@ class SlidingPlan:
     def best(cls, span: int, epsilon: Exact) -> Self:
         """Return the plan with the least mean error; of equally good plans, the plan with the shortest block.
 
-        The block is about sqrt(span) and the error about (sqrt(span) + 1)^2 / (2 epsilon), about half of the
-        error of independent noise of scale span/epsilon on each slot.
+        The block is about sqrt(span) and the error about (sqrt(span) + 1)^2 / (2 epsilon). For long spans the
+        error tends to half of that of independent noise of scale span/epsilon on each slot.
         """
         return min(
             (cls(span, epsilon, block) for block in range(1, max(span, 1) + 1)),
@@ -103,7 +103,11 @@ class SlidingPlan:
         )
 
     def touched(self, length: int) -> int:
-        """Return the largest number of blocks that `length` slots can touch: ceil((length-1)/block) + 1."""
+        """Return the largest number of blocks that `length` slots can touch: ceil((length-1)/block) + 1.
+
+        Raises:
+            ValueError: length < 1.
+        """
         if length < 1:
             raise ValueError(f"an event needs at least one slot, not {length}")
         return -(-(length - 1) // self.block) + 1
@@ -206,7 +210,7 @@ def energy_loss(epsilon: Exact, energy: Exact, slot: Exact) -> Fraction:
     """Return the loss of a change by at most `energy` within a slot: epsilon E / T (THEORY 3.5).
 
     Units must match: epsilon in 1/W, energy in Wh, the slot's length in h. At epsilon = level/radius the loss
-    is the level for E = radius T, the hidden energy. On the lattice E/T is rounded up to a quantum.
+    is the level for E = radius T, the hidden energy. On a lattice, round E/T up to whole quanta first.
 
     Raises:
         TypeError: a parameter is not exact.
@@ -221,9 +225,10 @@ def energy_loss(epsilon: Exact, energy: Exact, slot: Exact) -> Fraction:
 def typical_day(days: Sequence[Sequence[Exact]], bands: Sequence[Sequence[int]]) -> tuple[Fraction, ...]:
     """Return the mean over D days of each band's mean, one number for each band (THEORY 3.6).
 
-    `days` holds the slot values of each day, which has 23, 24 or 25 hours. `bands` holds the number 0..k-1 of
-    each slot's band. The bands are public. The weights of each result sum to 1, so the map is 1-Lipschitz
-    from sup to d_inf, and a change by at most W on one day moves the result by at most W/D in d_inf.
+    `days` holds the slot values of each day; days may have 23, 24 or 25 hours. `bands` holds the number
+    0..k-1 of each slot's band. The bands are public. The weights of each result sum to 1, so the map is
+    1-Lipschitz from sup to d_inf, and a change by at most W on one day moves the result by at most W/D in
+    d_inf.
 
     Raises:
         TypeError: a value is not exact.
@@ -252,8 +257,8 @@ def hold_means(times: Sequence[int], values: Sequence[Exact], edges: Sequence[in
 
     Raises:
         TypeError: a value is not exact.
-        ValueError: times or edges do not increase, times and values differ in number, or no value holds at
-            the start.
+        ValueError: times or edges do not increase, times and values differ in number, there is no slot, or no
+            value holds at the start.
     """
     if len(times) != len(values) or any(a >= b for a, b in (*pairwise(times), *pairwise(edges))):
         raise ValueError("times and edges must increase, and each time needs a value")
@@ -271,7 +276,7 @@ def _integrate(times: Sequence[int], values: Sequence[Exact], start: int, end: i
 
 
 def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
-    """Return the largest distance between slot means from reports of two curves: r + 2 dead_band.
+    """Return a bound on the distance between slot means from reports of two curves: r + 2 dead_band.
 
     See THEORY 3.7. The curves are within `radius` of each other at all times.
 

@@ -3,8 +3,8 @@
 An algebra contains the whole set, and the complements and finite unions of its members. Theorem 3: a bound
 P(A|x) <= e^epsilon P(A|x') + delta that holds on an algebra also holds on the sigma-algebra that the algebra
 generates. It does not suffice that the bound holds on a generating set of events. For example, half-lines
-generate all events of a line, and cylinders over all coordinates but one those of a product, but all of them
-may satisfy the bound while a union of them violates it (THEORY 6).
+generate all events of a line, and cylinders over all coordinates but one generate all events of a product.
+But the bound may hold on all of these sets and fail on a union of them (THEORY 6).
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Both points of a pair are released many times. A statistic assigns a number to each output, and an event A is
 one of its upper or lower tails. One half of the draws chooses the tail, and the other half bounds
-ln P(A | x')/P(A | x) from below (Clopper and Pearson). If outputs are numbers in the shape of the
+|ln P(A | x')/P(A | x)| from below (Clopper and Pearson). If outputs are numbers in the shape of the
 points, the statistics are those of the audit of windows; for other numbers, they are the sum, the maximum and
-the minimum. If numbers repeat, there is one more statistic, which is the only one for labels: the log ratio
-of an output's frequencies in the half that chooses the tail.
+the minimum. If outputs repeat often enough, there is one more statistic, which is the only one for labels:
+the log ratio of an output's frequencies in the half that chooses the tail.
 """
 
 from __future__ import annotations

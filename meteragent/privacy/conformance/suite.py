@@ -83,7 +83,7 @@ def conform(
         make: the partial that created the mechanism; each of its numeric keywords is tested with a float.
         tight: whether at least one pair must reach the loss of a mechanism with `loss` and `log_mass`.
         samples: the number of draws for each test.
-        alarm: the largest probability of failing a mechanism that keeps its promise.
+        alarm: the largest probability that a mechanism that keeps its promise fails a test on draws.
         bits: the source of randomness; None means `BulkBits`.
 
     Raises:
@@ -145,7 +145,7 @@ def _conform_black_box(
     alarm: float,
     bits: Bits | None,
 ) -> Report:
-    """Test a mechanism that has a loss but no `log_mass`: its promise, its shapes, and black-box checks."""
+    """Test the loss, shapes and outputs of a mechanism without `log_mass`, and `make` if it is given."""
     source = bits or BulkBits()
     trial = Trial(mechanism, promised_pairs(mechanism, pairs, needs_law=False), samples, source)
     checks = [] if make is None else [promise.check_parameters(make)]

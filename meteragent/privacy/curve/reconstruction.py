@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue constant, the largest sum over j of |b_j(t)|,
-is the factor by which it may enlarge errors of the numbers v_j. Non-negative functions that sum to 1, such as
-steps, hats and Bernstein's polynomials, have the least constant, 1. A cubic interpolating spline has the
-constant 1.97, and the polynomial through 33 Chebyshev points 3.19 (THEORY 4.3). With k Bernstein polynomials
-the error near a kink falls only as k^-1/2, so use steps or hats for loads.
+is the factor by which it may enlarge errors of the numbers v_j. Functions that sum to 1 have a constant of at
+least 1; if they are also non-negative, such as steps, hats and Bernstein's polynomials, it is 1. A cubic
+interpolating spline has the constant 1.97, and the polynomial through 33 Chebyshev points 3.19 (THEORY 4.3).
+With k Bernstein polynomials the error near a kink falls only as k^-1/2, so use steps or hats for loads.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _hats(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
 
 
 def _bernstein(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
-    """Evaluate by raising the degree, b_j = (1-s) b_j + s b_(j-1). No term is negative: nothing cancels."""
+    """Evaluate by raising the degree of the basis: b_j becomes (1-s) b_j + s b_(j-1). No term is negative."""
     share = ((times - edges[0]) / (edges[-1] - edges[0])).astype(np.float64)
     basis = np.ones((1, *share.shape))
     for degree in range(1, values.shape[-1]):

@@ -1,4 +1,4 @@
-"""The pairs of Laplace distributions, which dominate all other pairs (THEORY 5.1, 7).
+"""The pairs of Laplace distributions that dominate the outputs of metric mechanisms (THEORY 5.1, 7).
 
 Theory of operation
 -------------------
@@ -8,8 +8,8 @@ sup), the pair of distributions (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(
 the first Laplace distribution into M(x) and the second into M(x'). So everything that can be inferred from an
 output can also be inferred from the Laplace pair. On the lattice, where a step is a quantum with loss a, the
 dominating pair is two discrete Laplace distributions k quanta apart (THEORY 5.1). With k = 1 it is randomised
-response, which dominates every pair of distributions of any a-private mechanism. No measure below is larger
-for a dominated pair, and an adaptive sequence of releases is dominated by the product of the pairs.
+response, which dominates every pair of distributions of any a-private mechanism. No divergence or power below
+is larger for a dominated pair, and an adaptive sequence of releases is dominated by the product of the pairs.
 
 The pair k quanta apart (THEORY 7) has the loss ln(P/Q) = a(k - 2z) at z = 0..k. Outputs below 0 have the same
 loss as 0 and count as 0; outputs above k count as k:
@@ -17,15 +17,19 @@ loss as 0 and count as 0; outputs above k count as k:
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z).
 
 delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and is linear in e^epsilon' between them.
-The limit of fine lattices is the continuous pair, for which the formula holds everywhere. So a lattice has a
-slightly larger delta than the limit, and a smaller one if it is made twice as fine. It follows that
-TV = delta(0), and the power of the most powerful test is B(q) = min over losses l of e^l q + delta(l).
+The limit of fine lattices is the continuous pair, for which the formula holds everywhere from -X to X. So
+between its losses a lattice has a slightly larger delta than the limit, and delta does not rise if the
+lattice is made twice as fine. TV is delta(0), and the power of the most powerful test is B(q) = min over
+losses l of e^l q + delta(l).
 
-The moments are ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))) with
-r = e^(-a(1+2s)). They are s times the Renyi divergence of order 1+s. Their first derivative at s = 0, KL, is
-also the zCDP parameter. Proof: the measure sqrt(PQ) of L has the generating function
-x^k + (1-e^-a)(x^(k-1) + .. + x) + 1 = (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1). It has zeros only on the
-unit circle, because |x^k (x - e^-a)| is below |1 - e^-a x| inside the circle and above it outside. So
+With L = ln(P/Q) and r = e^(-a(1+2s)), the moments are
+
+    ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))).
+
+They are s times the Renyi divergence of order 1+s. Their first derivative at s = 0, KL, is also the zCDP
+parameter. Proof: up to a factor, the measure sqrt(PQ) of L has the generating function
+w^k + (1-e^-a)(w^(k-1) + .. + w) + 1 = (w^k (w - e^-a) - (1 - e^-a w)) / (w - 1). It has zeros only on the
+unit circle, because |w^k (w - e^-a)| is below |1 - e^-a w| inside the circle and above it outside. So
 E_P e^(sL) is a constant times the product of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in
 (s+1/2)^2 and lies below its tangent at s = 0, which is KL s(s+1). So the Renyi divergence of order alpha is
 at most alpha KL.
@@ -70,7 +74,7 @@ class Pair(Protocol):
 
 
 class _Divergences:
-    """The measures that both kinds of pair derive from their moments."""
+    """The divergence that both kinds of pair derive from their moments."""
 
     def rdp(self: Pair, order: float) -> float:
         """Return the Renyi divergence of an `order` >= 1; at order 1 it is KL, and at infinity it is X.
@@ -87,9 +91,10 @@ class _Divergences:
 
 @dataclass(frozen=True, init=False)
 class LaplacePair(_Divergences):
-    """The pair (Lap(0, 1), Lap(X, 1)), which dominates any X-private pair joined by a path (THEORY 5.1).
+    """The pair (Lap(0, 1), Lap(X, 1)), dominant for points that are joined by a path (THEORY 5.1).
 
-    `loss` is X = epsilon d >= 0, exact. The k-norm mechanism of d_inf attains it along every sign vector.
+    `loss` is X = epsilon d >= 0, exact. On R^n the l_inf Laplace mechanism attains the pair along every sign
+    vector.
 
     Raises:
         TypeError: `loss` is not exact.  ValueError: it is negative.

@@ -10,14 +10,14 @@ with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly and Var y_i = Va
 
 For each u, windows d quanta apart become windows at most ceil(d) quanta apart, so the loss is at most
 a ceil(d) for any n (A.1.2). For n = 1, P(y | S) interpolates linearly between the probabilities for whole
-quanta, and the largest loss at d is exactly
+quanta, and the largest loss at d = floor(d) + {d} is exactly
 
     h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
 
 The distribution of y. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability of the
 B_i that attains it, T the largest t_i and g the product of w_i over the slots with t_i = T. Given y, all
 z_i = y_i - m_i - B_i lie within {-T .. T} with probability g over B, and within {-T-1 .. T+1} for every B. So
-A.10's sum over t has only two terms,
+A.10's sum over t has only two terms: with Z as in `laplace`,
 
     P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
 """

@@ -8,7 +8,7 @@ Renyi divergence of order alpha between the releases is at most alpha n k^2/(2 s
 
 and `sigma2` follows from the rho that is promised at a radius. The mechanism is epsilon d_inf-private for no
 epsilon, because the privacy loss of an output is unbounded. For every epsilon it has a delta instead, which
-is computed without slack, up to rounding errors. Of all pairs at d_inf <= d, those that differ by k in every
+is computed without slack, up to numerical errors. Of all pairs at d_inf <= d, those that differ by k in every
 number are the worst: the distribution of a number is log-concave, so the best tests of 0 against j quanta are
 half-lines, which do not lose power as j grows. By Blackwell's theorem the pair (0, j) is post-processing of
 (0, k) for j <= k, and so is a product of such pairs; signs do not matter. For the worst pair the log of the
@@ -17,10 +17,9 @@ odds depends only on the sum S of the noise,
     ln(P/P') = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k),
 
 where s is the value of S at which the log is epsilon. S has the weights e^(-S^2/(2 n sigma^2)), up to a
-relative error of about 2n e^(-pi^2 sigma^2) (Poisson summation on the integers with a given sum; no error for
-n = 1). For sigma^2 < 5 the distribution of S is computed by convolution instead. A sum of more than 2^21
-terms is replaced by its integral, the delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8), with
-relative errors below 1e-7.
+relative error of at most about 2n e^(-pi^2 sigma^2) (Poisson summation on the integers with a given sum; no
+error for n = 1). For sigma^2 < 5 the distribution of S is computed by convolution instead. A sum of more than
+2^21 terms is replaced by its integral, the delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8).
 """
 
 from __future__ import annotations
@@ -94,8 +93,9 @@ class DiscreteGaussian:
     def delta(self, epsilon: Exact, distance: Exact) -> float:
         """Return the least delta such that (epsilon, delta) holds between windows at d_inf <= `distance`.
 
-        `distance` is in the unit. For epsilon <= 700 the relative error is at most 1e-7 where delta is above
-        1e-300. For a larger epsilon the result may be too large, but not too small.
+        `distance` is in the unit. Where delta is above 1e-15, the relative error is at most 1e-7 for epsilon
+        <= 700, and for a larger epsilon the result may be too large, but not too small. A delta below 1e-15
+        may be wrong by a factor of more than 10.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.
@@ -109,8 +109,9 @@ class DiscreteGaussian:
             inf over alpha > 1 of e^((alpha-1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha-1)
 
         See Canonne, Kamath, Steinke 2020, Corollary 13. The result is the minimum over a fine grid, or 1 if
-        that is less. The minimum exceeds an infimum above 1e-20 by less than 1e-4 of it. The same formula
-        holds for the sum of the rhos of several releases; for a single release `delta` is smaller.
+        that is less. For epsilon >= sqrt(rho)/10 the minimum exceeds an infimum above 1e-20 by less than 1e-4
+        of it; for a smaller epsilon it may be many times as large. The same formula holds for the sum of the
+        rhos of several releases; for a single release `delta` is smaller.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.

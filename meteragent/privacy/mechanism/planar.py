@@ -42,7 +42,7 @@ from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
-_DIRECT = 1 / 20  # the least a for which the sum over the lattice is computed directly, (45/a)^2 terms
+_DIRECT = 1 / 20  # the least a for which the sum over the lattice, of (45/a)^2 terms, is computed directly
 _SLACK = 1e-12  # bounds the relative error of distances as floats
 _END = 45.0  # a direct sum has all terms with a r up to this; the tail beyond weighs less than 1e-17
 _FIRST = 9.03362168310095 / (4 * math.pi**2)  # Z(3/2)
@@ -183,7 +183,7 @@ class PlanarManhattan(VectorLaplace):
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not positive, or 1/a >= 2^45.
+        ValueError: a parameter is not positive, or 1/a >= 2^45, a = epsilon * quantum.
     """
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:

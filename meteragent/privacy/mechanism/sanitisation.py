@@ -15,7 +15,7 @@ because its X is smaller: (1-delta) e^X = e^epsilon < e^epsilon + delta.
 Proof of "lattice". The outputs for two numbers k quanta apart have the distributions
 `divergence.LatticePair(a, k)`, a = q/b. Their hockey-stick divergence is the maximum over j of the
 probability of an output of at most j quanta under one distribution, minus e^epsilon times its probability
-under the other. It grows with k and with a, so it is largest for the ends of the set, and
+under the other. It grows with k and with a, so it is largest for the ends of the set. With k = D/q it is
 
     delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
 

@@ -161,7 +161,7 @@ def _losing_chance(a: float, distance: NDArray[np.float64]) -> NDArray[np.float6
 class Exponential(_Selection):
     """The exponential mechanism, which reports one of n indices r with P(r) ~ e^(a u_r).
 
-    See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r|, f in quanta, over all
+    See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r|, f whole, over all
     whole r it would be the Laplace mechanism, whose loss is half of `loss`, because the sum of its weights is
     the same for every f. For n indices the loss is `loss`. The time that a choice takes depends on the
     differences between the utilities; the time that `NoisyMax` takes does not.

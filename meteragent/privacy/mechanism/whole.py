@@ -1,4 +1,4 @@
-"""Checks that a mechanism's points are whole quanta, small enough to add noise in int64."""
+"""Checks that points are whole quanta, small enough to add noise in int64, and differences of such points."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def whole(values: ArrayLike) -> NDArray[np.int64]:
     """Return `values`, whole quanta, as int64, without a copy if they are an int64 array already.
 
     Raises:
-        TypeError: the values are not integers; an empty list counts as floats.
+        TypeError: the values are not integers of at most 64 bits; an empty list counts as floats.
         ValueError: a value is beyond 2^62 quanta.
     """
     array: NDArray[Any] = np.asarray(values)

@@ -15,8 +15,8 @@ the mean is about 2.
 M and b are computed once per (n, a) with the same certified bounds. (M must be the mode over the integers:
 if a >> sqrt(n), the peak of w lies between two integers and w is negligible at both, so proposals weighed
 against the maximum over the reals would hardly ever be accepted.) To accept or reject a proposal, the first
-32 bits of a uniform number are compared with the weights of neighbours. They decide 99% of the proposals; the
-others need the weight itself.
+32 bits of a uniform number are compared with the weights of neighbours. They decide about 99% of the
+proposals; the others need the weight itself.
 """
 
 from dataclasses import dataclass, replace
@@ -111,7 +111,7 @@ def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
     `noise_bound` uses fall = 1.
 
     Raises:
-        TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
     exact = check_parameters(n, a)
     slope = exact / n
@@ -155,6 +155,6 @@ def noise_bound(n: int, a: Exact, bits: Bits) -> int:
     """Draw the noise bound of a window, R >= 0 with P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2).
 
     Raises:
-        TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
     """
     return envelope_of(n, a).draw(bits)

@@ -2,7 +2,8 @@
 
 Two discrete Laplace numbers with b = 7a/10 have P(z) ~ e^(-b |z|_1). As |z|_1 <= sqrt2 |z|_2 and b sqrt2 < a,
 a proposal may be accepted with probability e^(-a y), y = |z|_2 - 7/10 |z|_1 >= 0, and accepted proposals have
-the distribution P. For a << 1, 77% of the proposals are accepted (2 pi / (4 / 0.7^2)), and more for larger a.
+the distribution P. For a << 1, 77% of the proposals are accepted (2 pi / (4 / 0.7^2)), and for any a at least
+72%.
 
 Acceptance: an exponential lifetime T of rate a exceeds y with probability e^(-a y). In units of 1/s, the
 integer part of T is geometric, P(g) ~ e^(-(a/s) g), and the integer part of y follows from an integer root if
@@ -12,7 +13,7 @@ s is a multiple of 10:
 
 If the two integers differ, they decide. Otherwise (with a probability of at most a/s) more binary digits of T
 and y are compared until they differ. The digits of T are independent, as those of a geometric number: digit j
-is one with probability 1/(1 + e^((a/s) / 2^j)) (THEORY 2.4). If s y is an integer, T exceeds y.
+is one with probability 1/(1 + e^((a/s) / 2^j)) (THEORY 2.4). If s y is itself an integer, T exceeds y.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _floors(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
     sizes[is_far] = 0
     squares = scale**2 * (sizes**2).sum(axis=1)
     # The float root is a guess, which integers correct. It is never too small, because the float root of r^2
-    # is r and rounding is monotone. It is too large, by one, if a square of over 53 bits was rounded up.
+    # is r and rounding is monotone. It may be too large, by one, if a square of over 53 bits was rounded up.
     roots = np.sqrt(squares.astype(np.float64)).astype(np.int64)
     roots -= roots**2 > squares
     floors: NDArray[np.int64] = roots - scale // 10 * 7 * sizes.sum(axis=1)

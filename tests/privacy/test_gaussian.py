@@ -187,6 +187,41 @@ def test_the_sum_and_its_limit_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [mechanism.delta(epsilon, 5000) for epsilon in (0, 1, 3)] == pytest.approx(added, rel=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("sigma", "k", "n", "epsilon"),
+    [
+        (7, 3, 1, "12"),
+        (100, 1_250, 4, "700"),
+        (40, 1_200, 1, "900"),
+        (22_361, 162_935, 2, "343.4"),
+        (20_000, 100_000, 9, "100"),
+        (100_000, 100, 1, "0.01"),
+        (100_000, 1_000, 1, "0"),
+        (30_000, 990_000, 1, "1200"),
+    ],
+)
+def test_a_small_delta_is_as_exact(sigma: int, k: int, n: int, epsilon: str) -> None:
+    """Tails that lie beyond the range of floats are not lost: the sum and the integral are mpmath's."""
+    mechanism = of_variance(Fraction(sigma) ** 2, n)
+    with mpmath.workdps(60):
+        eps, s2 = mpmath.mpf(epsilon), mpmath.mpf(sigma) ** 2
+        if sigma < 1000:
+            edge = (n * k * k - 2 * s2 * eps) / (2 * k)
+            sum_s2 = n * s2
+            points = range(int(mpmath.floor(edge)) - 60 * sigma, int(mpmath.ceil(edge)))
+            weights = (
+                (mpmath.exp(-(mpmath.mpf(z) ** 2) / (2 * sum_s2)), (z - edge) * k / s2) for z in points
+            )
+            total = mpmath.sqrt(2 * mpmath.pi * sum_s2)
+            exact = mpmath.fsum(w * -mpmath.expm1(x) for w, x in weights) / total
+        else:
+            mu = k * mpmath.sqrt(n) / sigma
+            left, right = mu / 2 - eps / mu, -mu / 2 - eps / mu
+            exact = mpmath.ncdf(left) - mpmath.exp(eps) * mpmath.ncdf(right)
+    assert exact > 1e-300
+    assert mechanism.delta(epsilon, k) == pytest.approx(float(exact), rel=1e-7, abs=0)
+
+
 @pytest.mark.parametrize("epsilon", ["0.5", "1", "2"])
 def test_delta_is_below_dp_accounting_s_and_near_it(epsilon: str) -> None:
     """dp-accounting rounds losses up on a grid: its delta is a little above, never below."""
@@ -239,6 +274,20 @@ def test_the_bound_by_rho_is_corollary_13_and_opendp_s() -> None:
     )
     epsilon_at = Fraction(theirs.map(3).epsilon(delta=1e-6))
     assert mechanism.delta_bound(epsilon_at, 3) == pytest.approx(1e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("rho", ["1/100", "1/1000000", "1/100000000"])
+def test_the_bound_by_rho_is_the_infimum_at_epsilon_zero(rho: str) -> None:
+    """The best order is near 1/sqrt(2 rho), far above that of a large epsilon."""
+    mechanism = DiscreteGaussian(rho, 1, 1, 1)
+    value = float(Fraction(rho))
+
+    def log_delta(s: float) -> float:
+        """Return ln of the bound at alpha = s + 1."""
+        return s * (s + 1) * value - math.log(s) + (s + 1) * math.log(s / (s + 1))
+
+    best = min(log_delta(math.exp(k / 1000)) for k in range(-5000, 20_000))
+    assert mechanism.delta_bound(0, 1) == pytest.approx(math.exp(best), rel=1e-4)
 
 
 # The rest -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ half-lines, which do not lose power as j grows. By Blackwell's theorem the pair 
 (0, k) for j <= k, and so is a product of such pairs; signs do not matter. For the worst pair the log of the
 odds depends only on the sum S of the noise,
 
-    ln(P/P') = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k),
+    ln(P/P') = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = E_P (1 - e^(k (S - s)/sigma^2))+,
 
 where s is the value of S at which the log is epsilon. S has the weights e^(-S^2/(2 n sigma^2)), up to a
 relative error of at most about 2n e^(-pi^2 sigma^2) (Poisson summation on the integers with a given sum; no
@@ -41,7 +41,7 @@ _SMOOTH = 5.0  # from this sigma^2 on, S is a discrete Gaussian number to 1e-16 
 _SPAN = 40.0  # in standard deviations: the tail beyond has a weight below e^-790
 _TERMS_LIMIT = 1 << 21
 _ORDERS = 4001  # points of the grid over alpha
-_EXP_LIMIT = 700.0  # e^709 is about the largest float
+_ERFC_LIMIT = 20.0  # erfc underflows at 27
 
 
 @dataclass(frozen=True, init=False)
@@ -93,9 +93,7 @@ class DiscreteGaussian:
     def delta(self, epsilon: Exact, distance: Exact) -> float:
         """Return the least delta such that (epsilon, delta) holds between windows at d_inf <= `distance`.
 
-        `distance` is in the unit. Where delta is above 1e-15, the relative error is at most 1e-7 for epsilon
-        <= 700, and for a larger epsilon the result may be too large, but not too small. A delta below 1e-15
-        may be wrong by a factor of more than 10.
+        `distance` is in the unit. The relative error is at most 1e-7 where delta is above 1e-300.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.
@@ -109,9 +107,8 @@ class DiscreteGaussian:
             inf over alpha > 1 of e^((alpha-1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha-1)
 
         See Canonne, Kamath, Steinke 2020, Corollary 13. The result is the minimum over a fine grid, or 1 if
-        that is less. For epsilon >= sqrt(rho)/10 the minimum exceeds an infimum above 1e-20 by less than 1e-4
-        of it; for a smaller epsilon it may be many times as large. The same formula holds for the sum of the
-        rhos of several releases; for a single release `delta` is smaller.
+        that is less. The minimum exceeds an infimum above 1e-20 by less than 1e-4 of it. The same formula
+        holds for the sum of the rhos of several releases; for a single release `delta` is smaller.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.
@@ -119,7 +116,9 @@ class DiscreteGaussian:
         rho, eps = float(self.zcdp(distance)), float(not_negative("epsilon", epsilon))
         if not rho:
             return 0.0
-        s = (eps / (2 * rho) + 1) * np.exp2(np.linspace(-12, 4, _ORDERS))  # alpha - 1
+        # Where the bound is small, the best alpha - 1 is near the root of 2 rho s^2 - epsilon s - 1.
+        root = (eps + math.sqrt(eps * eps + 8 * rho)) / (4 * rho)
+        s = (root + 1) * np.exp2(np.linspace(-12, 4, _ORDERS))  # alpha - 1
         log_delta = s * ((s + 1) * rho - eps) - np.log(s) + (s + 1) * np.log(s / (s + 1))
         return min(1.0, math.exp(min(0.0, float(log_delta.min()))))
 
@@ -201,21 +200,31 @@ def _trimmed(mass: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _hockey_stick(n: int, k: int, variance: float, epsilon: float) -> float:
-    """Return delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k), as in the module's docstring."""
+    """Return delta(epsilon) as in the module's docstring, as a sum of positive terms."""
     if 2 * _SPAN * math.sqrt(n * variance) > _TERMS_LIMIT:
-        mu = k * math.sqrt(n / variance)
-        return _normal(mu / 2 - epsilon / mu) - math.exp(min(epsilon, _EXP_LIMIT)) * _normal(
-            -mu / 2 - epsilon / mu
-        )
+        return _normal_hockey_stick(k * math.sqrt(n / variance), epsilon)
     edge = (n * k * k - 2 * variance * epsilon) / (2 * k)
     s, mass = _sum_distribution(n, variance)
-    shifted_tail = float(mass[s < edge - n * k].sum())
-    # exp(epsilon + ln P) does not overflow where e^epsilon alone would.
-    return max(
-        0.0,
-        float(mass[s < edge].sum()) - (math.exp(epsilon + math.log(shifted_tail)) if shifted_tail else 0.0),
-    )
+    is_gain = s < edge
+    return float(np.sum(mass[is_gain] * -np.expm1((s[is_gain] - edge) * (k / variance))))
 
 
-def _normal(x: float) -> float:
-    return math.erfc(-x / math.sqrt(2)) / 2
+def _normal_hockey_stick(mu: float, epsilon: float) -> float:
+    """Return F(mu/2 - epsilon/mu) - e^epsilon F(-mu/2 - epsilon/mu), F the standard normal distribution.
+
+    Both terms have the factor e^(-x^2/2), x = mu/2 - epsilon/mu. If x < 0 it is taken out, so that neither
+    of them underflows.
+    """
+    x, y = mu / 2 - epsilon / mu, mu / 2 + epsilon / mu
+    factor, tail = math.exp(-x * x / 2) / 2, _scaled_erfc(y / math.sqrt(2))
+    if x < 0:
+        return factor * (_scaled_erfc(-x / math.sqrt(2)) - tail)
+    return math.erfc(-x / math.sqrt(2)) / 2 - factor * tail
+
+
+def _scaled_erfc(x: float) -> float:
+    """Return e^(x^2) erfc(x) for x >= 0, with a relative error below 1e-11."""
+    if x < _ERFC_LIMIT:
+        return math.exp(x * x) * math.erfc(x)
+    u = 1 / (2 * x * x)  # the asymptotic series
+    return (1 - u * (1 - 3 * u * (1 - 5 * u * (1 - 7 * u)))) / (x * math.sqrt(math.pi))

@@ -13,12 +13,12 @@ A mechanism on windows of n slots claims `loss(d)`, with a = loss(one quantum), 
    is not the stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole
    quanta, and between them the mixture of THEORY-2 A.1. Its draws are therefore also tested at fractions
    (`dither`).
-3. As a black box that may state a wrong law. Two windows x and x' that differ by a shift are released. An
-   event A is chosen with one half of the draws, and the other half bounds |ln P(A | x')/P(A | x)| from below
-   (Clopper and Pearson). For the l_inf law, shifts along signs s with A = {midrange of s o (y - x) >= shift}
-   are best (o multiplies slot by slot), because along them the mechanism is, for small a, the Laplace
-   mechanism (THEORY 1.2). Other shifts and events find other leaks: noise that all slots share is perfect
-   along (1 .. 1) and has no effect along e_i - e_j.
+3. As a black box that may state a wrong law. Outputs y are drawn for two windows x and x' that differ by a
+   shift. An event A is chosen with one half of the draws, and the other half bounds |ln P(A | x')/P(A | x)|
+   from below (Clopper and Pearson). For the l_inf law, shifts along signs s are best with the event
+   A = {midrange of s o (y - x) >= shift} (o multiplies slot by slot), because along them the mechanism is,
+   for small a, the Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks: noise that all
+   slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
 
 `alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
 the law, and half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at

@@ -1,4 +1,4 @@
-"""The number of values to release for a curve: error bounds, the best number, and why none serves all curves.
+"""The number of values to release for a curve: error bounds, the best number, and why no k serves all curves.
 
 Theory of operation
 -------------------

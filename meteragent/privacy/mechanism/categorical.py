@@ -44,7 +44,7 @@ def label_array(points: ArrayLike) -> NDArray[np.generic]:
 
 @dataclass(frozen=True, init=False)
 class Categorical:
-    """Randomised response over m+1 >= 2 values: each of the others is released with probability p.
+    """Randomised response over m+1 >= 2 values: each value but the true one is released with probability p.
 
     p = (1-delta)/(m+e^epsilon). The promise is (epsilon, delta) between any two values (Holohan 2014, Example
     6), without slack. At (0, 0) the output does not depend on the value; at delta = 1 it is the value.

@@ -3,9 +3,9 @@
 A mechanism on windows of n slots claims `loss(d)`, with a = loss(one quantum), and states its distribution
 (its "law") in `log_mass`. The claim is checked in three ways:
 
-1. Exactly, up to rounding errors. The ratio of masses at adversarial windows and outputs never exceeds the
-   loss; outputs lie on the lattice; equal bits produce equal noise for every window (of whole quanta, if the
-   mechanism dithers), and other bits produce other noise.
+1. Exactly, up to rounding errors. At adversarial windows and outputs the log ratio of masses does not exceed
+   the loss; outputs lie on the lattice; equal bits produce equal noise for different windows (of whole
+   quanta, if the mechanism dithers), and other bits produce other noise, unless nearly all noise is 0.
 2. By its law. If `log_mass` is the l_inf Laplace mechanism's, P(z) ~ e^(-a max|z_i|), draws must follow this
    law; other laws are not tested here (`conformance` tests them). The tests cover the largest |z_i| of a
    window and its mean, the largest of all windows, that of one slot, of two and of half of the slots, as well
@@ -13,12 +13,12 @@ A mechanism on windows of n slots claims `loss(d)`, with a = loss(one quantum), 
    is not the stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole
    quanta, and between them the mixture of THEORY-2 A.1. Its draws are therefore also tested at fractions
    (`dither`).
-3. As a black box that may state a wrong law. Windows that differ by a shift are released. An event A is
-   chosen with one half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and
-   Pearson). For the l_inf law, shifts along signs s with A = {midrange of s o (y - x) >= shift} are best (o
-   multiplies slot by slot), because along them the mechanism is the Laplace mechanism (THEORY 1.2). Other
-   shifts and events find other leaks: noise that all slots share is perfect along (1 .. 1) and has no effect
-   along e_i - e_j.
+3. As a black box that may state a wrong law. Outputs y are drawn for two windows x and x' that differ by a
+   shift. An event A is chosen with one half of the draws, and the other half bounds |ln P(A | x')/P(A | x)|
+   from below (Clopper and Pearson). For the l_inf law, shifts along signs s are best with the event
+   A = {midrange of s o (y - x) >= shift} (o multiplies slot by slot), because along them the mechanism is,
+   for small a, the Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks: noise that all
+   slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
 
 `alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
 the law, and half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at
@@ -55,8 +55,8 @@ ALARM = 1e-6
 """The default bound on the probability that a correct mechanism fails the audit."""
 
 _SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
-_MIXTURE_SLACK = 1e-4  # the error of a log mass of `WindowLaw` if an integral replaces a sum
-_LAST_DIGITS = 1e-12  # the relative rounding error of a log mass
+_MIXTURE_SLACK = 1e-4  # the tolerated error of a log mass, because `WindowLaw` may approximate a sum
+_LAST_DIGITS = 1e-12  # the tolerated rounding error of a log mass, relative to 1 + its size
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Audit:
     lower: a lower bound on the true epsilon in 1/unit, wrong with a probability of at most `alarm`.
     detects: the ratio of true loss to claim that is detected in l_inf Laplace noise with a probability of
         about 0.9; infinite if even a loss of 50 would not be detected.
-    detects_scale: the relative error of the noise's scale that is detected with a probability of about 0.9.
+    detects_scale: the relative error of that noise's scale that is detected with the same probability.
     samples: the number of windows drawn for the law and on each side of each shift.
     alarm: the bound on the probability that a correct mechanism fails.
     checks: the results of the exact checks, of the tests of the law, and of the events, in this order.
@@ -204,7 +204,7 @@ def _check_lattice(bench: _Bench) -> Check:
 def _check_bits(bench: _Bench) -> Check:
     """Check that the noise depends on the bits: equal bits produce equal noise, different bits do not."""
     noise, repeat, contrast = (bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2))
-    # If there is hardly any noise, different bits also give equal windows, because nearly all of it is 0.
+    # If nearly all noise is 0, different bits may give equal noise, too.
     certain = bench.quick * bench.law.log_most > _SURE
     passed = bool((noise == repeat).all()) and (certain or bool((noise != contrast).any()))
     finding = "equal bits make equal noise" if passed else "noise does not depend on the bits as it must"
@@ -244,7 +244,7 @@ def _check_ratio(bench: _Bench) -> Check:
 def _choose_outputs(
     bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
 ) -> NDArray[Any]:
-    """Return outputs with a large ratio: both windows, plain and with a unit, a corner or noise added."""
+    """Return both rounded windows, plain and with a unit, a multiple of the shift or noise added."""
     centres = [bench.quanta(x), bench.quanta(partner)]
     unit = np.eye(1, bench.n, dtype=np.int64)[0]
     corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
@@ -271,7 +271,7 @@ _LAW_TESTS, _CELLS = 10, 20
 
 
 def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
-    """Yield the checks of draws against the l_inf Laplace law, or one that passes if another is stated."""
+    """Yield the checks of draws against the l_inf Laplace law, or one that passes if that is not stated."""
     zero, i = bench.base * 0, np.arange(9)
     stated = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
     expected = bench.law.log_mass(i)
@@ -309,7 +309,7 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
     law, n, row = bench.law, bench.n, np.arange(len(z))
     size = np.abs(z)
     largest = size.max(axis=1)
-    # `first` and `second` are two slots of each window; over the windows, all pairs of slots take turns.
+    # `first` and `second` are two slots of each window (the same if n = 1); the pairs of slots take turns.
     first, second = row % n, (row % n + 1 + row // n % max(1, n - 1)) % n
     yield "largest of a window", _cells_p(largest, law, n)
     yield "its scale", min(1.0, 2 * math.exp(-len(z) * law.divergence(float(largest.mean()))))
@@ -336,7 +336,7 @@ def _cells_p(values: Integers, law: WindowLaw, k: int) -> float:
 
 
 def _succession_p(pairs: Integers, law: WindowLaw) -> float:
-    """Return the p-value of chi-square for pairs in 4 x 4 cells, which dependent values fill unevenly."""
+    """Return the p-value of chi-square, in at most 4 x 4 cells, for pairs of independent values."""
     cell, probabilities = _assign_cells(pairs, law, law.n, 4)
     counts = np.bincount(cell[:, 0] * probabilities.size + cell[:, 1], minlength=probabilities.size**2)
     return chi_square(counts, np.outer(probabilities, probabilities).ravel())
@@ -363,8 +363,8 @@ STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
     "least": lambda u, _, __: u.min(axis=1),
     "difference": lambda u, v, __: u[:, 0] - v[:, 0],
 }
-"""Functions of u = s o (y - x) in slots with shift s != 0, of v = y - x in other slots (or v = u if there are
-none), and of the length of the shift in quanta."""
+"""Functions of u = s o (y - x) in the slots with shift s != 0, of v = y - x in the other slots (or v = u if
+there are none), and of the length of the shift in quanta; y is released from x or from the shifted window."""
 
 
 def _choose_shifts(bench: _Bench) -> dict[str, Integers]:

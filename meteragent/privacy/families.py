@@ -1,13 +1,13 @@
 """Families of hiding functions and of neighbourhoods: the paper's families, and equivalent smaller families.
 
 The families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) contain
-*every* map and *every* set of a row's values, or of places; they grow as |V|^|V| and 2^|V|. A family that
-contains a maximally tight family is maximally tight, too. `row_exchanges`, `row_segments`,
-`database_exchanges` and `boxes` are maximally tight subfamilies: they imply the same privacy and can be
-enumerated on larger sets.
+*every* map and *every* set of V, the values of a row, or of places; they grow at least as fast as |V|^|V| and
+2^|V|. A family that contains a maximally tight family is maximally tight, too. `row_exchanges`,
+`database_exchanges` and, if V consists of numbers, `row_segments` and `boxes` are maximally tight
+subfamilies: they imply the same privacy and can be enumerated on larger sets.
 
-`replacements` are Phi_h of Theorem 1, "row i becomes w" for a fixed w. They are not maximally tight: together
-they characterise differential privacy only up to a factor of two.
+`whole_rows` are N_h of Theorem 2. `replacements`, Phi_h of Theorem 1 ("row i becomes w" for a fixed w), are
+not maximally tight: together they characterise differential privacy only up to a factor of two.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return the exchanges in Phi_1: v becomes w in row i, and w becomes v. d_1(phi) = |v - w|.
+    """Return the exchanges in Phi_1: v becomes w in row i, and w becomes v; d_1(phi) is their distance.
 
     These exchanges imply the same promise as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1
     and normalised d_1 on V^n.
@@ -42,8 +42,8 @@ def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return the exchanges in Phi_inf: v_i and w_i change places in every row. d_inf(phi) = d_inf(v, w).
 
     They imply the same promise as all of Phi_inf (`database_maps`): they are maximally tight for d_inf on V^n
-    (Chatzikokolakis 2013, section 6.1). They are maximally tight for the other metrics, too, because an
-    exchange of v and w that differ in one row is in Phi_1.
+    (Chatzikokolakis 2013, section 6.1). They are maximally tight for d_h, d_1 and normalised d_1, too,
+    because an exchange of v and w that differ in one row is in Phi_1.
     """
     pairs = combinations(product(values, repeat=n), 2)
     return tuple(_rowwise(n, {i: {v[i]: w[i], w[i]: v[i]} for i in range(n)}) for v, w in pairs)
@@ -75,8 +75,8 @@ def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return the boxes in N_inf: each row is known to lie between two values. d_inf(N) is the largest width.
 
     If V consists of numbers, the boxes imply the same promise as all of N_inf (`database_sets`): they are
-    maximally tight for d_inf on V^n (Chatzikokolakis 2013, section 6.1), and for the other metrics, because
-    they include intervals of one row.
+    maximally tight for d_inf on V^n (Chatzikokolakis 2013, section 6.1), and for d_h, d_1 and normalised d_1,
+    because they include intervals of one row.
     """
     sides = [[u for u in values if v <= u <= w] for v in values for w in values if v <= w]
     members = (frozenset(product(*box)) for box in product(sides, repeat=n))

@@ -25,7 +25,7 @@ P(X_0 = 0) >= c these probabilities sum to at most 1, so c + m e^-epsilon (c - d
 
 The categorical mechanism attains this bound for the discrete metric. The paper states Theorem 7 for outputs
 anywhere in the space that contains the points. This statement is false: the centre of a triangle with sides
-of 1 is within 0.577 of its three corners, but the formula gives 0.664 at epsilon = 0.01. The proof's balls of
+of 1 is 0.577 from each of its corners, but the formula gives 0.664 at epsilon = 0.01. The proof's balls of
 radius kappa are disjoint on the points, but not in the space around them. With balls of radius kappa/2 the
 proof holds for outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa
 holds for such outputs, too; the larger of the two bounds is the floor.
@@ -248,7 +248,7 @@ class WindowFloor:
         return float(np.sum(integral[inside] * weight) / np.sum(weight)) / n
 
     def within(self, reach: Exact) -> Fraction:
-        """Bound the mean number of a window's readings that are within `reach` of the truth from above.
+        """Return an upper bound on the mean number of a window's readings whose |error| is below `reach`.
 
         The bound is epsilon reach, or n if that is less; the module's docstring has its short proof.
 
@@ -259,10 +259,10 @@ class WindowFloor:
 
     @staticmethod
     def longest(epsilon: Exact, error: Exact) -> int:
-        """Return the number of readings in the longest window whose mean |error| can be `error`.
+        """Return the number of readings in the longest window whose mean |error| can be at most `error`.
 
-        The length is floor(2 epsilon error) - 1, or 0. If `error` is half the readings' range, longer windows
-        are no more useful than an answer without information.
+        The length is floor(2 epsilon error) - 1, or 0 if that is negative. If `error` is half the readings'
+        range, longer windows are no more useful than an answer without information.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is not positive.

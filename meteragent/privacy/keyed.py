@@ -9,16 +9,16 @@ randomness with an advantage of at most the sum of:
 
 * the advantage of distinguishing AES-256 from a random permutation, for which no practical attack is known;
 * q^2 / 2^129, because blocks of a permutation never repeat and true random blocks do;
-* N^2 / 2^97, because two of the N rows may have the same 96-bit tag, and hence related noise. This holds for
-  tags that `tags` computes from different rows: AES-256 in PMAC is distinguished from a random function with
-  an advantage of at most (s + 1)^2 / 2^127 for s blocks in all (Black, Rogaway 2002, Theorem 1), plus the
-  advantage of distinguishing AES-256 from a random permutation.
+* N^2 / 2^97, because two of the N rows may have the same 96-bit tag, and hence the same bits;
+* if `tags` computes the tags, from different rows: (s + 1)^2 / 2^127 for s blocks in all, by which PMAC may
+  differ from a random function (Black, Rogaway 2002, Theorem 1), plus the advantage of distinguishing AES-256
+  under the tag key from a random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
-last two terms are below 2^-52 and 2^-32. Every statement about the noise's distribution then holds except
-with these probabilities, and only against adversaries with bounded computing power: the promise becomes
-computational (Mironov, Pandey, Reingold, Vadhan 2009). Anyone who has the key can remove the noise: see
-SECURITY.md.
+terms in q, N and s are below 2^-52, 2^-32 and 2^-50. Every statement about the noise's distribution then
+holds except with these probabilities, and only against adversaries with bounded computing power: the promise
+becomes computational (Mironov, Pandey, Reingold, Vadhan 2009). Anyone who has the key can check a guess of a
+window's data, and so recover all data that can be guessed: see SECURITY.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BATCH_WORDS = 1 << 16  # keeps the working set in the processor's cache
 _PADDING = 0x80  # the byte that follows a row that ends with half a block; zeros fill the block
 _DOUBLE, _HALF = 0x87, 1 << 127 | 0x43  # x^128 and 1/x in the field of 2^128 elements
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
-_STREAM_BLOCKS = 16  # blocks per request: few words are read from most streams
+_STREAM_BLOCKS = 16  # a stream requests a multiple of these: few words are read from most streams
 
 
 class KeyedRows:
@@ -94,7 +94,7 @@ class KeyedRows:
     def stream(self, row: int, page: int) -> Bits:
         """Return a page of a row, from its beginning, as a stream.
 
-        Reading past the page's end raises OverflowError.
+        Reading past the page's end, or a page that does not exist, raises OverflowError.
         """
 
         def read(first: int, count: int) -> bytes:

@@ -32,6 +32,6 @@ class Columns:
 
 
 def _times(columns: Mapping[str, Any]) -> list[str]:
-    """Return the names of the columns of times, which are numpy's: without a zone, and in UTC."""
+    """Return the names of the columns that hold numpy's times, which have no zone and are in UTC."""
     kinds = {name: getattr(getattr(column, "dtype", None), "kind", "") for name, column in columns.items()}
     return [name for name, kind in kinds.items() if kind == "M"]

@@ -70,7 +70,7 @@ class _Kind(NamedTuple):
 
 
 class _Law(NamedTuple):
-    """The distribution of a sum less its mean: P(sum >= x[i]) = tail[i], linear between the points."""
+    """The distribution of a sum: P(sum - mean >= x[i]) = tail[i], linear between the points."""
 
     x: Floats
     tail: Floats
@@ -96,7 +96,7 @@ def quantile(terms: Iterable[Term], chance: float) -> float:
     """Return the least x >= 0 for which `tail` is at most `chance`, to the last bits of a float.
 
     Raises:
-        ValueError: the chance is not between 1e-9 and 1; or as for `tail`.
+        ValueError: the chance is below 1e-9 or at least 1; or as for `tail`.
     """
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")
@@ -189,7 +189,10 @@ def _reach(kinds: tuple[tuple[_Kind, int], ...]) -> float:
 
 
 def _log_moment(kind: _Kind, slope: float) -> float:
-    """Return ln E exp(slope (X - E X)) of a term: ((1 - r)^2 / ((1 - r e^t)(1 - r e^-t))) sinh(t/2)/(t/2)."""
+    """Return ln E e^(slope (X - E X)) for a term X, with t = slope * size and r = e^-a.
+
+    It is the logarithm of (1 - r)^2 / ((1 - r e^t)(1 - r e^-t)) times sinh(t/2)/(t/2).
+    """
     t, a = slope * kind.size, kind.a
     noise = 2 * math.log(-math.expm1(-a)) - math.log(-math.expm1(t - a)) - math.log(-math.expm1(-t - a))
     half = t / 2

@@ -1,4 +1,4 @@
-"""The error of weighted sums of slots: over many windows, several slots of a window, or many meters.
+"""The error of weighted sums of slots (of many windows or meters, too), and of all slots of a window at once.
 
 Theory of operation
 -------------------
@@ -51,7 +51,7 @@ _TAIL_MASS = 1e-12  # the mass that may lie beyond the grid
 _CELLS_PER_DEVIATION = 256  # cells per standard deviation of the total
 _CELLS_PER_WINDOW = 32  # cells per standard deviation of a window
 _HALF_POINTS = 256  # on each side of 0, for the heaviest uniform in G_w
-_FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) < 2 e^(-7.5^2/2) = 1.3e-12 (Hoeffding)
+_FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) <= 2 e^(-7.5^2/2) < 1.3e-12 (Hoeffding)
 
 
 class Part(NamedTuple):
@@ -77,7 +77,7 @@ class Weighted(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """A kind of window in a total: pairs of a weight and its number of slots, the largest weight first."""
+    """A kind of window in a total; `slots` has each weight and its number of slots, largest weight first."""
 
     mechanism: LInfLaplace
     slots: tuple[tuple[float, int], ...]
@@ -117,7 +117,8 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
     Slots are uncorrelated (THEORY 1.2), so variances add.
 
     Raises:
-        ValueError: there is no part, slots are not in 1..n, windows < 1, or a weight is not positive.
+        ValueError: there is no part, slots are not in 1..n, windows < 1, or a weight is not positive and
+            finite.
     """
     windows = _windows(parts).items()
     return math.hypot(
@@ -274,7 +275,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 
 
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
-    """Return a distance, in cells, that the sum's absolute value exceeds with a probability below 1e-12.
+    """Return a distance, in cells, that the sum's absolute value exceeds with a chance of at most 1e-12.
 
     Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
     """
@@ -319,7 +320,7 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return up to about `limit` points, in quanta, and masses of r = R + 1/2, without a mass of e^-40."""
+    """Return up to about `limit` points, in quanta, and masses of r = R + 1/2, without tails near e^-40."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a

@@ -148,7 +148,7 @@ def test_functionals_that_make_no_sense_are_refused() -> None:
         Means(Curves(6), ())
     with pytest.raises(ValueError, match="sup norm"):
         Means(Curves(6, "L2"), FUNCTIONALS[0].means)
-    with pytest.raises(ValueError, match="end at 5 s"):
+    with pytest.raises(ValueError, match="end by 5 s"):
         Means(Curves(5), FUNCTIONALS[0].means)
     for start, end in ((3, 2), (2, 2), (-1, 2)):
         with pytest.raises(ValueError, match="end after its start"):

@@ -35,9 +35,9 @@ _LOG_BITS = 128  # the logarithm of a number near 1 is small
 class Number:
     """The quotient of two sums, which compares exactly with Numbers, Fractions and ints.
 
-    The operators + - * / take Numbers, Fractions and ints. Division by zero raises ZeroDivisionError; a float
-    raises TypeError, except that `==` returns False. `float` is correct to the last bit or two. Create
-    numbers with `number` and `exp`.
+    The operators + - * / take Numbers, Fractions and ints. Division by zero raises ZeroDivisionError. An
+    operand of another type, such as a float, raises TypeError, except that `==` returns False. `float` is
+    correct to the last bit or two. Create numbers with `number` and `exp`.
     """
 
     numerator: Sum

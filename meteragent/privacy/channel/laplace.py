@@ -1,6 +1,6 @@
-"""The Laplace mechanism of any finite metric space, or the proof that there is none.
+"""The Laplace mechanism of a space of up to seven points, or the proof that there is none.
 
-Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the probabilities
+Chatzikokolakis 2013, Definition 6: a Laplace mechanism with inputs and outputs Y has the probabilities
 
     P(z | y) = lambda(z) e^(-epsilon d(y, z)),        lambda >= 0 on Y,
 
@@ -12,8 +12,7 @@ expansion of det M the identity permutation has the product e^0 = 1, and every o
 power of e, since d(y, z) > 0 for y != z. So the coefficient of e^0 is 1, and by the theorem of Lindemann and
 Weierstrass det M is not zero if distances and epsilon are rational. By Cramer's rule lambda(z) = det M_z /
 det M, where M_z is M with column z replaced by ones. These are quotients of sums of powers of e, whose signs
-are decided exactly. The space has a Laplace mechanism on its points if and only if no lambda(z) is negative;
-a negative lambda(z) proves that there is none.
+are decided exactly. The space has a Laplace mechanism on its points if and only if no lambda(z) is negative.
 """
 
 from collections.abc import Hashable, Iterable
@@ -47,6 +46,8 @@ class NoLaplaceMechanism(ValueError):
 
 def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> dict[Any, Number]:
     """Return the one lambda with sum over z of lambda(z) e^(-epsilon d(y, z)) = 1 for each y, exactly.
+
+    It may be negative at some points; then there is no Laplace mechanism.
 
     Raises:
         TypeError: epsilon is not exact.

@@ -1,6 +1,6 @@
 """`python -m meteragent.privacy.conformance package.module:Name [key=value ..]`: test a mechanism.
 
-`Name` is a mechanism, which takes no keywords, or a class or function that creates one from the keywords.
+`Name` is a mechanism (keywords are then ignored), or a class or function that creates one from the keywords.
 Values are exact strings (whole numbers become ints). Modules are imported from the current directory first.
 Exit codes: 0 the mechanism conforms; 3 it does not; 2 it cannot be tested, and a message says why.
 """
@@ -50,8 +50,8 @@ def _load(name: str, keywords: Sequence[str]) -> Any:
     """Return the named mechanism (keywords are then ignored), or a partial that creates it.
 
     Raises:
-        UnsupportedMechanism: the name does not exist, a keyword is not key=value, or the keywords are
-            refused.
+        UnsupportedMechanism: the name is not package.module:Name or does not exist, a keyword is not
+            key=value or repeats a key, or the keywords are refused.
     """
     module, _, path = name.partition(":")
     pairs = dict(re.findall(r"^(\w+)=(.*)$", keyword)[0] for keyword in keywords if "=" in keyword)

@@ -1,4 +1,4 @@
-"""A mechanism under test: the pairs of points to distinguish, batches of points, and draws."""
+"""A mechanism under test: the pairs of points to distinguish, its draws and masses, and arrays of outputs."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def promised_pairs(
     The pairs are the first 512 of `pairs` or, if that is None, of the mechanism's space. For a promise
     (epsilon, delta), pairs of databases are listed only if they differ in one row, and other pairs only if
     the points differ. For a metric promise, pairs at distance 0 or at an infinite distance are omitted.
+    Without `needs_law`, the mechanism's methods are not checked.
 
     Raises:
         UnsupportedMechanism: a method or the promise is missing, or there is no such pair.
@@ -138,8 +139,8 @@ class Trial:
     def most_telling(self, count: int) -> list[PointPair]:
         """Return up to `count` pairs whose loss is nearest to 2, no two with the same first point.
 
-        At a loss of 2 a draw is most informative (THEORY 6). Numbers or windows with a loss below 1 are moved
-        apart if their space allows it.
+        At a loss of 2 a draw is most informative (THEORY 6). Numbers or windows with a loss below 1 and delta
+        0 are moved apart if their space allows it.
         """
         nearest: dict[str, PointPair] = {}
         for pair in sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2)):
@@ -147,7 +148,7 @@ class Trial:
         return list(nearest.values())[:count]
 
     def _stretch(self, pair: PointPair) -> PointPair:
-        """Move two numbers or windows apart, to a loss of about 2 if their space allows it."""
+        """Move two points apart to a loss of about 2, or as far as their space allows; see `most_telling`."""
         space = self.mechanism.space
         if not (isinstance(space, Numbers | Windows) and 0 < pair.loss < 1) or pair.delta:
             return pair
@@ -176,7 +177,7 @@ def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]
 def list_outputs(trial: Trial, draws: NDArray[Any], point: Any) -> NDArray[Any]:
     """List the distinct outputs that were drawn and, for whole numbers, all numbers between them.
 
-    The numbers between are omitted if their range is 2^20 or more, or `log_mass` refuses one of them.
+    The numbers between are omitted if their range is 2^20 or more, or if `log_mass` refuses one of them.
     """
     if draws.dtype.kind in "iu" and draws.ndim == 1 and np.ptp(draws) < _RANGE_LIMIT:
         between = np.arange(int(draws.min()), int(draws.max()) + 1)

@@ -40,7 +40,7 @@ class Mean:
     pieces: tuple[Weight, ...]
 
     def __post_init__(self) -> None:
-        """Check that each piece ends after its start: a negative length would make the norm too small."""
+        """Check the pieces; a piece of negative length, for example, would make the norm too small."""
         for start, end, ends in self.pieces:
             if not 0 <= rational("start", start) < rational("end", end):
                 raise ValueError(f"a piece of a weight must end after its start >= 0, not {start} to {end}")
@@ -79,9 +79,9 @@ def _absolute(length: Fraction, w_start: Fraction, w_end: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Means:
-    """The query for the weighted means L_1 .. L_k of curves on [0, T]; its `sensitivity` is the largest norm.
+    """The query for the weighted means L_1 .. L_k of curves on [0, T].
 
-    The sensitivity is from the sup norm of curves to d_inf (THEORY 4.1).
+    Its `sensitivity`, from the sup norm of curves to d_inf, is the largest norm (THEORY 4.1).
 
     Raises:
         ValueError: there is no mean, a mean extends beyond T, or the curves' norm is not sup.
@@ -94,7 +94,7 @@ class Means:
         if not self.means or self.domain.norm != "sup":
             raise ValueError("give at least one mean, and curves under the sup norm")
         if any(end > self.domain.duration_s for mean in self.means for _, end, _ in mean.pieces):
-            raise ValueError(f"a mean's weight must end at {self.domain.duration_s} s, where the curves do")
+            raise ValueError(f"a mean's weight must end by {self.domain.duration_s} s, where the curves end")
 
     def __call__(self, curve: Curve) -> tuple[Fraction, ...]:
         """Return the k means of a curve, exactly."""
@@ -112,7 +112,7 @@ class Means:
 
     @property
     def sensitivity(self) -> Fraction:
-        """The largest change in a mean if the curve changes by 1 in the sup norm."""
+        """The largest norm: no mean changes by more if the curve changes by 1 in the sup norm."""
         return max(mean.norm for mean in self.means)
 
 
@@ -132,7 +132,7 @@ def hat_means(knots_s: Sequence[Exact]) -> Means:
     """Return the query for k means weighted by linear B-splines, or hats, one for each of k knots.
 
     Each weight peaks at its knot and is 0 at the neighbouring knots. The first knot is 0 and the last is T.
-    At both the weight is half a hat.
+    The weights of these two knots are half a hat.
 
     Raises:
         TypeError: a knot is not exact.
@@ -150,7 +150,7 @@ def hat_means(knots_s: Sequence[Exact]) -> Means:
 
 
 def _increasing(name: str, times: Sequence[Exact]) -> tuple[Fraction, ...]:
-    """Return `times` as Fractions. Raises ValueError if they do not increase from 0."""
+    """Return `times` as Fractions. Raises ValueError unless at least two times increase from 0."""
     exact = tuple(rational(name, t) for t in times)
     if len(exact) < 2 or exact[0] != 0 or any(t >= u for t, u in pairwise(exact)):
         raise ValueError(f"{name} must be at least two times that increase from 0")

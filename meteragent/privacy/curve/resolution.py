@@ -1,4 +1,4 @@
-"""The number of values to release for a curve, and upper bounds on the error for any number of values.
+"""The number of values to release for a curve: error bounds, the best number, and why no k serves all curves.
 
 Theory of operation
 -------------------
@@ -72,8 +72,9 @@ def error_bound(
 ) -> float:
     """Return a bound on the expected error, averaged over time, of k private block means drawn as steps.
 
-    The bound is c k^-alpha + (k+1)/(2 epsilon). With `largest` the result is a bound on the expected largest
-    error, c k^-alpha + k/epsilon (THEORY 4.2, for real numbers; a lattice adds its rounding error).
+    The blocks have equal lengths. The bound is c k^-alpha + (k+1)/(2 epsilon). With `largest` the result is a
+    bound on the expected largest error, c k^-alpha + k/epsilon (THEORY 4.2, for real numbers; a lattice adds
+    its rounding error).
 
     Raises:
         TypeError: a parameter is not exact.
@@ -92,9 +93,9 @@ def best_k(
     """Return the number of blocks with the least `error_bound`.
 
     The number is near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest error, 1/epsilon. For
-    the mean error it is sqrt(L T epsilon) for Lipschitz curves and sqrt(epsilon V) for bounded variation. The
-    bound is a worst case: for a simulated household the best number is 4 to 30 times smaller (THEORY 4.2), so
-    simulate if you can.
+    the mean error this is sqrt(L T epsilon) for curves with the Lipschitz constant L, and sqrt(epsilon V) for
+    the variation V. The bound is a worst case: for a simulated household the number for its variation was 4
+    to 30 times too large (THEORY 4.2), so simulate if you can.
 
     Raises:
         As for `error_bound`.
@@ -117,7 +118,7 @@ def _approximation(
 
 
 def chance_within(epsilon: Exact, reach: Exact, k: int) -> Fraction:
-    """Bound the probability that epsilon-private noise on curves stays within `reach` at k points.
+    """Bound from above the chance that epsilon-private noise on curves is within `reach` at all of k points.
 
     The bound is epsilon reach / k, or 1 if that is less. It falls to 0 as k grows, but the paths of noise on
     C([0, T]) are bounded. So no noise on C([0, T]) is private for the sup norm at any epsilon (THEORY 4.4).

@@ -14,9 +14,10 @@ For pld, the losses of all pairs are put on one grid. An atom between two grid p
 keep their mass, which makes the pair worse, in proportion to the square of the grid's width (Doroshenko et
 al. 2022, 2207.04380). If all pairs have the same a and it is not too small, nothing is split. The
 distributions are tilted by e^(sL), which makes the relevant losses likely, and convolved by the fast Fourier
-transform. Bounds on the omitted masses and on the rounding errors are added to the result, so it is never too
-small. Tails that wrap around are bounded by Chernoff's bound, and the relative rounding error of a transform
-in l2 by 8 u log2(N) (Higham 2002, Theorem 24.2), once for each use of a distribution.
+transform. Bounds on the omitted masses and on the rounding errors are added to the result, so it is too small
+at most in its last bits. Tails that wrap around are bounded by Chernoff's bound, and the relative rounding
+error of a transform of N numbers in l2 by 8 u log2(N), u = 2^-53 (Higham 2002, Theorem 24.2), once for each
+use of a distribution.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def rdp_epsilon(order: float, divergence: float, delta: float) -> float:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return the least `rdp_epsilon` over all orders for rho-zCDP, that is, for divergences rho * order.
 
-    The result is below rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
+    The result is at most rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
 
     Raises:
         ValueError: rho is negative, or is positive and delta is not between 0 and 1.
@@ -96,8 +97,8 @@ class Composed:
     """The composition of many releases: a count for each pair (Pauwels 2016, on composition; THEORY 5.2).
 
     The bounds hold for any sequence of releases in which each release is dominated by its pair, given any
-    earlier releases. The pairs must be fixed in advance. Epsilons are floats that are never too small, except
-    in their last bits.
+    earlier releases. The pairs must be fixed in advance. Epsilons are floats that are too small at most in
+    their last bits.
 
     Raises:
         ValueError: a count is negative.
@@ -145,9 +146,9 @@ class Composed:
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon for which all releases together are (epsilon, delta)-private (pld).
 
-        The result is never too small. It exceeds the exact value by a factor of about 1 + 1e-5 for tens of
-        windows or more, and by up to 1/256 of the standard deviation of a window's loss for a few windows
-        with different a. It is 0 if the total loss is 0.
+        The result is rounded up. It exceeds the exact value by a factor of about 1 + 1e-5 for tens of windows
+        or more, and by up to 1/256 of the standard deviation of a window's loss for a few windows with
+        different a. It is 0 if the total loss is 0.
 
         Raises:
             ValueError: delta is not between 0 and 1 and the total loss is not 0.
@@ -165,8 +166,8 @@ class Composed:
     def delta(self, epsilon: float) -> float:
         """Return the least delta for which all releases together are (epsilon, delta)-private (pld).
 
-        At epsilon 0 delta is the total variation distance: a test that decides between two equally likely
-        histories is correct with a probability of at most (1 + delta(0))/2.
+        The result is rounded up. At epsilon 0 delta is the total variation distance: a test that decides
+        between two equally likely histories is correct with a probability of at most (1 + delta(0))/2.
 
         Raises:
             ValueError: epsilon is negative.
@@ -217,7 +218,10 @@ class Composed:
 
 
 class _Law(NamedTuple):
-    """The tilted, normalised masses of X - L on a grid, for the cells with mass; a cell may occur twice."""
+    """The tilted, normalised masses of X - L on a grid, for the cells with mass; a cell may occur twice.
+
+    L is the loss of one window and X the largest loss of its pair.
+    """
 
     cells: Integers
     masses: Floats
@@ -320,7 +324,7 @@ def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float
 
 
 def _range_of_sum(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
-    """Return bounds on the sum D in cells, each wrong with a probability of at most 1e-14.
+    """Return bounds on D, the sum of all windows' X - L, in cells, each wrong with a chance of at most 1e-14.
 
     They follow from P(D > d) <= e^(-ud) E e^(uD), and the same for -D.
     """

@@ -35,7 +35,7 @@ _PLAIN = ({int}, {str}, {bool})  # types of values that a numpy dtype holds unch
 
 
 def label_array(points: ArrayLike) -> NDArray[np.generic]:
-    """Return `points` as an array of unchanged labels."""
+    """Return `points` as an array whose entries equal the given labels."""
     # numpy converts all values of a list to strings if one of them is a string.
     array = np.asarray(points)
     is_converted = array.dtype.kind == "U" and not isinstance(points, np.ndarray)
@@ -44,7 +44,7 @@ def label_array(points: ArrayLike) -> NDArray[np.generic]:
 
 @dataclass(frozen=True, init=False)
 class Categorical:
-    """Randomised response over m+1 >= 2 values: each of the others is released with probability p.
+    """Randomised response over m+1 >= 2 values: each value but the true one is released with probability p.
 
     p = (1-delta)/(m+e^epsilon). The promise is (epsilon, delta) between any two values (Holohan 2014, Example
     6), without slack. At (0, 0) the output does not depend on the value; at delta = 1 it is the value.
@@ -78,7 +78,8 @@ class Categorical:
         """The mean distance of the output from the true value, m p for every true value (Holohan, Example 7).
 
         The metric is discrete, so this is the probability of a wrong output, m (1-delta)/(m+e^epsilon). No
-        (epsilon, delta) mechanism has a smaller maximum over the true values (Holohan, Theorem 7).
+        (epsilon, delta) mechanism whose outputs are among the values has a smaller maximum over the true
+        values (Holohan, Theorem 7).
         """
         return (len(self.space.points) - 1) * self.p
 
@@ -93,10 +94,10 @@ class Categorical:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
         """Release `points`, labels in an array of any shape, each independently kept or replaced.
 
-        The result has the shape of `points`. Its dtype is that of the set's values if all of them are ints,
-        strings or bools, and otherwise object. Strings are as wide as the widest value of the set, because
-        the width of the caller's array would reveal their lengths. Each label is charged. `bits` is the
-        source of randomness, by default `BulkBits`.
+        The result has the shape of `points`. Its dtype is that of the set's values if they are all ints, all
+        strings or all bools, and otherwise object. Strings are as wide as the widest value of the set,
+        because the width of the caller's array would reveal their lengths. Each label is charged. `bits` is
+        the source of randomness, by default `BulkBits`.
 
         Raises:
             ValueError: a label is not in the set; the message omits the label, which may be private.

@@ -119,8 +119,8 @@ class LInfLaplace:
     def noise_bound(self, bits: sampling.Bits) -> int:
         """Draw the noise bound R of one window (THEORY 3.1).
 
-        R is secret: erase it when the window has ended. Call `draw` with R at most n times, because an
-        (n+1)st slot costs many times epsilon.
+        R is secret: erase it as soon as all slots are drawn (THEORY-2 A.3). Call `draw` with R at most n
+        times, because an (n+1)st slot costs many times epsilon.
         """
         return sampling.noise_bound(self.n, self.a, bits)
 
@@ -186,10 +186,10 @@ def reach(n: int, a: Fraction) -> int:
         K = ceil(28 / a) for n = 1, else ceil((44 + 5n/2) / a)
 
     For n = 1, P(|z| > K) = 2 e^(-a(K+1)) / (1 + e^-a) <= e^(-aK) <= e^-28 < 2^-40. For n > 1 |z_i| <= R, and
-    P(R = r) = (2r+1)^n e^(-ar) / Z(a) with Z(a) = sum (2r+1)^n e^(-ar). With r = 3j + i, i < 3, we have
-    2r+1 <= 5 (2j+1), hence Z(a/3) <= 3 5^n Z(a), and by the Chernoff bound at 2a/3,
+    P(R = r) = (2r+1)^n e^(-ar) / W(a) with W(a) = sum (2r+1)^n e^(-ar). With r = 3j + i, i < 3, we have
+    2r+1 <= 5 (2j+1), hence W(a/3) <= 3 5^n W(a), and by the Chernoff bound at 2a/3,
 
-        P(R > K) <= e^(-2a(K+1)/3) Z(a/3) / Z(a) < 3 5^n e^(-(88 + 5n)/3) < 3 e^(-88/3) < 2^-40,
+        P(R > K) <= e^(-2a(K+1)/3) W(a/3) / W(a) < 3 5^n e^(-(88 + 5n)/3) < 3 e^(-88/3) < 2^-40,
 
     since 5 e^(-5/3) < 1.
     """
@@ -198,10 +198,11 @@ def reach(n: int, a: Fraction) -> int:
 
 @lru_cache(maxsize=256)
 def _log_total(n: int, a: float) -> float:
-    """Return ln Z, by the sum or the integral of the module's docstring."""
+    """Return ln Z, by one of the formulas in the module's docstring."""
     if n == 1:
         return math.log1p(2 * math.exp(-a) / -math.expm1(-a))
-    # At this end, r = (1+y) n/a, terms are e^-60 of the largest: n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60.
+    # At this end, r = (1+y) n/a, a term is at most e^-60 of the largest, because
+    # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
         return (

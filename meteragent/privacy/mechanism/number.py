@@ -102,9 +102,10 @@ class TruncatedGeometric:
     """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to this range: epsilon |x - y|-private.
 
     The module's docstring has P(y | x) (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
-    After a uniformly sensitive query whose answers form a line, it is optimal: no equally private mechanism
-    of the form H after the query is better for any Bayesian user (Theorems 8 and 10). Counts, sums,
-    percentiles and *rounded* averages are such queries; an unrounded average is not (`query`).
+    After a uniformly sensitive query whose answers are 0, q .. kq, it is optimal: no equally private
+    mechanism of the form H after the query is better for any Bayesian user whose loss grows with the distance
+    (Theorems 8 and 10). Counts under d_h, and sums, percentiles and *rounded* averages under d_1, are such
+    queries; for other averages see `query.average`.
 
     Raises:
         TypeError: epsilon or quantum is not exact, or k is not an int.

@@ -8,7 +8,7 @@ do not add up.
 
 This argument requires that only one row changes. Under d_inf all rows may change, and with them all n
 factors, so noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under d_1, the sum of the
-rows' distances, it has loss(d). `MetricProduct` covers both cases.
+rows' distances, it has loss(d) if loss(d) is proportional to d. `MetricProduct` covers both cases.
 """
 
 from __future__ import annotations

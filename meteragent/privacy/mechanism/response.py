@@ -43,7 +43,7 @@ class Sanitised:
     """A noisy release of a point, such as a database, that answers any query.
 
     All answers together are as private as the release, by the promise of `mechanism`. The point itself is not
-    stored. `released` has the form of a point of the space: a tuple of rows, or a single value.
+    stored. `released` is the mechanism's output, as a tuple (of rows, for a database) or a single value.
     """
 
     mechanism: Mechanism
@@ -87,7 +87,7 @@ class Then:
         return self.function(self.mechanism.release(points, bits=bits))
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
-        """Return ln P(y | x) for each y of `outputs` and x = `point`, summed over the outputs mapped to y.
+        """Return ln P(y | x) for each y of `outputs` and x = `point`; P sums over the outputs mapped to y.
 
         Raises:
             ValueError: the mechanism has outputs outside its space, or the space is too large to be listed.
@@ -195,7 +195,7 @@ class OutputPerturbation(_Answered):
     mechanism: PairMechanism
 
     def __post_init__(self) -> None:
-        """Check that the promise holds between any two answers."""
+        """Check the answers, and that the promise holds between any two of them."""
         super().__post_init__()
         if not isinstance(self.mechanism, PairMechanism):
             raise TypeError(f"{type(self.mechanism).__name__} has no guarantee: see After")

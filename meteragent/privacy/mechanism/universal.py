@@ -29,7 +29,8 @@ def universal_mechanism(query: Query, epsilon: Exact) -> After:
 
     Raises:
         TypeError: epsilon is not exact.
-        NotUniform: the answers are not q [0..k], or two answers have no tight chain of expansive links.
+        NotUniform: the answers are not q [0..k] for a k >= 1, or two answers have no tight chain of
+            expansive links.
         ValueError: epsilon is not positive, the query's sensitivity is not an exact number, or the space is
             too large to search.
     """

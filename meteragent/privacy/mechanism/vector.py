@@ -133,10 +133,11 @@ class VectorLaplace:
 
             (Delta/epsilon) ln(n/beta), rounded up to the quantum        (Pauwels 2016, Proposition 6)
 
-        For example, by the formula the noisy counts of 10,000 first names at epsilon = 1 are all within 12.2
-        of the true counts with a probability of 95%; rounded up, the bound is 13. Without rounding up, the
-        formula would be too small between two quanta, because P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than
-        e^(-am), but P(|z| > m) is less.
+        For example, by the formula the noisy counts of 10,000 first names at epsilon = 1 and Delta = 1 are
+        all within 12.2 of the true counts with a probability of 95%; rounded up, the bound is 13. Without
+        rounding up, the formula may be too small between two quanta, because the probability
+        P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than e^(-am). After rounding up to m quanta it is not,
+        because P(|z| > m) is less.
 
         Raises:
             ValueError: beta is not between 0 and 1.

@@ -22,7 +22,7 @@ Modules:
     windows       the noise of many windows
     rows          the noise of many windows, each from its own bits
     geometric     geometric and discrete Laplace numbers
-    gaussian      discrete Gaussian numbers
+    gaussian      discrete Gaussian numbers, exact up to 512 sigma
     planar        planar Laplace points
 
 The time that a draw takes depends on the draw and on its parameters. It depends on data only if these do, as

@@ -1,8 +1,8 @@
 """Coins and choices whose probabilities need only be enclosed between integers (rule 2 of the package).
 
 The first k bits of U, uniform on [0, 1), place it in [u, u+1) / 2^k. With integers lo <= 2^k p <= hi, u < lo
-implies U < p, and u >= hi implies U >= p. In between, more bits of U are revealed and p is enclosed more
-closely. If the bounds stay a few units apart, this happens with a probability of a few in 2^k.
+implies U < p, and u >= hi implies U >= p. If lo <= u < hi, more bits of U are revealed and p is enclosed more
+closely. If the bounds stay a few units apart, this has a probability of a few in 2^k.
 """
 
 from __future__ import annotations

@@ -9,7 +9,10 @@ POINTS_LIMIT = 1 << 16
 """The largest number of points up to which a space is listed; a `Finite` always is."""
 
 PAIRS_LIMIT = 64
-"""The largest number of points up to which a space yields all its pairs; a `Finite` always does."""
+"""The largest number of points up to which a space yields all its pairs; a `Finite` always does.
+
+A `WithNull` yields at most this number of the pairs of its values.
+"""
 
 Pair = tuple[Any, Any]
 
@@ -59,7 +62,7 @@ def as_row(x: object) -> tuple[Any, ...] | None:
 def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
     """Yield every pair of distinct points in both orders.
 
-    With at least two points, each occurs in one of the first 2 len(points) pairs.
+    With at least two points, each point occurs in one of the first 2 len(points) pairs.
     """
     n = len(points)
     for shift in range(1, n // 2 + 1):

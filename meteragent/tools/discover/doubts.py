@@ -37,7 +37,7 @@ def _about_unit(candidate: Candidate) -> Iterator[str]:
 
 
 def _parts_beside(log: TopicLog) -> Iterator[str]:
-    """Yield the names of daily, weekly or monthly registers in a known family's payloads."""
+    """Yield the names of daily, weekly, monthly or similar registers in the newest payload of a topic."""
     for payload in list(log.payloads)[-1:]:
         for name in _keys(payload):
             parts = frozenset(split(name))

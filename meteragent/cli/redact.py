@@ -1,4 +1,4 @@
-"""The `redact` command: print a recorded payload without names and numbers; report on standard error."""
+"""The `redact` command: print a recorded payload with other names and numbers; report on standard error."""
 
 import argparse
 import difflib

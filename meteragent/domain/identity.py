@@ -1,6 +1,7 @@
 """Topic templates, and the public names of meters.
 
-A source template such as ``meters/{meter}/power`` has one segment for the meter's name. The same name, or a
+A source template such as ``meters/{meter}/power`` has one segment for the meter's name, unless the
+configuration names the meter. The same name, or a
 keyed pseudonym of it, is inserted into the sink template. The templates of devices with a topic for each
 phase have a segment ``{phase}``.
 

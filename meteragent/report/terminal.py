@@ -1,4 +1,4 @@
-"""Guarantees as `check` prints them, in lines of at most `format.WIDTH` characters."""
+"""Guarantees and next steps as commands print them, with paragraphs of `format.WIDTH` characters."""
 
 from collections.abc import Iterable, Sequence
 

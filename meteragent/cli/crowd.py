@@ -1,4 +1,4 @@
-"""The `crowd` command: run an operator of a group, or show its state, its ledger or its (new) identity."""
+"""The `crowd` command: run an operator of a group, show its state or ledger, create or show its identity."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""The files that `init` will write (configuration, password, systemd unit), and the choices in them."""
+"""The files that `init` will write, and the choices from which they follow."""
 
 import json
 import re

@@ -214,7 +214,7 @@ class Form:
         self._refuse(place, value_text(path[-1], detail["input"]), expected, meant)
 
     def _replace(self, path: Path) -> None:
-        """Replace a required value with its stand-in; remove another value, so that its default applies."""
+        """Replace a required value with its stand-in; remove an optional one, so that its default applies."""
         if path == ("stream",):
             self.document["stream"] = [copy.deepcopy(_STREAM)]
             return

@@ -86,7 +86,7 @@ def step_ms(stream: Stream, window_ms: int) -> int:
 
 
 def _blocks(stream: Stream) -> int:
-    """Return the number of equal slots: as configured, the preset's (its own windows, profiles), or 1."""
+    """Return the number of equal slots: configured, the preset's (for its own windows or profiles), or 1."""
     window = stream.window
     if space(stream) in {Space.WEIGHTED, Space.ABOVE}:
         return window.blocks or 1

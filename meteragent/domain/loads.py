@@ -143,7 +143,7 @@ def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) 
 
     The arguments are those of `in_all_wh`. With dithered rounding, the bound is the smaller of two: kappa
     level / hide per Wh, and the level if the value of each slot is rounded up by a quantum. Without a dither,
-    or if the mechanism's a exceeds `A_LIMIT`, it is the second.
+    or if a (epsilon times the quantum) exceeds `A_LIMIT`, it is the second.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

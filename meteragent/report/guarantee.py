@@ -156,7 +156,7 @@ class Guarantee:
 
     @property
     def is_in_all(self) -> bool:
-        """Whether the promise in all needs no limits: little is added in a month or, if longer, a window."""
+        """Whether the promise in all needs no limits: readings and rounding add at most `IN_ALL_SHARE`."""
         terms, slots = self.terms, self.in_all[-1].slots
         rounding_wh = loads.rounding_wh(terms) if terms.rounding == "half-up" else 0
         added_wh = loads.in_all_wh(terms, terms.hides_wh, slots) - terms.hides_wh + slots * rounding_wh

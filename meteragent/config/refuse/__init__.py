@@ -147,7 +147,7 @@ def _is_without_group(wrong_paths: Collection[Path]) -> bool:
 
 
 def _may_be_divided(wrong_paths: Collection[Path]) -> bool:
-    """Return whether no key is wrong from which nested streams are made."""
+    """Return whether all keys that determine the nested streams are valid."""
     return not any(depends(path_of(key), path) for key in _DIVISION_KEYS for path in wrong_paths)
 
 

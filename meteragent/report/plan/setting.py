@@ -32,7 +32,7 @@ _FINE = 50
 """Without a preset, a quantum is at most radius / _FINE (but at least `_FINEST_W`), so an event off the grid
 usually costs at most 2% more."""
 _ALIKE = 1.02
-"""The factor by which a gain over guessing may exceed the limit if both are equal in whole per cent."""
+"""The factor by which a gain over guessing may exceed the limit before whole per cent are compared."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)

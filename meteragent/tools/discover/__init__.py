@@ -18,8 +18,8 @@ matter.
 4. Memory for messages is bounded.
 5. If the kind, unit or medium is uncertain, or a direction is ambiguous, nothing is proposed, and the reason
 is stated. A number whose name states no direction is proposed with a doubt.
-6. No topic is dropped silently, except those below a private stream and those that the agent cannot read: a
-topic is proposed, read as a description, left out with a reason, listed as quiet, or only counted.
+6. Topics below a private stream, and topics that the agent cannot read, are ignored. Every other topic is
+proposed, read as a description, left out with a reason, listed as quiet, or only counted.
 
 `findings` documents the interface for other commands.
 """

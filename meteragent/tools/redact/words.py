@@ -1,6 +1,6 @@
 """Words that identify nobody: those in the keys, units and states of meters and gateways.
 
-They include the names of fields that a built-in profile reads or drops, if each is a plain word.
+They include the plain names (letters, digits and _) of fields that a built-in profile reads or drops.
 """
 
 import re

@@ -103,7 +103,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
 def _numbers(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
     """Return the expression that selects numbers, and the numbers.
 
-    If the described expression selects none, the expression converts strings that spell numbers.
+    If the described expression selects none, it is extended to convert strings that spell numbers.
     """
     numbers = numbers_at(log, statement.value)
     if numbers or statement.value is None:
@@ -134,7 +134,7 @@ def _meaning(statement: Statement) -> Meaning:
 
 
 def _objection(statement: Statement, stated: Meaning) -> str | None:
-    """Return why a number is not a meter's power or energy, or why it cannot be read; None if neither."""
+    """Return why a number is not a meter's power or energy, or why it cannot be read; else None."""
     unit = statement.unit or ""
     if statement.device_class in _OTHER_CLASSES:
         return _OTHER_CLASSES[statement.device_class]

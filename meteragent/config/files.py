@@ -39,7 +39,7 @@ def _path_text(path: Path) -> str:
 
 
 def exposed(config: Config) -> dict[str, Path]:
-    """Return, by key, the files that hold secrets and that every user of this machine can read."""
+    """Return, by key, the password, key and token files that every user of this machine can read."""
     paths: dict[str, Path] = {}
     for prefix, table in _brokers(config):
         keys = [key for key in _SECRETS if getattr(table, key, None) is not None]

@@ -53,7 +53,7 @@ def duration(duration_ms: int, units: int = 5) -> str:
 
 
 def amount(number: float, unit: str) -> str:
-    """Return a number with its unit, to three figures.
+    """Return a number, as `figures` formats it, with its unit.
 
     A tie is rounded towards zero: 659.5 becomes 659.
     """
@@ -72,7 +72,7 @@ def energy(wh: float | Fraction) -> str:
 
 
 def rate(level: Fraction) -> str:
-    """Return a level: in full if it has at most three decimal places, or else to three figures."""
+    """Return a level: in full if it has at most three decimal places, or else as `figures` formats it."""
     return full(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
 
 

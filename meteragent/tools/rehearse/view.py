@@ -65,7 +65,7 @@ class View:
                 self._say(reason)
 
     def _say(self, text: str) -> None:
-        """Write a sentence in lines of at most 79 characters."""
+        """Write a sentence, wrapped at 79 characters without breaking words."""
         for line in textwrap.wrap(text, 79, break_long_words=False, break_on_hyphens=False):
             self._write(line)
 

@@ -140,7 +140,7 @@ def is_bare(log: TopicLog) -> bool:
 def ways_of(quantity: Quantity, rows: list[Row]) -> list[tuple[list[Row], bool]]:
     """Split rows whose topics name a direction, tariff or phase; True marks feed-in.
 
-    Rows whose topics name no phase, or only a number as the phase, are not split. Otherwise, powers are
+    If the topics name no phase, or only numbers as phases, rows are not split. Otherwise, powers are
     dropped unless there are exactly the three phases, because other powers have no meaningful sum.
     """
     if not any(place.phase and not place.phase.isdecimal() for place, _ in rows):

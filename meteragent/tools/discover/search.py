@@ -2,9 +2,9 @@
 
     describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
 
-Topics below a private stream, and topics that the agent cannot read, are left out. Every other topic is part
-of a candidate or a description, or it is unplaced with a reason, or it is quiet because it names neither
-power nor energy.
+The topics of private streams, those below them, and those that the agent cannot read are left out. Every
+other topic is part of a candidate or a description, or it is unplaced with a reason, or it is quiet because
+it names neither power nor energy.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The command line: parse the arguments, run the command, and return its exit code (DESIGN 5).
 
-0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
-1   failure; crash; unusable store    78   bad configuration (EX_CONFIG)
+0   done, or stopped by a signal       3   a guarantee is violated (audit)
+1   failure; crash; unusable store    78   bad configuration or key (EX_CONFIG)
 2   the command line is wrong        130   interrupted (sanitise, init)
 
 `usage` lists the commands with their arguments and help. Each command is a module here that defines

@@ -81,7 +81,7 @@ Conversation = Generator[Step, Any, Draft]
 def converse(options: Options) -> Conversation:
     """Ask for everything that a configuration needs, and return the files to write.
 
-    Raises Refused if the answers on the command line or the meters on the broker allow no configuration.
+    Raises Refused if the command line, the folder or the broker allows no configuration.
     """
     default_out = _default_out(options)
     result, access, password = yield from _listen(options)
@@ -221,7 +221,7 @@ _SOLAR = Question(
 
 
 def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Reading]:
-    """Return the chosen meter. Raises Refused if --meter names no meter or several."""
+    """Return the chosen meter. Raises Refused as `_ask` does, and if --meter names no meter or several."""
     proposed = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
     meters = proposed + draft.unstated(result)
     requested_name = options.answers.get("meter")
@@ -355,7 +355,7 @@ def _default_out(options: Options) -> str:
 
 
 def _existing(path: Path) -> Path | None:
-    """Return the first existing file among a configuration, its password file and its store; None if none."""
+    """Return the first existing file among a configuration, its password file and its store, or None."""
     paths = (path, draft.password_path(path), draft.store_path(path))
     return next((path for path in paths if os.path.lexists(path)), None)
 

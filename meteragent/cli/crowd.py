@@ -1,4 +1,4 @@
-"""The `crowd` command: run an operator of a group, show its state or ledger, or create its identity."""
+"""The `crowd` command: run an operator of a group, show its state or ledger, create or show its identity."""
 
 import argparse
 import asyncio

@@ -30,7 +30,7 @@ parse_seconds = common.argument(_seconds)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Listen, and print the proposals; return 0, or 1 if nothing can be proposed."""
+    """Listen, and print the report; return 0, or 1 if listening fails or no message arrives."""
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:
@@ -58,7 +58,7 @@ def _hint(reason: str, *, is_tls: bool) -> str:
 
 
 def _report_failure(reason: str) -> int:
-    """Print why nothing can be proposed; return the exit code."""
+    """Print the reason for a failure; return the exit code."""
     print(f"meteragent: {reason}", file=sys.stderr)
     return 1
 

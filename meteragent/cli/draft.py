@@ -1,4 +1,4 @@
-"""The files that `init` will write to disk: a configuration, a password file, a systemd unit."""
+"""The files that `init` will write, and the choices from which they follow."""
 
 import json
 import re
@@ -60,7 +60,7 @@ class Quantity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A quantity whose kind and unit were stated by the operator; `source` has its keys."""
+    """A quantity with kind and unit, of which the operator stated at least one; `source` has its keys."""
 
     source: Mapping[str, Any]
     direction: Direction = Direction.UNSTATED
@@ -159,7 +159,7 @@ def readings_of(proposal: Proposal) -> list[Reading]:
 
 
 def unstated(result: Findings) -> list[Reading]:
-    """Return a `Reading` for each topic that may be a meter's, whose kind or unit the operator must state."""
+    """Return a `Reading` for each topic that may be a meter's, but some of whose keys nothing states."""
     return [
         Reading((entry.topic,), f"{entry.topic}: {entry.reason}", missing=entry.missing, source=entry.source)
         for entry in result.unplaced
@@ -343,7 +343,7 @@ def _value(value: Any) -> str:
 def draft(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
-    """Return the files to write; only the owner can read one with a password or a password file's name."""
+    """Return the files to write; files with a password or a password file's name are for their owner only."""
     secret = None if password is None else password_path(out)
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
     settings = text(base, preset, topic, str(store_path(out)), secret)

@@ -22,7 +22,7 @@ Now = Callable[[], datetime]
 
 
 def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> int:
-    """Run the action; return the exit code, which is 1 if the file cannot be used.
+    """Run the action; return the exit code, which is 1 if the action fails.
 
     Raises KeyRefused if the file holds no key, or other users can read it.
     """

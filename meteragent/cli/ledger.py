@@ -68,7 +68,7 @@ def _level(charges: ledger.PeriodCharge, terms_of: Mapping[str, Terms]) -> str:
 
 
 def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -> dict[str, Fraction]:
-    """Return, for each stream, the largest level per kWh of any configured or stored window."""
+    """Return, for each stream, the largest level per kWh among its configured and stored windows."""
     configured = {stream.name: config.shapes(stream) for stream in settings.stream}
     return {
         name: 1000 * max(terms.level_per_wh for terms in [*configured.get(name, ()), *stored.get(name, ())])

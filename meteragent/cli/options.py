@@ -1,4 +1,4 @@
-"""The arguments of each command, in groups; nothing here imports a command."""
+"""The arguments of all commands except `convert`, in groups; nothing here imports a command."""
 
 import argparse
 from pathlib import Path

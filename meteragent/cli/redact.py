@@ -1,4 +1,4 @@
-"""The `redact` command: print a recorded payload without names and numbers; report on standard error."""
+"""The `redact` command: replace names and numbers in a recorded payload; report on standard error."""
 
 import argparse
 import difflib

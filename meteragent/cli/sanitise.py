@@ -191,7 +191,7 @@ def _coverage_lines(result: Any, windows: int) -> list[str]:
 
 
 def _rows(result: Any, rows: int) -> list[str]:
-    """Return a line about the time assumed for each number in a row; none if the rows differ in length."""
+    """Return a line about the time assumed for each number in a row; none if rows must differ in length."""
     numbers = result.counts.numbers
     if not rows or numbers % rows:
         return []

@@ -1,7 +1,7 @@
 """Arguments that several commands share.
 
 Nothing here imports a command: an argument that needs more than argparse offers is parsed by a function in
-the command's module, which is imported only when such an argument is given.
+the command's module, which is imported only when such an argument is given or has a default.
 """
 
 import argparse

@@ -50,9 +50,9 @@ class Command:
 
 
 class Format(argparse.RawDescriptionHelpFormatter):
-    """A help formatter as wide as the terminal, up to WIDTH_MAX, that keeps line breaks.
+    """A help formatter as wide as the terminal, up to WIDTH_MAX.
 
-    It keeps those of the description and the epilog.
+    It keeps the line breaks of the description and the epilog.
     """
 
     def __init__(self, prog: str) -> None:

@@ -87,7 +87,8 @@ __all__ = [
 def load(path: Path) -> Config:
     """Read and check a configuration file and the `profiles` folder beside it; return the configuration.
 
-    Raises ConfigError, which lists each error with its file, line, key, actual value and expected value.
+    Raises ConfigError, which lists the errors, each with its key, actual value and expected value and, where
+    they are known, its file and line. Errors beyond the first `EXPLAINED_MAX` of a file are only counted.
     """
     profiles, refusals = own_profiles(path.parent / PROFILES_FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]

@@ -22,7 +22,7 @@ unless `privacy.accept` accepts it.
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return the refusals of streams not in `running` whose readings follow the load too coarsely."""
+    """Return the refusals of streams, except those in `running`, that are too coarse (`is_too_coarse`)."""
     return [_refusal(stream, key) for stream, key in _coarse_streams(config) if stream.name not in running]
 
 

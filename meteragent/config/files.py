@@ -39,7 +39,7 @@ def _path_text(path: Path) -> str:
 
 
 def exposed(config: Config) -> dict[str, Path]:
-    """Return, by key, the files that hold secrets and that every user of this machine can read."""
+    """Return, by key, the password, key and token files that every user of this machine can read."""
     paths: dict[str, Path] = {}
     for prefix, table in _brokers(config):
         keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
@@ -105,7 +105,7 @@ def sink_broker(stream: Stream) -> Broker:
     """Return the settings of the sink's broker.
 
     If the sink's broker is also the source's, the sink inherits missing keys from the source. A sink that
-    sets any key of `_IDENTITY` has its own login, and inherits only ca_file and protocol.
+    sets a key of `_IDENTITY` has its own login, and inherits only ca_file and protocol.
     """
     source, sink = stream.source, stream.sink
     if not _is_source_broker(stream):
@@ -127,7 +127,7 @@ def _is_source_broker(stream: Stream) -> bool:
 
 
 def read_password(key: str, path: Path) -> str:
-    """Read a password. Raises ConfigError with the key if it cannot be read or is not UTF-8 text."""
+    """Read a password. Raises ConfigError with the key if it is unreadable, empty or not UTF-8 text."""
     try:
         return read_secret(key, path).decode()
     except UnicodeDecodeError:  # its text would show a byte of the password

@@ -1,12 +1,12 @@
-"""The form of a configuration: all keys that are unknown, missing or of the wrong type are found at once.
+"""The form of a configuration: all keys that are unknown, missing or have a wrong value are found at once.
 
 Theory of operation
 -------------------
 pydantic reports every error that it finds. However, it ignores the contents of a table whose name is
 misspelt, and no other check can run on an invalid document. So the document is repaired and read again until
 it is valid: a misspelt key is renamed, an unknown key is dropped, and a wrong value is replaced by its
-default, or by a stand-in if it has no default. Each round repairs every error of the previous round and adds
-only valid values, so the process ends.
+default, or by a stand-in if it has no default. A renamed key has a known name, and defaults and stand-ins are
+valid, so the process ends.
 
 The repaired configuration never runs. It lets the other checks find further errors, and `wrong_paths` holds
 the paths that they must not rely on. A misspelt required key is refused once, under its name in the file.
@@ -89,7 +89,7 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("receiver", "topic"): (None, "where its records go, such as 'private/{meter}/power'"),
     ("archive", "key_file"): ("archive.key", "a key file, as written by `meteragent key new`"),
 }
-"""A stand-in and the expected value for each required key, by its path in a stream or in the file. List
+"""A stand-in and the expected value for required keys, by their paths in a stream or in the file. List
 elements other than streams have no stand-in, because a wrong element removes the whole list.
 """
 
@@ -108,7 +108,7 @@ class Form:
     """A document, parsed from `text`, that is repaired until it is valid.
 
     The document may name the built-in profiles and `profiles`. `read` fills `errors`, and adds the paths that
-    it repairs to `wrong_paths`.
+    it repairs to `wrong_paths`. `flat` is true if the file has no [[stream]] tables.
     """
 
     def __init__(self, document: dict[str, Any], text: str, profiles: Mapping[str, Profile]) -> None:
@@ -214,7 +214,7 @@ class Form:
         self._refuse(place, value_text(path[-1], detail["input"]), expected, meant)
 
     def _replace(self, path: Path) -> None:
-        """Replace a required value with its stand-in; remove any other value, so that its default applies."""
+        """Replace a required value with its stand-in; remove an optional one, so that its default applies."""
         if path == ("stream",):
             self.document["stream"] = [copy.deepcopy(_STREAM)]
             return

@@ -1,4 +1,4 @@
-"""The configuration's models: every key with its type and default (DESIGN 5).
+"""The configuration's models: the keys with their types and defaults (DESIGN 5).
 
 The docstring under a key is its description in the JSON Schema.
 """

@@ -1,7 +1,7 @@
 """Receivers: one stream for each preset, shared by all receivers of that preset.
 
 The records of receivers of the same preset differ only in topic and broker, so these receivers share one
-stream. Its noise is drawn and charged once, and together they learn no more than one of them alone.
+stream. Its noise is drawn and charged once, so a second copy of a record reveals nothing more.
 Streams of other presets add to the charges of the meter. A stream is named after its preset and not after its
 receivers, because the name is a key of the ledger.
 """

@@ -1,8 +1,8 @@
 """The configuration's JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Every configuration that the models accept is valid against this schema. Some configurations that they refuse
-are also valid, because a schema cannot state, for example, that a radius is a multiple of the quantum.
-`meteragent check` finds such errors.
+Configurations that the models accept are valid against this schema, apart from rare spellings, such as
+capitals in the names of weekdays. Some configurations that the models refuse are also valid, because a schema
+cannot state, for example, that a radius is a multiple of the quantum. `meteragent check` finds such errors.
 """
 
 from fractions import Fraction

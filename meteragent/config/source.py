@@ -108,8 +108,8 @@ def every_ms(source: Source) -> int:
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
-    Without `every`, it is unknown for energies, and a power with a dead band is sent on change, even if the
-    device's profile states a fixed period.
+    Without `every`, it is unknown for energies, and a power with a configured dead band is sent on change,
+    even if the device's profile states a fixed period.
     """
     if source.every is not None:
         return source.every
@@ -153,8 +153,9 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
 def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    A power that is sent at a configured interval, `every`, has no dead band: return 0. If phases are summed,
-    the dead bands of their powers add up, but the step remains that of a single counter (see `counters`).
+    A configured dead band is returned unchanged. Otherwise, a power that is sent at a configured interval,
+    `every`, has no dead band: return 0. If phases are summed, the dead bands of their powers add up, but the
+    step remains that of a single counter (see `counters`).
     """
     if source.dead_band is not None:
         return source.dead_band

@@ -86,7 +86,7 @@ def step_ms(stream: Stream, window_ms: int) -> int:
 
 
 def _blocks(stream: Stream) -> int:
-    """Return the number of equal slots: as configured, the preset's for its windows and profiles, or 1."""
+    """Return the number of equal slots: configured, the preset's (for its own windows or profiles), or 1."""
     window = stream.window
     if space(stream) in {Space.WEIGHTED, Space.ABOVE}:
         return window.blocks or 1
@@ -125,7 +125,7 @@ def band_rules(stream: Stream) -> BandRules:
 
 
 def _usual_bands(stream: Stream) -> tuple[Band, ...]:
-    """Return the bands of an ordinary window, which begins on a Monday and has no holidays."""
+    """Return the bands or price hours of an ordinary window: it begins on a Monday and has no holidays."""
     rules, window_ms = band_rules(stream), length_ms(stream)
     bands = [
         Band(
@@ -335,7 +335,7 @@ def _threshold_u(stream: Stream) -> int | None:
 
 @lru_cache(maxsize=64)
 def _preset_name(stream: Stream) -> str | None:
-    """Return the preset's name; None if any number differs from the preset's."""
+    """Return the preset's name; None if a number or the slots differ from the preset's."""
     names = ("level", "hide", "radius", "quantum", "space", "metric")
     no_numbers = dict.fromkeys(names)
     privacy = stream.privacy.model_copy(update=no_numbers)

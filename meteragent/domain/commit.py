@@ -18,7 +18,10 @@ from meteragent.privacy.exact import round_half_up
 
 
 class Slot(NamedTuple):
-    """An open slot of a window: its index, and *noise + dither + energy so far* (law 3)."""
+    """An open slot of a window: its index, and *noise + dither + energy so far* (law 3).
+
+    In a peak, the energy is that of the largest part.
+    """
 
     slot_index: int
     accumulator: int
@@ -39,14 +42,14 @@ class SealedPad(NamedTuple):
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
-    `noise_bound` is the secret R of THEORY 2.1; it is None once noise has been drawn for all n slots. `draws`
-    is the number of slots, in the order of their indices, whose noise has been drawn from R; it never exceeds
-    n. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which the window's
-    records leave. `masked_slot` is the index of the slot that holds a difference instead of an accumulator:
-    the register at the newest integrated reading minus the accumulator, which equals the register at the
-    slot's start minus noise and dither. It is None if no slot holds a difference. `sealed_pad` is the pad of
-    a crowd's slot, whose accumulator started from the negated pad instead of noise; outside crowds, it is
-    None.
+    `noise_bound` is the secret R of THEORY 2.1; it is None once noise has been drawn for all n slots, and
+    always in l1 and in crowds. `draws` is the number of slots, in the order of their indices, whose noise has
+    been drawn; in a peak, it is the number of draws for its one slot. `slots` are the open slots. `topic` and
+    `public_id` are the topic and the name under which the window's records leave. `masked_slot` is the index
+    of the slot that holds a difference instead of an accumulator: the register at the newest integrated
+    reading minus the accumulator, which equals the register at the slot's start minus noise and dither. It is
+    None if no slot holds a difference. `sealed_pad` is the pad of a crowd's slot, whose accumulator started
+    from the negated pad instead of noise; outside crowds, it is None.
     """
 
     start_ms: int
@@ -66,7 +69,8 @@ class TimelineState(NamedTuple):
     All energy used before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the
     newest reading whose span was added, at least in part; the spans of earlier readings were added in full.
     `newest_ms` is the newest accepted timestamp. Both are None before the first reading. `next_ms` is the
-    start of the next window. `idle_windows` is the number of windows opened since the last accepted reading.
+    start of the next window. `idle_windows` is the number of windows that have begun since the meter last
+    sent a reading.
     """
 
     integrated_until_ms: int
@@ -161,7 +165,10 @@ class Descriptor(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """The charge of a window: the start of the UTC day on which the window starts, and epsilon in 1/W."""
+    """A charge: the start of the UTC day on which it counts (that of the window's start), and epsilon in 1/W.
+
+    A peak that is drawn again is charged on the day of the part that needs the noise.
+    """
 
     day_ms: int
     epsilon_per_w: Fraction
@@ -171,15 +178,15 @@ class Charge(NamedTuple):
 class Commit:
     """Everything that one step of the core asks the store to write in one transaction.
 
-    `marks`: for each meter, the end of the last interval that it ever opened (law 1; never lowered).
-    `charges`: the number of windows opened, by charge and meter (law 2). `redrawn`: the meters charged for a
-    peak that drew noise again after a restart. `states`: the new state of each meter, or None to delete the
-    state of a forgotten meter. States, like their rows in the store, are in the order in which their meters'
-    messages arrived, so that meters that report together share pages. `terms`: the terms to which states
-    refer, by id. `descriptors`: new descriptors. `outgoing`: the messages to send, in order. `totals`:
-    running totals by public name. `prices`: all prices of the stream that are still needed, or None if they
-    have not changed. `shared`: whether the messages go to each active receiver (`store.grants`); their topics
-    then begin with the public id instead of a sink topic.
+    `marks`: for each meter, the time before which no window of it opens any more (law 1; never lowered).
+    `charges`: the number of windows opened and of peaks drawn again, by charge and meter (law 2). `redrawn`:
+    the meters charged for a peak that drew noise again after a restart. `states`: the new state of each
+    meter, or None to delete the state of a forgotten meter. States, like their rows in the store, are in the
+    order in which their meters' messages arrived, so that meters that report together share pages. `terms`:
+    the terms to which states refer, by id. `descriptors`: new descriptors. `outgoing`: the messages to send,
+    in order. `totals`: running totals by public name. `prices`: all prices of the stream that are still
+    needed, or None if they have not changed. `shared`: whether the messages go to each active receiver
+    (`store.grants`); their topics then begin with the public id instead of a sink topic.
     """
 
     stream: str

@@ -1,4 +1,4 @@
-"""Every error of the agent, grouped by the party at fault.
+"""The errors of this package, grouped by the party at fault.
 
     MeteragentError
     +-- ConfigError          the operator: a configuration that cannot keep its promise
@@ -88,7 +88,7 @@ class ConfigError(MeteragentError):
 
 
 class ConfigErrors(ConfigError):
-    """Several refusals of one configuration, in the order of their lines.
+    """Several refusals of a configuration and of the profiles beside it.
 
     `key`, `found`, `expected`, `meant` and `line` are those of the first refusal.
     """

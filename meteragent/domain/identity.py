@@ -1,8 +1,8 @@
 """Topic templates, and the public names of meters.
 
-A source template such as ``meters/{meter}/power`` has one segment for the meter's name. The same name, or a
-keyed pseudonym of it, is inserted into the sink template. The templates of devices with a topic for each
-phase have a segment ``{phase}``.
+A source template such as ``meters/{meter}/power`` has one segment for the meter's name, unless the
+configuration names the meter. The same name, or a keyed pseudonym of it, is inserted into the sink template.
+The templates of devices with a topic for each phase have a segment ``{phase}``.
 
 Each agent of a fleet processes the meters of its shard. If the source's template has a segment ``{shard}``,
 these are the meters whose topics have the shard's number in that segment; otherwise they are the meters whose

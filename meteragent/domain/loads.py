@@ -6,8 +6,8 @@ Unknown facts about a source (`unknown`) are left out, so the true level may the
 level.
 
 In all. A change that adds or removes X over any number of slots has a loss of at most kappa level X / hide if
-the readings follow the load (THEORY T.7). Otherwise the changes of the m slots from its start on may add up
-to more than X:
+the readings follow the load (THEORY T.7; kappa is `privacy.in_all.kappa`). Otherwise the changes of the m
+slots from its start on may add up to more than X:
 
 * Energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
 * Power with a dead band b: X + m 2 b T, where T is the slot. The last reports may differ for ever.
@@ -123,7 +123,7 @@ def wh_per_unit(terms: Terms) -> Fraction:
 
 
 def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound, as energy, on the change of all slot values that a change of the load causes.
+    """Return a bound, in Wh, on the change of all slot values that a change of the load causes.
 
     `change_wh` is the energy that the change adds and removes, over any number of slots. `slots` is the
     number of slots from the first that the change touches to the last that is observed. `rises` is the number
@@ -143,7 +143,7 @@ def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) 
 
     The arguments are those of `in_all_wh`. With dithered rounding, the bound is the smaller of two: kappa
     level / hide per Wh, and the level if the value of each slot is rounded up by a quantum. Without a dither,
-    or if the mechanism's a exceeds `A_LIMIT`, it is the second.
+    or if a (epsilon times the quantum) exceeds `A_LIMIT`, it is the second.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

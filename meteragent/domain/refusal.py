@@ -1,4 +1,4 @@
-"""The messages that refuse a TOML file: the value found, the value expected, and the nearest word.
+"""The reading of a TOML file, and the messages that refuse it: values found and expected, nearest words.
 
 `config.form` and `decode.profile_file` share these messages, so profiles and configurations are refused in
 the same words.
@@ -32,7 +32,7 @@ _KINDS: dict[type, str] = {bool: "a boolean", int: "a number", Decimal: "a numbe
 _PLACE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
 _EXTREME = re.compile(r"\d[eE][+-]?[\d_]{19}")
 _TEXT_MAX = 60
-"""The largest number of characters of a value that an error repeats."""
+"""The largest number of characters of a value that `value_text` repeats."""
 
 
 def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -58,7 +58,7 @@ def key_text(path: Sequence[str | int]) -> str:
 
 
 def nearest(value: Any, words: Sequence[str]) -> str | None:
-    """Return, in quotes, the word that equals `value` in any case, or else the closest word.
+    """Return, in quotes, the word that equals `value` apart from case, or else the closest word.
 
     The result is None if no word is close, or if `value` is not a string.
     """

@@ -2,7 +2,7 @@
 
 A price is known before its time begins. So a price does not depend on this home's use while it holds, and an
 amount is a linear function of the load: a change of 1 kWh in all changes the amount by at most the bound
-(theory B.1).
+(THEORY 3.10).
 """
 
 from bisect import bisect_right
@@ -72,7 +72,7 @@ def joined(prices: Iterable[Price]) -> tuple[Price, ...]:
 
 
 PRICE_MS = 15 * MINUTE_MS
-"""The shortest duration of a price, since prices begin and end at quarter hours."""
+"""The shortest duration of a price on a topic, since such prices begin and end at quarter hours."""
 
 CONSTANT_U = MICRO
 """A price of 1 per kWh, which makes the amount equal to the energy."""

@@ -1,8 +1,8 @@
 """Audit a configuration's mechanisms: does each keep its promise, and how powerful is the test?
 
-`meteragent.privacy.audit` tests each distinct mechanism of a stream twice (those of calendar windows differ
-in epsilon). First the mechanism is tested alone, with many windows. Then, unless that would take too long, it
-is tested from readings to messages (`pipeline_mechanism`), with fewer windows, because the whole core runs
+`meteragent.privacy.audit` tests each distinct mechanism of a stream (those of calendar windows can differ in
+epsilon). First the mechanism is tested alone, with many windows. Then, unless that would take too long, it is
+tested from readings to messages (`pipeline_mechanism`), with fewer windows, because the whole core runs
 for each slot. ALARM bounds the probability that a correct configuration is rejected; it is divided equally
 among all audits.
 """
@@ -34,7 +34,7 @@ class Trial:
     """The audits of a stream's mechanism: alone, and from readings to messages.
 
     `messages` is None if that audit would take too long, as it would for windows of many slots. `descriptors`
-    describe all windows with this mechanism; the windows differ in length but not in noise.
+    describe all windows with this mechanism; the windows may differ in length, but not in noise.
     """
 
     stream: str

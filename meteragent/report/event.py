@@ -90,7 +90,7 @@ def parse(text: str) -> Event:
     """Parse an event such as ``2000W 30min``.
 
     Raises:
-        ValueError: the text is not an event; the error gives an example of one.
+        ValueError: the text is not an event; the error gives an example.
     """
     match = _EVENT.fullmatch(text.strip())
     if match is None or not int(match[1]) or not parse_duration(match[2]):

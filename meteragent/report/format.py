@@ -1,4 +1,4 @@
-"""Formats for amounts, energies, levels, odds, homes, errors and paragraphs in reports."""
+"""Formats of numbers, amounts, durations, levels, odds and paragraphs in reports."""
 
 import math
 import re
@@ -53,7 +53,7 @@ def duration(duration_ms: int, units: int = 5) -> str:
 
 
 def amount(number: float, unit: str) -> str:
-    """Return a number with its unit, to three figures.
+    """Return a number, as `figures` formats it, with its unit.
 
     A tie is rounded towards zero: 659.5 becomes 659.
     """
@@ -72,7 +72,7 @@ def energy(wh: float | Fraction) -> str:
 
 
 def rate(level: Fraction) -> str:
-    """Return a level: in full if it has at most three decimal places, or else to three figures."""
+    """Return a level: in full if it has at most three decimal places, or else as `figures` formats it."""
     return full(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
 
 
@@ -90,12 +90,15 @@ def _place(level: Fraction, count: int) -> Fraction:
 
 
 def odds_figures(level: Fraction) -> str:
-    """Return e^level, the largest factor by which the odds change, to three figures, for any level."""
+    """Return e^level, the largest factor by which the odds change, for any level.
+
+    It has three figures or, from 1,000 to a million, is a whole number.
+    """
     return localised(_factor(level))
 
 
 def _factor(level: Fraction) -> str:
-    """Return e^level to three figures, in English."""
+    """Return the factor of `odds_figures` in English."""
     if level > _FLOAT_LEVEL_MAX:
         return f"{_WIDE.exp(Decimal(float(level))):.3g}"
     factor = math.exp(level)

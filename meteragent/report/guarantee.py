@@ -40,7 +40,7 @@ REPETITIONS = (1, 14, 30)
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
 IN_ALL_SHARE = Fraction(1, 100)
-"""If readings add at most this share of the hidden energy in a month, the promise in all has no limits."""
+"""If readings and rounding add at most this share of the hidden energy, the promise in all has no limits."""
 LEARNT_AT_PERCENT = 95
 """An event counts as learnt once an attacker can be right this often, in per cent."""
 _ROUNDING = 1e-6
@@ -146,7 +146,7 @@ class Guarantee:
 
     @property
     def step(self) -> Fraction:
-        """The dead band of the power, or the step in which energies are counted, in the unit."""
+        """The dead band of the power, or the sum of the steps of all energy counters, in the unit."""
         return (self.terms.dead_band or Fraction(0)) * self.terms.counters
 
     @property
@@ -156,7 +156,7 @@ class Guarantee:
 
     @property
     def is_in_all(self) -> bool:
-        """Whether the promise in all needs no limits: readings add at most `IN_ALL_SHARE` in a month."""
+        """Whether the promise in all needs no limits: readings and rounding add at most `IN_ALL_SHARE`."""
         terms, slots = self.terms, self.in_all[-1].slots
         rounding_wh = loads.rounding_wh(terms) if terms.rounding == "half-up" else 0
         added_wh = loads.in_all_wh(terms, terms.hides_wh, slots) - terms.hides_wh + slots * rounding_wh
@@ -255,7 +255,7 @@ def _combined(terms: Terms, path: Path) -> Iterator[tuple[str, Error]]:
 
 
 def _errors_of_amounts(terms: Terms, weights: Weights) -> Iterator[tuple[str, Error]]:
-    """Yield the errors of amounts, compared with the amount of an average home at the mean price."""
+    """Yield the errors of amounts, compared with the amount of an average home at the mean absolute price."""
     prices = list(pieces(weights.prices, weights.default_u, 0, terms.length_ms))
     mean_price = sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in prices) / terms.length_ms
     home_value_per_day = MEAN_W * 24 / 1000 * mean_price / MICRO

@@ -1,7 +1,7 @@
 """A configuration's statement for data protection records: the data that leave, and their guarantee.
 
-The statement follows from the configuration, the versions, and the terms in the store. The statement contains
-no measurement and no date, so the same facts give the same text, byte for byte.
+The statement follows from the configuration, the events, the versions, and the terms in the store. It
+contains no measurement and no date, so the same facts give the same text, byte for byte.
 """
 
 import json

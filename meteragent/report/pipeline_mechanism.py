@@ -3,16 +3,17 @@
 Theory of operation
 -------------------
 With this class, every test of a mechanism can test the whole core: accumulators, rounding, the draw for each
-slot, and the messages. The core runs under a stream's terms for one meter, window by window. Three things
-differ from a household: the decoder is simple, because payload formats do not affect the noise; there is no
-`range`, because the windows to distinguish may be far apart (clamping only brings them closer); and all
-windows of the grid are alike (under the terms of a day of 23 hours, every day has 23 hours).
+slot, and the messages. The core runs under a stream's terms for one meter, window by window. For every
+stream, three things differ from a household: the decoder is simple, because payload formats do not affect the
+noise; there is no `range`, because the windows to distinguish may be far apart (clamping only brings them
+closer); and all windows of the grid are alike (under the terms of a day of 23 hours, every day has 23 hours).
 
 Two readings at the start of a slot carry its number: one for the first millisecond, and one for as much of
 the rest as one reading can cover. The remainder of the slot is a gap, for which the two values compensate
 exactly, so `hold`, `interval` and `gap` take part as configured. With a register, two readings enclose the
 first stretch of a slot, all energy of the slot is used between these readings, and there is no gap. Amounts
-have one constant price. A peak's window has one part, so its mean is the largest.
+have one constant price. A peak's window has one part, so its mean is the largest. A threshold lies below all
+readings.
 """
 
 import json

@@ -33,7 +33,7 @@ class TariffCost(NamedTuple):
 class TariffPair(NamedTuple):
     """The smallest true difference between two tariffs' costs that will be recognised.
 
-    In 95% of months the released difference has the right sign and a p-value of at most 5%.
+    In at least 95% of months, the released difference then has the right sign and a p-value of at most 5%.
     """
 
     tariffs: tuple[str, str]

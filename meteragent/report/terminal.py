@@ -1,4 +1,4 @@
-"""Guarantees as `check` prints them, in lines of at most `format.WIDTH` characters."""
+"""Guarantees and next steps as commands print them, with paragraphs wrapped at `format.WIDTH`."""
 
 from collections.abc import Iterable, Sequence
 

@@ -85,7 +85,7 @@ def windows(terms: Terms) -> str:
 
 
 def slot(terms: Terms) -> str:
-    """Return a description of a slot: for a mean day, of its shortest band; for a peak, of a part."""
+    """Return a description of a slot: for bands, of the shortest one; for a peak, of a part."""
     key = "stream.part" if terms.space is Space.PEAK else "stream.band" if terms.bands else "stream.slot"
     return say(key, duration=duration(terms.step_ms))
 
@@ -232,7 +232,7 @@ def restarts_add(guarantee: Guarantee) -> str:
 
 
 def streams_add(guarantee: Guarantee) -> str:
-    """Return the sentence about a meter's charge by several streams; empty if there is only one stream."""
+    """Return the sentence about a meter's charge by several streams; empty if no other stream charges it."""
     epsilon = guarantee.meter_epsilon_per_day
     return "" if epsilon is None else say("promise.streams_add", epsilon=figures(epsilon))
 

@@ -1,7 +1,7 @@
 """The CSV export of the delivered records that the store still keeps.
 
-An export reads only messages that the broker has acknowledged, so it contains only records that have already
-been sent. Numbers are written as in the record, digit for digit.
+Only messages that the broker has acknowledged are exported, so an export contains only records that have
+already been sent. The numbers of a record are written digit for digit; only the view is computed.
 """
 
 import csv
@@ -62,11 +62,12 @@ def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
 
     Return the number of totals that the view cannot preserve.
 
-    The view has up to six decimals. If some of a day's records have not yet been delivered, the view is
-    computed without these records, and changes once they have been delivered.
+    The view has up to six decimals. If some of a day's or window's records are not among the exported ones,
+    the view is computed without them, so it can change when they are delivered.
 
     Raises:
-        StoreError: the store does not have the terms of a record.
+        StoreError: the records of a meter do not form a series, for example because the store does not
+            have the terms of a record.
     """
     exported = list(records(connection))
     views, raised_count = _views(exported, descriptors(connection))

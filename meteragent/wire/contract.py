@@ -316,7 +316,7 @@ _CHANNELS: dict[str, tuple[str, tuple[str, ...], str, bool]] = {
     "records": (
         "{sinkTopic}",
         ("record", "record-senml"),
-        "One for each slot, at QoS 1, not retained.",
+        "One for each slot, at QoS 1; with sink.retain, the newest is retained.",
         False,
     ),
     "descriptor": (

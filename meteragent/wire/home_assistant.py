@@ -4,7 +4,7 @@ A meter is a device under its public id. The private numbers are sensors, with t
 descriptor) as attributes. The messages follow from the public descriptor and the configuration, and never
 depend on readings.
 
-Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026)
+Home Assistant's rules (MQTT discovery, sensor and recorder; November 2026)
     power       The state class is "measurement"; the value is the mean of a slot.
     energy      Home Assistant refuses the state class "measurement" for energies. A slot's energy is a
                 "total" that begins at the slot's start (`last_reset`), so the recorder adds up the slots. It

@@ -41,7 +41,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 def refuse(config: Config, *, flat: bool) -> None:
-    """Raise ConfigError with all refusals if a configuration cannot keep its promise.
+    """Raise ConfigError with all refusals of a configuration, if there are any.
 
     If `flat`, the file has one stream, whose keys are named without `stream[0]`.
     """
@@ -147,7 +147,7 @@ def _is_without_group(wrong_paths: Collection[Path]) -> bool:
 
 
 def _may_be_divided(wrong_paths: Collection[Path]) -> bool:
-    """Return whether the shares and all keys that they divide are valid."""
+    """Return whether all keys that determine the nested streams are valid."""
     return not any(depends(path_of(key), path) for key in _DIVISION_KEYS for path in wrong_paths)
 
 

@@ -19,7 +19,7 @@ _ALLOWED = {
     "window": ("lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
     "privacy": ("accept", "budget"),
 }
-"""The keys that the group does not determine."""
+"""The keys of [window] and [privacy] that may be set beside sink.crowd."""
 _RECORD_KEYS = ("format", "total", "home_assistant", "retain")
 """The sink's keys that concern records, which a home in a crowd does not send."""
 

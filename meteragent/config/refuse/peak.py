@@ -17,7 +17,7 @@ from meteragent.privacy.exact import round_half_up
 
 @reads(*PROMISE, "source.every", "sink.total")
 def parts(stream: Stream) -> Problems:
-    """Yield refusals of unsuitable parts, of readings that are too coarse for them, and of running totals."""
+    """Yield refusals of unsuitable windows and parts, of readings that do not fit, and of running totals."""
     if space(stream) is not Space.PEAK:
         return
     step = step_ms(stream, length_ms(stream))
@@ -37,7 +37,7 @@ def parts(stream: Stream) -> Problems:
 
 
 def _readings(stream: Stream, step: int) -> Problems:
-    """Yield refusals of readings that are too coarse for the parts."""
+    """Yield refusals of readings, or of a quantum, that do not fit the parts."""
     source, interval = stream.source, interval_ms(stream.source)
     if source.kind is Kind.INTERVAL_ENERGY and step % interval:
         expected = f"a divisor of window.step = {format_duration(step)!r}: longer intervals hide the peak"

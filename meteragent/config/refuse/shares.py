@@ -1,4 +1,4 @@
-"""Refusals for nested streams: of settings excluded by `privacy.shares`, and of windows that do not nest."""
+"""Refusals for nested streams: of excluded settings, wrong shares, and windows that do not nest."""
 
 from collections.abc import Iterator
 from fractions import Fraction

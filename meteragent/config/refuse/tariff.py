@@ -1,4 +1,4 @@
-"""Refusals of tariffs: for repeated names, different currencies, and bands that are unknown or unpriced."""
+"""Refusals of tariffs: for repeated names, different currencies, and missing, unknown or unpriced bands."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence
@@ -17,10 +17,10 @@ _BANDS = tuple(map(path_of, (*GRID, "source.kind")))
 def tariffs(
     config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong_paths: Collection[Path]
 ) -> Problems:
-    """Yield refusals of repeated names, of a second currency, and of unknown or unpriced bands.
+    """Yield refusals of repeated names, of a second currency, and of missing, unknown or unpriced bands.
 
-    `wrong_paths` holds the paths in the list of tariffs that have already been refused, and `wrong_by_stream`
-    the paths that have been refused in each stream.
+    `wrong_paths` holds the paths in the list of tariffs that have already been refused (if there are some,
+    nothing is checked), and `wrong_by_stream` the paths that have been refused in each stream.
     """
     if wrong_paths:
         return

@@ -1,4 +1,4 @@
-"""Refusals of conflicts between or within streams (loops, shared topics and names), archives and the page."""
+"""Refusals of conflicts between or within streams (loops, shared topics and names), and of wrong pages."""
 
 import ipaddress
 from collections.abc import Collection, Sequence
@@ -30,7 +30,7 @@ def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wrong
 
 
 def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield refusals of topics on which a stream would read private records, or mix its records with others.
+    """Yield refusals of sink and status topics that a source reads, or that would be used twice.
 
     At most one topic of each stream is refused.
     """
@@ -50,7 +50,7 @@ def _is_sound(wrong_paths: Collection[Path]) -> bool:
 
 
 def _is_wrong(key: str, wrong_paths: Collection[Path]) -> bool:
-    """Return whether a key, or a table around it, has already been refused."""
+    """Return whether a key, a table around it or a key within it has already been refused."""
     return any(depends(path_of(key), path) for path in wrong_paths)
 
 
@@ -148,7 +148,7 @@ def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
 
 
 def _broker(url: str) -> tuple[str, int]:
-    """Return the host and port of a broker; localhost and all loopback addresses count as one host."""
+    """Return the host and port of a broker; localhost, loopback and unspecified addresses are one host."""
     endpoint = Endpoint.parse(url)
     return "loopback" if _is_loopback(endpoint.host) else endpoint.host, endpoint.port
 

@@ -1,4 +1,4 @@
-"""Refusals for weights: of prices without hours, beyond the bound, or for the same hour."""
+"""Refusals for weights: of missing weights, wrong prices, and settings that amounts exclude."""
 
 from collections.abc import Iterator
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Refusals for the grid: of calendars, bands, slots that do not divide a window, and ranges."""
+"""Refusals for the window: of calendars, bands, slots that do not divide a window, ranges and gap values."""
 
 import difflib
 import zoneinfo
@@ -52,7 +52,7 @@ def unknown_zone(key: str, name: str, alternative: str = "") -> ConfigError | No
 
 @reads("window.step", "window.blocks", "window.bands")
 def alternatives(stream: Stream) -> Problems:
-    """Yield a refusal if two keys define the slots."""
+    """Yield a refusal if more than one key defines the slots."""
     keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
     if len(keys) > 1:
         expected = f"only one of window.{' and window.'.join(keys)}: each defines the slots"

@@ -172,7 +172,7 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
     """Return the setting that hides the most energy within the goal; None if no setting is found.
 
-    The energy is rounded down to three figures. It is at least 1 mWh and at most `ENERGY_MAX_WH`.
+    The energy has three figures, and lies roughly between 1 mWh and `ENERGY_MAX_WH`.
     """
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
     # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times the scale.

@@ -138,7 +138,7 @@ def hide(text: str) -> Hide:
     """Parse what to hide, such as ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh`` or ``2000W 30min``.
 
     Raises:
-        ValueError: the text is none of these; the error states the expected forms.
+        ValueError: the text is none of these, or the change is too large; the error states what is expected.
     """
     if match := _ENERGY.fullmatch(text.strip()):
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
@@ -224,7 +224,7 @@ def goal(text: str) -> Goal:
     """Parse the error to reach, such as ``5%``, ``20W`` or ``0.5kWh``.
 
     Raises:
-        ValueError: the text is none of these.
+        ValueError: the text is none of these, or zero.
     """
     match = _GOAL.fullmatch(text.strip())
     if match is None or not Fraction(match[1]):

@@ -141,8 +141,8 @@ def solve(question: NestedQuestion) -> NestedAnswer:
     """Find the shares with the least error, and compare them with one stream of the finest length.
 
     Raises:
-        ValueError: the lengths are fewer than two, are not from fine to coarse or do not nest, or there are
-            goals, but not as many as lengths.
+        ValueError: the lengths are fewer than two, include a typical day or a curve, are not from fine to
+            coarse or do not nest, or there are goals, but not as many as lengths.
     """
     _check(question)
     limits_w = question.limits_w()

@@ -32,7 +32,7 @@ _FINE = 50
 """Without a preset, a quantum is at most radius / _FINE (but at least `_FINEST_W`), so an event off the grid
 usually costs at most 2% more."""
 _ALIKE = 1.02
-"""Gains over guessing that differ by a smaller factor are equal in whole per cent."""
+"""The factor by which a gain over guessing may exceed the limit before whole per cent are compared."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
@@ -170,7 +170,7 @@ def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[
 
 
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
-    """Return whether an event is as hard to detect as any change by the radius in one window.
+    """Return whether an event is at least as hard to detect as a change by the radius in one window.
 
     An attacker is then right about the event no more often than the level allows: 70% of the time at level 1
     (`success_bound`), wherever the event lies on the grid and however many windows it touches. The gain over
@@ -226,7 +226,7 @@ def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
 
 @lru_cache(maxsize=256)
 def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
-    """Find the setting with the least energy that hides `hide`, for each number of slots in a day or less.
+    """Find the setting with the least energy that hides `hide`, for each number of slots to try.
 
     An energy of any shape may lie in one slot, as may an event no longer than a slot, so more slots would
     only add noise for these. A longer event changes a window of many slots only by its power. A number of
@@ -284,8 +284,8 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
     """Find the setting that hides most, to three figures, within an error of `error_w` for one home.
 
-    It hides at most `ENERGY_MAX_WH`. The result is None if its radius would be below 1 mW, or if no energy of
-    three figures is within the error.
+    It hides roughly `ENERGY_MAX_WH` at most. The result is None if its radius would be below 1 mW, or if no
+    energy of three figures is within the error.
     """
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours

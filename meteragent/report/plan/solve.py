@@ -220,7 +220,8 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
     """Find consecutive windows that keep the level over a whole event, unless `simple` is as accurate.
 
     A stretch of time as long as w slots can touch w + 1 slots. The event may have any shape within its power.
-    The result is also None for an event no longer than a slot, and for calendar slots other than UTC days.
+    The result is also None without an event, for an event no longer than a slot, and for calendar slots other
+    than UTC days.
     """
     event = question.hide.event if question.hide else None
     share = setting.share

@@ -1,4 +1,4 @@
-"""`meteragent discover`: finds the meters on a broker, and proposes a configuration for each.
+"""`meteragent discover`: searches a broker for meters, and proposes configurations.
 
 Theory of operation
 -------------------
@@ -13,12 +13,13 @@ Rules
 1. Nothing is written to disk, and no session remains with the broker.
 2. The report may be shown to other people: it contains topics, names, ids, counts and times between messages,
 but no values.
-3. Values are used only to judge plausibility, by their sign, their size, and whether they fall.
+3. Of the values, only their sign, their size, whether they fall, and whether two places have equal values
+matter.
 4. Memory for messages is bounded.
 5. If the kind, unit or medium is uncertain, or a direction is ambiguous, nothing is proposed, and the reason
 is stated. A number whose name states no direction is proposed with a doubt.
-6. No topic is dropped silently: each is proposed, read as a description, left out with a reason, or listed as
-quiet.
+6. Topics below a private stream, and topics that the agent cannot read, are ignored. Every other topic is
+proposed, read as a description, left out with a reason, listed as quiet, or only counted.
 
 `findings` documents the interface for other commands.
 """

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 A device's points are grouped by kind, direction, channel and the words that distinguish its measuring points.
-In a group, a total takes precedence over tariffs and phases. Without a total, tariffs or phases are summed,
-and an incomplete group is not proposed. The most likely group is the candidate; the other groups are its
-alternatives.
+In a group, a number without tariff and phase takes precedence over tariffs and phases; beside phases 2 and 3
+alone, it counts as phase 1. Without such a number, tariffs or phases are summed, and an incomplete group is
+not proposed. The most likely group is the candidate; the other groups are its alternatives.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ _NO_DIRECTION = (
 
 
 def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
-    """Return a candidate for each device, and an entry for each point that cannot be proposed."""
+    """Return at most one candidate for each device, and an entry for each point that cannot be proposed."""
     devices: defaultdict[str, list[Point]] = defaultdict(list)
     for point in points:
         devices[point.device].append(point)
@@ -82,7 +82,7 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _with_directions(points: Sequence[Point]) -> list[Point]:
-    """Return the points with directions that follow only from a device's other points."""
+    """Return the points, completed by directions that follow from the device's other points."""
     ways = {(point.kind, point.meaning.direction) for point in points}
     import_labels = {
         (point.kind, point.meaning.rest) for point in points if point.meaning.direction is Direction.DRAWN
@@ -127,7 +127,7 @@ def _name(point: Point) -> str:
 
 
 def _offer(points: Sequence[Point]) -> Candidate | str:
-    """Return a candidate for one quantity's points, or the reason if they are incomplete."""
+    """Return a candidate for one quantity's points, or the reason not to propose them."""
     wholes = [point for point in points if point.meaning.phase is None and point.meaning.tariff is None]
     phases = _by([point for point in points if point.meaning.tariff is None], "phase")
     tariffs = _by([point for point in points if point.meaning.phase is None], "tariff")

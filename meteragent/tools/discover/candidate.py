@@ -19,7 +19,7 @@ _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A topic that was received but is not proposed, and the reason.
+    """A topic, or a number on it, that is not proposed, and the reason.
 
     `missing` names the keys of [source] that nothing states; `source` has the other keys that are known.
     """
@@ -36,9 +36,9 @@ class Candidate:
 
     `template` contains {meter} if there are `meters`. `value`, `time` and `factor` are the configuration's
     `source.value`, `source.time` and `source.scale`. `numbers` has each topic's numbers; `scale` is the size
-    of 1 in W or Wh (None: unknown). `rank` is 0 for a known family on its usual topic or a description on the
-    broker, 1 for a family recognised by its payload, and 2 for a name that states kind and unit.
-    `alternatives` are other quantities of the same meter.
+    of a payload's number 1, in W or Wh (None: unknown). `rank` is 0 for a known family on its usual topic or
+    a description on the broker, 1 for a family recognised by its payload, and 2 for a name that states kind
+    and unit. `alternatives` are other quantities of the same meter.
     """
 
     rank: int

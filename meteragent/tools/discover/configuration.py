@@ -34,8 +34,8 @@ class Access:
 def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
     """Return a configuration that is accepted without changes; a single meter gets a neutral `name`.
 
-    Several meters need a key file. Readings that are too sparse for half hours get daily windows, and
-    readings that are too coarse for the preset get monthly windows.
+    Several meters need a key file. Readings that are too sparse for half-hour slots get daily windows.
+    Readings for which the half-hour or daily preset is refused get monthly windows.
     """
     if is_slow(candidate):
         text = _toml(candidate, access, name, ['preset = "day"'])

@@ -37,7 +37,7 @@ def _about_unit(candidate: Candidate) -> Iterator[str]:
 
 
 def _parts_beside(log: TopicLog) -> Iterator[str]:
-    """Yield the names of daily, weekly or monthly registers in a known family's payloads."""
+    """Yield the names of daily, weekly, monthly or similar registers in the newest payload of a topic."""
     for payload in list(log.payloads)[-1:]:
         for name in _keys(payload):
             parts = frozenset(split(name))
@@ -80,7 +80,7 @@ def _about_times(candidate: Candidate) -> Iterator[str]:
     elif live == len(candidate.topics) and every_ms is None:
         yield "each topic had one message, so the time between messages is unknown: listen longer"
     if every_ms is not None and is_slow(candidate):
-        yield f"{rough(every_ms)} between readings is long for half-hour slots, so days are proposed"
+        yield f"{rough(every_ms)} between readings is long for half-hour slots: longer windows are proposed"
     if not candidate.timed:
         yield "no time in the payload: the time of arrival counts"
 

@@ -1,13 +1,13 @@
-"""The results of `discover` for other commands: proposals, and topics that could not be placed.
+"""The results of `discover` for other commands: proposals, unplaced topics and quiet topics.
 
     listener = Listener(now_ms)                # on_message(topic, payload, retain) for each message
     result = findings(listener)
-    for proposal in result.proposals:          # one meter each, main meters before sub-meters, best first
+    for proposal in result.proposals:          # a meter or similar meters; sub-meters and producers last
         proposal.title, proposal.role, proposal.meters, proposal.ids, proposal.assumptions, proposal.traps
         for offer in proposal.offers:          # its quantities; start with the first
             offer.kind, offer.unit, offer.direction, offer.source   # `source`: keys of [source]
             offer.toml(Access(url), "home")    # a complete configuration, accepted without changes
-    for entry in result.unplaced:              # heard, but not proposed
+    for entry in result.unplaced:              # heard or described, but not proposed
         entry.topic, entry.reason
         entry.missing                          # keys of [source] that nothing states, such as ("unit",)
         entry.source                           # the other keys, for a question to the operator; {} if unknown
@@ -109,7 +109,7 @@ class Findings:
 
 
 def findings(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:
-    """Search a listener's log for meters that match a profile, a description on the broker or known names."""
+    """Search a listener's log for meters known by a profile, a description on the broker or their names."""
     outcome = search(listener, profiles)
     proposals = tuple(map(Proposal.of, outcome.candidates))
     return Findings(proposals, tuple(outcome.unplaced), tuple(outcome.quiet))

@@ -15,7 +15,7 @@ PAYLOADS_KEPT = 30
 TIMES_KEPT = 1_000
 PAYLOAD_MAX = 64 * 1024
 DESCRIPTION_MAX = 2 * 2**20
-"""The largest size, in bytes, of a description of many devices; only the newest is kept."""
+"""The largest size, in bytes, of a description on a topic of `_DESCRIPTIONS`; only the newest is kept."""
 _DESCRIPTIONS = ("/bridge/devices", "/$description")
 KEPT_MAX = 32 * 2**20
 """The largest total size of all kept payloads, in bytes."""
@@ -38,7 +38,10 @@ class TopicLog:
 
 
 class Listener:
-    """A bounded log of messages by topic; `now_ms` returns the current time."""
+    """A bounded log of messages by topic; `now_ms` returns the current time.
+
+    `shed` is the number of messages on topics beyond `TOPICS_MAX`.
+    """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.topics: dict[str, TopicLog] = {}
@@ -52,7 +55,7 @@ class Listener:
         return sum(log.count for log in self.topics.values()) + self.shed
 
     def on_message(self, topic: str, payload: bytes, retain: bool) -> None:
-        """Log a message; a message beyond the bounds is only counted."""
+        """Log a message, without its payload if that is too large; beyond `TOPICS_MAX`, only count it."""
         if topic not in self.topics and len(self.topics) >= TOPICS_MAX:
             self.shed += 1
             return
@@ -73,7 +76,7 @@ class Listener:
 
 
 def cadence_ms(topics: Iterable[TopicLog]) -> int | None:
-    """Return the median time between live messages on a topic; None if no topic had two such messages."""
+    """Return the median time between live messages on the same topic; None if no topic had two."""
     gaps = [b - a for log in topics for a, b in pairwise(log.times_ms)]
     return median_low(gaps) if gaps else None
 

@@ -35,14 +35,14 @@ def _keys(candidate: Candidate) -> Iterator[tuple[object, ...]]:
 
 
 def _may_be_a_meter(segment: str) -> bool:
-    """Return whether a segment may be a meter's name rather than a direction, phase, tariff or kind."""
+    """Return whether a segment may be a meter's name rather than the name of a quantity."""
     stated = meaning(segment)
     states_other = stated.direction or stated.phase or stated.tariff or stated.channel or stated.objection
     return states_other is None and (stated.kind is None or bool(stated.rest))
 
 
 def _reading(candidate: Candidate) -> tuple[object, ...]:
-    """Return how a candidate and its alternatives are read, apart from their topics."""
+    """Return what candidates must have in common to be merged, apart from their topics."""
     keys = [
         (
             offer.profile,
@@ -60,7 +60,7 @@ def _reading(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _merge_group(group: Sequence[Candidate]) -> Candidate:
-    """Merge a group into one candidate with several meters."""
+    """Merge a group into its first candidate; alternatives whose topics do not fit are dropped."""
     merged = group[0]
     if len(group) == 1:
         return merged

@@ -1,4 +1,7 @@
-"""Points described only by names: bare numbers and JSON fields whose names state kind and unit."""
+"""Points from names: bare numbers and JSON fields whose names state kind and unit.
+
+The unit may also be in a field beside the number.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -36,9 +39,9 @@ Outcome = tuple[list[Point], list[Unplaced]]
 
 
 def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Return the numbers whose names state kind and unit, and entries with reasons for other numbers.
+    """Return the numbers whose kind and unit are stated, and entries for others that may be power or energy.
 
-    Numbers at the topics and expressions in `described` are skipped.
+    JSON fields at the topics and expressions in `described` are skipped.
     """
     points: list[Point] = []
     unplaced: list[Unplaced] = []
@@ -92,7 +95,7 @@ def _leaf(segments: Sequence[str]) -> int:
 
 
 def _with_unit(log: TopicLog) -> list[Unplaced]:
-    """List a topic whose payload is a number with a unit, which no profile reads."""
+    """List a topic with a payload that is a number with a unit, which no profile reads."""
     is_text = any(_NUMBER_AND_UNIT.fullmatch(payload) for payload in log.payloads)
     return [Unplaced(log.topic, _TEXT)] if is_text else []
 
@@ -113,7 +116,7 @@ def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Me
 
 
 def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Read the fields of a topic's JSON objects, with the units and times in the newest message."""
+    """Read the fields of a topic's JSON objects, with the unit and time in each field's newest message."""
     fields: dict[str, Leaf] = {}
     for payload in log.payloads:
         fields |= {leaf.expression: leaf for leaf in leaves(payload)}
@@ -222,7 +225,7 @@ def _kind_word(kind: Kind) -> str:
 
 
 def _unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
-    """Return the entry for a point whose kind or unit is unknown, with the known keys."""
+    """Return the entry for a point, with the known keys if keys are missing."""
     source = {"topic": point.log.topic, "profile": point.profile}
     if point.value is not None:
         source["value"] = point.value

@@ -21,9 +21,9 @@ Path = tuple[str | int, ...]
 
 
 class Unit(NamedTuple):
-    """A device's unit: its kind (register for any energy), and its size in the configuration's unit `name`.
+    """A device's unit: its kind (register for any energy), and the configuration's unit `name` for it.
 
-    `factor` is None if the units are the same.
+    `factor` is its size in that unit, or None if the two are the same.
     """
 
     kind: Kind
@@ -73,7 +73,7 @@ class Point:
 
     @property
     def scale(self) -> Fraction:
-        """The size of 1, in W or Wh."""
+        """The size of a payload's number 1, in W or Wh."""
         return UNIT_FACTOR[self.unit] * (self.factor or Fraction(1))
 
 
@@ -96,7 +96,7 @@ class Leaf(NamedTuple):
 
 
 def leaves(payload: bytes) -> list[Leaf]:
-    """List the numbers in a document's objects, but not in lists; return [] for other payloads."""
+    """List the leaves in a document's objects, but not in lists; return [] if there is no document."""
     try:
         return list(_leaves(document_of(payload), ()))
     except PayloadError:

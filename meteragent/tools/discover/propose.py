@@ -1,4 +1,4 @@
-"""The report: proposals with configurations, topics that are not proposed with reasons, and next steps."""
+"""The report (proposals with configurations, reasons for other topics, next steps), and a progress line."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _UNPLACED_SHOWN = 30
 def report(
     listener: Listener, access: Access, seconds: int, profiles: Mapping[str, Profile] = PROFILES
 ) -> str:
-    """Return the report: message counts, each candidate with its configuration, and the next steps."""
+    """Return the report: counts, candidates with configurations, topics not proposed, and the next steps."""
     outcome = search(listener, profiles)
     meters = outcome.candidates
     lines = [f"Heard {_heard_count(listener)} in {seconds} s."]

@@ -33,7 +33,7 @@ _PLAIN = (
     b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}',
     b'{"P":1,"tPI":1,"a":{"Power":1}}',
 )
-"""Plain payloads: a profile that can read any of these is recognised only by its topic."""
+"""Plain payloads: a profile that can read one of these is never recognised by its payload alone."""
 _DOCUMENTS = (b"{", b"[", b"/")
 """The first characters of distinctive payloads: JSON and P1 telegrams."""
 _CERTAINTY = ("a known family", "a known family, by its payload")
@@ -70,8 +70,8 @@ def recognise(
     """Recognise families; return the candidates, and the families' topics that are not proposed.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
-    stated by a description on the broker; `roles` maps topics to their meter's role. If a topic matches a
-    family's template, its payloads are not compared with other families.
+    stated by a description on the broker; `roles` maps topics to their meter's role. A topic that a template
+    or a description places is not recognised by its payload as well.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
@@ -113,7 +113,10 @@ def _reads_any(profile: Profile, log: TopicLog) -> bool:
 def _of_template(
     profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Return a candidate for each group of meters on a template with the same quantities, phases and role."""
+    """Return candidates, and the template's topics that are not proposed.
+
+    There is at most one candidate for the meters with the same quantities, phases and role.
+    """
     rows = {name: rows_of(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
     for meter in dict.fromkeys(place.meter for place in places):
@@ -142,7 +145,11 @@ def _of_template(
 def _candidate(
     profile: Profile, template: str, rows: Mapping[str, list[Row]], rank: int
 ) -> tuple[Candidate | None, list[Unplaced]]:
-    """Return a candidate for the first quantity, power before energy, with the others as alternatives."""
+    """Return a candidate for the first quantity, and the topics that are not proposed.
+
+    Powers come before energies, and the other quantities are alternatives. The candidate is None if no
+    quantity can be proposed.
+    """
     rows = {name: part for name, part in rows.items() if not _hides_direction(profile, name, rows)}
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
     offers: list[Candidate] = []
@@ -166,7 +173,7 @@ def _candidate(
 
 
 def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
-    """Return whether a quantity counts both directions although another quantity counts only consumption."""
+    """Return whether a quantity counts both directions, but another of its kind counts only consumption."""
     quantity = profile.quantities[name]
     alternatives = (profile.quantities[row_name] for row_name in rows)
     return quantity.direction == "both" and any(
@@ -246,7 +253,7 @@ def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -
 
 
 def _clamps(offer: Candidate) -> list[Candidate]:
-    """Return candidates for each of two clamps and then for both; return any other offer unchanged."""
+    """Return a candidate for each of two clamps and one for both; return any other offer unchanged."""
     if offer.phases != _PAIR:
         return [offer]
     parts = []
@@ -273,7 +280,7 @@ def _copy(
 
 
 def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:
-    """Return the unit that a family or its topic states; None if neither does."""
+    """Return the unit that a family or its topics state; None if neither does, or if the topics differ."""
     units = [meaning(place.log.topic).unit for place, _ in rows]
     if quantity.scale is None:
         stated = set(units)
@@ -310,7 +317,10 @@ def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _by_payload(
     topics: Sequence[TopicLog], roles: Mapping[str, Role], profiles: Mapping[str, Profile]
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families with distinctive payloads on unusual topics."""
+    """Recognise families with distinctive payloads on unusual topics, and list topics of two other kinds.
+
+    These are the wmbusmeters telegrams and the emonHub values that cannot be proposed.
+    """
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
     logs = [log for log in topics if _newest(log).lstrip()[:1] in _DOCUMENTS]
@@ -351,7 +361,7 @@ def _newest(log: TopicLog) -> bytes:
 
 
 def _reads(profile: Profile, payload: bytes) -> bool:
-    """Return whether a payload contains any of a profile's quantities."""
+    """Return whether a payload contains at least one of a profile's quantities."""
     return _reads_any(profile, TopicLog("", payloads=deque([payload])))
 
 

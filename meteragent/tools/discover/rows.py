@@ -73,7 +73,7 @@ def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
 
 
 def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place]) -> list[Row]:
-    """Find the topics that have a quantity; a bare number counts if its topic names no other quantity."""
+    """Return the rows of topics with a quantity; a bare number counts if its topic can mean the quantity."""
     quantity, names = profile.quantities[name], _names(profile, template)
     rows = [(place, numbers) for place in places if (numbers := readings(quantity, place.log))]
     if names:
@@ -104,7 +104,10 @@ def _names(profile: Profile, template: str) -> frozenset[str]:
 
 
 def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
-    """Return whether a bare number's topic names the quantity's kind, or no kind if the unit is unknown."""
+    """Return whether a bare number's topic names the quantity's kind, or no kind if the unit is unknown.
+
+    A meter's or phase's name that refers to another quantity rules it out.
+    """
     kind = named_kind(template, place)
     if kind is not None:
         return kind is quantity.kind
@@ -124,7 +127,7 @@ def named_kind(template: str, place: Place) -> Kind | None:
 
 
 def is_bare(log: TopicLog) -> bool:
-    """Return whether any payload of a topic is a bare number."""
+    """Return whether at least one payload of a topic is a bare number."""
     for payload in log.payloads:
         try:
             number.read(payload)
@@ -137,7 +140,8 @@ def is_bare(log: TopicLog) -> bool:
 def ways_of(quantity: Quantity, rows: list[Row]) -> list[tuple[list[Row], bool]]:
     """Split rows whose topics name a direction, tariff or phase; True marks feed-in.
 
-    Only the tariffs of a register, or all three phases of a power, have a meaningful sum.
+    If the topics name no phase, or only numbers as phases, rows are not split. Otherwise, powers are
+    dropped unless there are exactly the three phases, because other powers have no meaningful sum.
     """
     if not any(place.phase and not place.phase.isdecimal() for place, _ in rows):
         return [(rows, False)]

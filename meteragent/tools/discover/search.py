@@ -2,8 +2,9 @@
 
     describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
 
-A topic is never dropped because of its neighbours. It is part of a candidate or a description, or it is
-unplaced with a reason, or it is quiet because it names neither power nor energy.
+The topics of private streams, those below them, and those that the agent cannot read are left out. Every
+other topic is part of a candidate or a description, or it is unplaced with a reason, or it is quiet because
+it names neither power nor energy.
 """
 
 import re
@@ -46,7 +47,7 @@ class Search:
 
 
 def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Search:
-    """Search a listener's log for meters that match a profile, a description on the broker or known names."""
+    """Search a listener's log for meters known by a profile, a description on the broker or their names."""
     private = [log.topic for log in listener.topics.values() if log.is_ours]
     logs = {
         log.topic: log
@@ -87,7 +88,7 @@ def _logs(candidates: Iterable[Candidate]) -> list[TopicLog]:
 
 
 def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[TopicLog]:
-    """Return a log for each described device that sent nothing, with the example from its description."""
+    """Return a log for each device that sent nothing but whose description has an example message."""
     topics = {log.topic for log in logged}
     logs = {
         device.topic: TopicLog(device.topic, payloads=deque([device.example]))
@@ -198,8 +199,8 @@ def _names(candidate: Candidate) -> tuple[str, ...]:
 def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Merge candidates that were recognised by their payload; all others are already merged.
 
-    If a meter of the same family is on its usual topic, a candidate whose topic names that meter becomes one
-    of the meter's quantities.
+    A candidate whose topic names the only meter of a candidate of the same family on a usual topic becomes
+    one of that meter's quantities.
     """
     usual = [candidate for candidate in candidates if candidate.rank == 0]
     ownerless_candidates = []

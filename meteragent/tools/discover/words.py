@@ -5,8 +5,8 @@ Theory of operation
 A name is the key of a field, a segment of a topic, or the description of a number. It is split into words at
 punctuation, digits and capitals. A unit (kWh, Wh, kW, W) decides the kind before any other word, so
 `total_power_import_kwh` is an energy. A word that belongs to another quantity (VA, volts, a maximum, a
-tariff's price), to another medium (gas, water, heat) or to a part of a register (today) is an objection: a
-number with such a name is never proposed.
+tariff's price), to another medium (gas, water, heat), to a battery or to a part of a register (today) is an
+objection: a number with such a name is not proposed, unless a known family's profile reads it.
 """
 
 import re
@@ -70,7 +70,7 @@ _GROWS = _set(
     "total register import export imported exported delivered returned cumulative counter lifetime"
     " index reading zaehlerstand zählerstand meterstand gesamt totaal ever"
 )
-"""Words for a register that only grows; an energy named by any of them is not the energy of an interval."""
+"""Words for a register that only grows: an energy with one of them is not the energy of an interval."""
 PART_WORDS = _set(
     "today yesterday day daily week weekly month monthly year yearly hour hourly period minute last"
     " session trip heute gestern tag monat jahr dag maand jaar jour mois since interval previous prev"
@@ -132,7 +132,7 @@ _FILLERS = _set(
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The meaning of a name's words; `objection` is the reason never to propose such a number.
+    """The meaning of a name's words; `objection` is the reason not to propose such a number.
 
     `is_quiet` is true if no word names apparent or reactive power, a medium other than electricity, or a
     battery. `is_register` is true if a word implies that an energy only grows, or if the name has an OBIS
@@ -263,7 +263,7 @@ def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
 def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
     """Return the kind and unit; a unit outranks other words.
 
-    Both are None if two units differ, if the words name power and energy, or if they name neither.
+    Both are None if two units differ, if the words name both power and an unambiguous energy, or neither.
     """
     units = {_UNITS[word] for word in words if word in _UNITS}
     if len(units) == 1:

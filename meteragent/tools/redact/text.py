@@ -37,10 +37,10 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 class Redactor:
-    """A redactor that gives equal strings equal replacements; `replaced` counts the replacements by kind.
+    """A redactor that gives equal strings equal replacements, except for fractions of a second.
 
-    `entropy` returns a requested number of random bytes; `keep` has names to keep in addition to the known
-    words.
+    `replaced` counts the replacements by kind. `entropy` returns a requested number of random bytes; `keep`
+    has names to keep in addition to the known words.
     """
 
     def __init__(self, entropy: Callable[[int], bytes], keep: Iterable[str] = ()) -> None:
@@ -94,7 +94,7 @@ class Redactor:
         return self._value(bare) + text[len(bare) :]
 
     def _value(self, text: str) -> str:
-        """Redact a value; a known word, an OBIS code and a time of day are kept."""
+        """Redact a value, unless it is a known word, an OBIS code, a time of day or a small code."""
         if not text or self._stays(text) or _OBIS.fullmatch(text) or CLOCK.fullmatch(text):
             return text
         if self._small and _CODE.fullmatch(text):
@@ -146,7 +146,7 @@ class Redactor:
         return bool(words) and words <= SMALL
 
     def _draw_number(self, mantissa: str) -> str:
-        """Draw a number of the same length: 1, then 0 to 5, then any digits; a single digit is not 0."""
+        """Draw a number of the same length: 1, then 0 to 5, then further digits; a single digit is not 0."""
         leading = len(mantissa) - len(mantissa.lstrip("0."))
         count = sum(character.isdigit() for character in mantissa[leading:])
         start = "1" + string.digits[self._random(6)] if count > 1 else string.digits[1 + self._random(9)]
@@ -167,7 +167,7 @@ class Redactor:
         return self._replacements[shape, text]
 
     def _draw_word(self, text: str) -> str:
-        """Draw a string of the same shape that is not a known word, so that it means nothing."""
+        """Draw a string of the same shape; if it has more than two characters, it is not a known word."""
         word = self._letters(text)
         while len(text) > _SHORT and self._stays(word):
             word = self._letters(text)

@@ -1,6 +1,6 @@
 """Words that identify nobody: those in the keys, units and states of meters and gateways.
 
-They include the names of all fields that a built-in profile reads or drops.
+They include the plain names (letters, digits and _) of fields that a built-in profile reads or drops.
 """
 
 import re
@@ -67,7 +67,7 @@ _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 
 def _fields() -> Iterator[str]:
-    """Yield the names of fields that the built-in profiles read or drop, in lower case."""
+    """Yield the plain names of fields that the built-in profiles read or drop, in lower case."""
     for profile in PROFILES.values():
         names = (*profile.fields, *profile.personal)
         yield from (name.lower() for name in names if _FIELD.fullmatch(name))
@@ -89,7 +89,7 @@ id type bver version ver phase channel tariff idx qos port fport seq ert endpoin
 """
 SMALL = frozenset(_SMALL.split())
 """Under a key that consists of these words, a number of one or two (decimal or hexadecimal) digits is kept,
-because it describes the message."""
+because it describes the message. A decimal `type` may have three."""
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", re.ASCII)
 _JOINTS = re.compile(r"[A-Za-z0-9_\-. %/+²³°€$£]*")
@@ -112,7 +112,7 @@ def is_known(text: str) -> bool:
     if len(numbers) > 1 or any(len(number) > _DIGITS_MAX for number in numbers):
         return False
     name_parts = [piece for piece in pieces if not piece.isdecimal()]
-    # Single letters in a row could spell anything.
+    # Two or more single letters could spell anything.
     could_spell = sum(len(part) == 1 for part in name_parts) > 1
     return (
         bool(name_parts)

@@ -6,7 +6,7 @@ The agent's core runs on a clock that is faster than the wall clock, so that a s
 schedule, mechanism, radius and lattice are as configured. A power reading counts unchanged, so a slot's mean
 is the mean over those seconds. Energies are multiplied by the clock's speed, so that a slot holds the energy
 that it would hold if the present use continued for its whole length. All other configured durations (hold,
-interval, lateness) are multiplied, too, and readings count when they arrive.
+interval, lateness) are multiplied, too, and a message's newest reading counts when it arrives.
 
 There is no store, no sink and no session: the core's commits are dropped, together with the noise. The noise
 is drawn for intervals of a clock that no release uses. A second core, whose level is so high that
@@ -41,7 +41,7 @@ _NOISELESS_LEVEL = Fraction(10_000)
 
 
 class Row(NamedTuple):
-    """A slot: its meter's public id, the wall-clock time of its end, and its values in `unit`.
+    """A slot: its meter's public id, the wall-clock time at which it was shown, and its values in `unit`.
 
     `measured` has no noise, and `number` is what would be sent. `half_width` is the half-width of the
     interval around `measured` that contains 95% of the numbers.
@@ -85,7 +85,10 @@ class Rehearsal:
         return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
 
     def _fast_stream(self, stream: settings.Stream) -> settings.Stream:
-        """Return the stream with all durations, except its slots, in the time of the fast clock."""
+        """Return the stream for the fast clock, without a budget, a spread and running totals.
+
+        All durations except slots are scaled, and so is a register's modulus.
+        """
         source, window = stream.source, stream.window
         interval = self._scale_ms(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
         modulus = None if source.modulus is None else source.modulus * self.factor
@@ -106,7 +109,10 @@ class Rehearsal:
         )
 
     def _lateness_ms(self, stream: settings.Stream) -> int:
-        """Return the lateness of a slot; the energy at the slot's end arrives with the next reading."""
+        """Return the lateness on the wall clock.
+
+        For energies it is at least a slot, because the energy at a slot's end arrives with the next reading.
+        """
         shortest_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
         return max(lateness_ms(stream.source, stream.window.lateness), shortest_ms)
 
@@ -114,7 +120,10 @@ class Rehearsal:
         return round(duration_ms * self.factor)
 
     def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
-        """Return a decoder that treats a message's newest reading as arriving now, and others as earlier."""
+        """Return a decoder that treats a message's newest reading as arriving now, and others as earlier.
+
+        Energies are multiplied by the clock's speed.
+        """
         scale = Fraction(1) if kind is Kind.POWER else self.factor
 
         def decode_fast(payload: bytes) -> list[Reading]:
@@ -170,7 +179,7 @@ class Rehearsal:
         ]
 
     def _records(self, effects: Effects) -> Iterator[dict[str, Any]]:
-        """Yield the records of a feed, and store each descriptor's 95% interval."""
+        """Yield the records of a feed, and store the half-width of each descriptor's 95% interval."""
         for outgoing in effects.commit.outgoing:
             content = json.loads(outgoing.payload)
             if outgoing.retain:

@@ -48,8 +48,8 @@ class View:
     def show(self, rows: Sequence[Row], now_ms: int) -> None:
         """Write the slots that ended or, after a while without slots, the reason why there are none.
 
-        A warning about clamped readings comes before the slots: after the first reading, the 10th, the 100th
-        and so on.
+        A warning about clamped readings comes before the slots, once some were clamped and then each time
+        that their number has grown tenfold.
         """
         clamped_count = self._rehearsal.counts["clamped"]
         if clamped_count >= self._warning_count:
@@ -65,7 +65,7 @@ class View:
                 self._say(reason)
 
     def _say(self, text: str) -> None:
-        """Write a sentence in lines of at most 79 characters."""
+        """Write a sentence, wrapped at 79 characters without breaking words."""
         for line in textwrap.wrap(text, 79, break_long_words=False, break_on_hyphens=False):
             self._write(line)
 
@@ -78,7 +78,7 @@ class View:
     def end(self) -> None:
         """Write each meter's means over all slots, and the number of clamped readings.
 
-        Most of the noise cancels out in the means.
+        The more slots there are, the more of the noise cancels out in the means.
         """
         for (meter, unit), (count, measured, number) in self._sums.items():
             self._say(

@@ -2,7 +2,7 @@
 
 Readings count as in the agent (DESIGN 2): a power holds until the next reading, for at most `hold`; an
 interval's energy is spread over it; a register is interpolated; values are clamped; uncovered time is a gap.
-There is one difference: a reading that the agent refuses as late counts here.
+Unlike in the agent, a late reading counts, too.
 """
 
 from bisect import bisect_left
@@ -37,8 +37,8 @@ class Raw(NamedTuple):
 class Trace:
     """One meter's readings as (time, value in millionths of the unit), in time order.
 
-    `since_ms` is the time from which the use is known: the time of the first kept reading, or the
-    start of that reading's interval.
+    `since_ms` is the time from which the use is known: the time of the first reading added (for an energy of
+    an interval, the start of its interval) or, if it is later, of the earliest reading kept.
     """
 
     def __init__(self, phases: Sequence[str], rules: Terms) -> None:
@@ -86,8 +86,8 @@ class Trace:
     def used(self, stretches: Sequence[Stretch], until_ms: int, terms: Terms) -> Raw | None:
         """Return the use over the part of the stretches from `since_ms` to `until_ms`.
 
-        Return None if there is no such part. Also return None for amounts and for energies above a threshold,
-        which are not computed here.
+        Return None if there is no such part or no reading. Also return None for amounts and for energies
+        above a threshold, which are not computed here.
         """
         tapped_stretches = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
         tapped_stretches = [(a, b) for a, b in tapped_stretches if a < b]
@@ -122,7 +122,10 @@ class Trace:
             yield from self._register(terms)
 
     def _register(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
-        """Yield a register's rates; a fall is a roll-over if the modulus explains it, or else a reset."""
+        """Yield a register's rates.
+
+        A fall below the range is a roll-over if the modulus explains it, or else a reset, which is a gap.
+        """
         for (start_ms, before_u), (end_ms, after_u) in pairwise(self.readings):
             change_u = after_u - before_u
             rate_u = Fraction(change_u * terms.interval_ms, end_ms - start_ms)

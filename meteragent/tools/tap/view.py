@@ -221,7 +221,7 @@ class View:
                         self.say(line)
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Process a meter's message, and rewrite the line of the open slot."""
+        """Process a meter's message; rewrite the line of the open slot, or write why it is not a reading."""
         try:
             is_shown = stream.raw(topic, payload, retain, self._now_ms())
         except PayloadError as error:
@@ -242,7 +242,7 @@ class View:
             self.say(f"not a reading: {_printable(topic)}: {COUNTERS[reason]} ({reason}){times}")
 
     def released(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Process a message from the sink, and write the line of its slot."""
+        """Process a message from the sink, and write its line if it is a record that was not retained."""
         line = None if retain else stream.released(topic, payload)
         if line is None:
             return

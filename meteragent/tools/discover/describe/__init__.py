@@ -1,10 +1,11 @@
-"""Retained messages that describe the numbers on the broker.
+"""Messages, mostly retained, that describe the numbers on the broker.
 
-    home_assistant, statestream, tasmota, zigbee2mqtt, homie -> Statement -> Point
+    home_assistant, statestream, zigbee2mqtt, homie -> Statement -> Point
+    tasmota -> Device
 
-A description states the topic, the field, the kind and the unit of a number. Descriptions by a device's own
-software take precedence over those for Home Assistant. If two descriptions of a number contradict each other,
-neither counts.
+A statement names the place of a number and, if the description has them, its kind and unit. Descriptions by a
+device's own software take precedence over those for Home Assistant. If two descriptions of a number
+contradict each other, neither counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,10 +29,10 @@ _CONTRADICTION = "two descriptions contradict each other"
 
 @dataclass(slots=True)
 class Descriptions:
-    """The content of all descriptions: points, and numbers that cannot be read.
+    """The content of all descriptions: points, numbers that are not proposed, and devices.
 
     `places` holds the topic and expression of each number, and `refused` the topic and expression of each
-    number that cannot be read. `topics` are the topics of the descriptions themselves, and `devices` are the
+    number that is not proposed. `topics` are the topics of the descriptions themselves, and `devices` are the
     Tasmota devices.
     """
 
@@ -69,9 +70,9 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
 
 
 def _media(statements: Iterable[Statement]) -> dict[str, str]:
-    """Map each device that may measure heat to the reason: a flow of water, or its name.
+    """Map each device that may measure heat or another medium to the reason: a flow, or its name.
 
-    A device that measures volts or amperes is electric, regardless of its name.
+    A device that measures volts, amperes, volt-amperes or a power factor is electric, regardless of both.
     """
     reasons: dict[str, str] = {}
     electric_devices = set()

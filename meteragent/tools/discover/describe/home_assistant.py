@@ -39,7 +39,7 @@ def is_description(topic: str) -> bool:
 
 
 def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
-    """Yield a statement for each sensor of a discovery message; none for other components.
+    """Yield a statement for each sensor with a state topic; none for other components.
 
     The agent's own devices are skipped, because their numbers are records and not readings.
     """
@@ -61,7 +61,7 @@ def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
 
 
 def _expand(document: Mapping[str, Any], base: str | None = None) -> dict[str, Any]:
-    """Expand abbreviated keys, and replace `~` at the beginning or end of a topic by the base topic."""
+    """Expand abbreviated keys, and replace `~` at the beginning or end of the state topic by the base."""
     fields = {_NAMES.get(key, key): value for key, value in document.items()}
     base = text_in(fields, "~") or base
     for name in _TOPICS:

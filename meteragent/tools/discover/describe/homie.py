@@ -1,4 +1,6 @@
-"""Devices that follow the Homie convention: attributes in topics (3 and 4), or a description in JSON (5).
+"""Devices that follow the Homie convention.
+
+Versions 3 and 4 have attributes in topics, and version 5 has a description in JSON.
 
 Source: the Homie convention, versions 3.0.1, 4.0.0 and 5.0.
 """

@@ -28,11 +28,12 @@ _BY_TEMPLATE = ("homeassistant-statestream", "esphome")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The content of a description of one number; a field is None if the description does not state it.
+    """The content of a description of one number; what it does not state is None or empty.
 
     `value` is the number's JMESPath expression, or None for a bare number. `names` holds the number's names,
-    most specific first. `device` distinguishes devices. `problem` is the reason why the number
-    cannot be read. `is_total` is true if the description's format has no energies except growing registers.
+    most specific first. `device` distinguishes devices. `problem` is the reason why the number cannot be
+    read, if there is one. `is_total` is true if the description's format has no energies except growing
+    registers.
     """
 
     source: str
@@ -102,7 +103,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
 def _numbers(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
     """Return the expression that selects numbers, and the numbers.
 
-    If there are none, the expression converts strings that spell numbers.
+    If the described expression selects none, it is extended to convert strings that spell numbers.
     """
     numbers = numbers_at(log, statement.value)
     if numbers or statement.value is None:
@@ -117,7 +118,10 @@ def _unplaced(statement: Statement, reason: str) -> Unplaced:
 
 
 def _meaning(statement: Statement) -> Meaning:
-    """Return the meaning of the names: the most specific name decides, but any name's objection counts."""
+    """Return the meaning of the names, without the words of the device's name.
+
+    More specific names take precedence, but an objection to one name is an objection to the number.
+    """
     stated, *context = [meaning(name) for name in statement.names or ("",)]
     for outer in context:
         stated = replace(
@@ -130,7 +134,7 @@ def _meaning(statement: Statement) -> Meaning:
 
 
 def _objection(statement: Statement, stated: Meaning) -> str | None:
-    """Return the reason why a number is not a meter's power or energy, or cannot be read; None if it can."""
+    """Return why a number is not a meter's power or energy, or why it cannot be read; else None."""
     unit = statement.unit or ""
     if statement.device_class in _OTHER_CLASSES:
         return _OTHER_CLASSES[statement.device_class]

@@ -36,7 +36,7 @@ def is_description(topic: str) -> bool:
 
 
 def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
-    """Yield the devices that describe themselves or have answered to Status."""
+    """Yield the devices that describe themselves, or whose answer to Status holds a SENSOR message."""
     for topic, log in logs.items():
         match = _DISCOVERY.fullmatch(topic)
         document = document_in(log.payloads[-1]) if log.payloads else None

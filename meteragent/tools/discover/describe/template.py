@@ -19,7 +19,7 @@ def path_of(template: str | None) -> tuple[str | None, str | None]:
     """Return the JMESPath expression of a template, and the problem if it has none.
 
     An expression of None without a problem stands for the whole payload. Filters that do not scale the
-    number (float, int, round, default) are dropped.
+    number (float, int, round, default, is_defined) are dropped.
     """
     if template is None or not template.strip():
         return None, None

@@ -1,4 +1,4 @@
-"""Run all benchmarks, or the named ones, one after the other.
+"""Run the programs in `PROGRAMS`, or the named ones of these, one after the other.
 
 `python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. If a program fails, the others still run, and
 the exit code is 1. Without names all programs run, and FILE is replaced at the end, so that no older rows

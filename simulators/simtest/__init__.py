@@ -15,8 +15,8 @@ Theory of operation
         network         connections, in bytes: pieces, delays, cuts, silence
         brokers         the brokers of source, sink and receivers; `mqtt_server` is their side of MQTT
         disk, power     the store's thread and device; SQLite and its files are real
-        surroundings    messages of meters and markets, clocks, and the faults that end no process
-        crowd           the operators' lists of keys, and what reports must contain
+        surroundings    messages of meters and markets, outages, clocks, a slow or full disk
+        crowd           the operators' lists of keys
         store_versions  the store's folders: at a start, after a crash, after a copy is restored
 
     A crash stops the process at a chosen point; the next process starts from the files that the crash, or a

@@ -334,9 +334,9 @@ class InvariantChecker:
     ) -> None:
         """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it.
 
-        A retained message must be a descriptor on disk or a waiting withdrawal. By laws 1 and 2 any other is
-        on disk, byte for byte. It must be due (never while the clock is behind: `now_ms` is None), unmarked
-        and not too late, and must leave in order and only once on a connection.
+        A retained message must be a descriptor on disk or a waiting withdrawal. By laws 1 and 2 any other
+        message is on disk, byte for byte, not marked delivered and not too late, and leaves in order and only
+        once on a connection. It must be due; nothing is while the clock is behind (`now_ms` is None).
         """
         topic = message.topic
         if retain:

@@ -58,7 +58,7 @@ class Message(NamedTuple):
     """A message as it arrived; its source needs `token` to acknowledge it.
 
     The topic and the payload are empty if an MQTT message was too large to be read. The payload of a NATS or
-    Kafka message is cut after one byte more than PAYLOAD_MAX.
+    Kafka message is cut to at most PAYLOAD_MAX + 1 bytes.
     """
 
     topic: str

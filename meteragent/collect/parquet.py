@@ -35,7 +35,7 @@ class ParquetSink:
     @classmethod
     @asynccontextmanager
     async def connect(cls, folder: Path, name: str, length: Length, delay_s: float) -> AsyncIterator[Self]:
-        """Open a dataset; at the end, close it as `_close` does, with a last flush.
+        """Open a dataset; at the end, flush it unless a periodic flush has failed, and close it.
 
         Raises:
             LinkError: the disk is full or fails; another attempt may succeed.

@@ -81,7 +81,7 @@ class Broker:
         return socket
 
     def drop(self, down_s: float) -> None:
-        """Lose all connections, and accept none for `down_s`; some losses only a keep-alive detects."""
+        """Lose all connections, perhaps silently, and accept none for `down_s`."""
         self.reachable.clear()
         self.loop.call_later(down_s, self.reachable.set)
         silent = self.random.random() * 100 < self.network.silent

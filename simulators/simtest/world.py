@@ -224,7 +224,7 @@ class World(Traffic):
             self._die(trap, files)
 
     def make_boot_clock(self) -> BootClock:
-        """Create the boot clock; with snapshots in the plan, an open store means that the clock is set."""
+        """Create the boot clock; in worlds with a snapshot, it is synchronised once a store is open."""
         return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None)
 
     def restore_store(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:

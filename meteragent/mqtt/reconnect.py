@@ -56,17 +56,15 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
     """Keep one connection to a broker open until cancelled, and run `serve` on each connection.
 
     A lost connection cancels `serve`. If `serve` returns, the connection stays open; if it raises LinkError,
-    the connection is replaced. Any other exception from `serve` or a callback is raised here, and from
-    `on_failed` also a LinkError. A cancelled connection ends with a DISCONNECT (not over 3.1.1 with a
-    `will`). The broker publishes `will` after each connection, and keeps the session for `session_expiry_s`
-    (0: not at all; over 3.1.1: as long as it likes).
+    the connection is replaced. Any other exception from `serve` or a callback is raised here. A cancelled
+    connection ends with a DISCONNECT (not over 3.1.1 with a `will`). The broker publishes `will` after each
+    connection, and keeps the session for `session_expiry_s` (0: not at all; over 3.1.1: as long as it likes).
 
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight` is
     an upper limit of `Session.inflight`, and `timeout_s` limits each wait for a connection or a subscription.
-    `on_refused` is called for each publication that the broker refuses (MQTT 5 only). If it is None, or the
-    refusal does not concern a topic, the connection ends instead. `on_failed` gets the reason when a
-    connection ends or cannot be opened. The log puts `role` before the address, and `login_hint` after a
-    refused login.
+    `on_refused` gets each publication that the broker refuses (MQTT 5 only). If it is None, or the refusal
+    does not concern a topic, the connection ends. `on_failed` gets the reason of each end or failed attempt,
+    and may raise to give up. The log puts `role` before the address, and `login_hint` after a refused login.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),

@@ -1,4 +1,4 @@
-"""Run all benchmarks, or the named ones, one after the other.
+"""Run the programs in `PROGRAMS`, or those that are named, one after the other.
 
 `python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. If a program fails, the others still run, and
 the exit code is 1. Without names all programs run, and FILE is replaced at the end, so that no older rows
@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=5, help="how often each contestant runs (default 5)")
     parser.add_argument("--out", type=Path, help="write the rows to this JSON file")
-    parser.add_argument("names", nargs="*", metavar="PROGRAM", help=f"of {', '.join(PROGRAMS)}; default all")
+    parser.add_argument("names", nargs="*", metavar="PROGRAM", help=f"{', '.join(PROGRAMS)}; by default all")
     options = parser.parse_args()
     if unknown := set(options.names) - set(PROGRAMS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; programs are {', '.join(PROGRAMS)}")

@@ -1,12 +1,12 @@
 """The agent through a real broker, compared with programs that forward messages unchanged.
 
-`python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto
-broker, with 20 meters and one reading per slot. Throughput is measured with 1,000 readings in flight, latency
-at 500 readings a second. For every reading, the agent decodes, draws exact noise, charges the ledger, commits
-to disk with fsync (many readings at once), acknowledges and sends a record; the others forward the payload.
-In the QoS 0 rows, the contestants receive and forward at QoS 0, but the agent still publishes at QoS 1. Rates
-are records per second at the receiver. CPU time and memory are those of the contestant's process or, with a
-bridge, of the broker that runs the bridge.
+`python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto broker
+(a bridge, between two brokers), with 20 meters and one reading per slot. Throughput is measured with 1,000
+readings in flight, latency at 500 readings a second. For every reading, the agent decodes, draws exact noise,
+charges the ledger, commits to disk with fsync (many readings at once), acknowledges and sends a record; the
+others forward the payload. In the QoS 0 rows, the contestants receive and forward at QoS 0, but the agent
+still publishes at QoS 1. Rates are records per second at the receiver. CPU time and memory are those of the
+contestant's process or, with a bridge, of the broker that runs the bridge.
 
 This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
 one reading in 180 opens a window, and the other 179 are only decoded, counted and committed. The cost of such
@@ -114,7 +114,7 @@ def measure_interleaved(
     qos: int,
     measure: Callable[[RunningContestant, int], Coroutine[Any, Any, Measured]],
 ) -> list[dict[str, Measured]]:
-    """Measure all contestants in every round; each round begins with a different contestant."""
+    """Measure all contestants in every round; the contestant that begins changes from round to round."""
     rounds: list[dict[str, Measured]] = []
     names = list(peers)
     for count in range(ROUNDS):

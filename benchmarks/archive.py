@@ -30,7 +30,7 @@ def spark() -> Iterator[Any]:
     """
     sql, java = harness.peer("pyspark.sql"), system_parts.find("java")
     if java is None:
-        harness.report_missing("java", f"was not found: version {system_parts.JAVA_MIN} or newer")
+        harness.report_missing("java", f"was not found; version {system_parts.JAVA_MIN} or newer is needed")
     if sql is None or java is None:
         yield None
         return

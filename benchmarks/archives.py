@@ -1,11 +1,11 @@
 """The measurements of `benchmarks.archive`, which need pyarrow and cryptography.
 
 `sanitise` is compared with a plain program, which reads the same Parquet file, adds floating-point noise of
-the same standard deviation to each number, rounds, and writes the same columns with the same compression and
-pyarrow's fastest or default options. The plain program has no ledger, key, digest or clamp, and its promise
-is weaker: with the same standard deviation, its level for a window of n = 96 values is 2.4 times ours. Growth
-is the CPU time per reading of the larger archive over that of the smaller archive. Memory is the peak of one
-process.
+the same standard deviation to each number, rounds, and writes the columns of its input with zstd compression
+and pyarrow's fastest or default options. The plain program has no ledger, key, digest or clamp, and its
+promise is weaker: with the same standard deviation, its level for a window of n = 96 values is 2.4 times
+ours. Growth is the CPU time per reading of the larger archive over that of the smaller archive. Memory is the
+peak of one process.
 """
 
 import contextlib
@@ -222,7 +222,7 @@ def one_process(folder: Path, path: Path) -> list[Result]:
 def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
     """Compare Spark on two cores with one process, after a warm-up of both.
 
-    Both the elapsed time and the CPU time of all processes are measured.
+    The ratio is that of the elapsed times; the note also states the CPU time of all processes.
     """
     spark_run, process_run = partial(ours, folder, path, run), partial(ours, folder, path)
     for warm_up in (spark_run, process_run):

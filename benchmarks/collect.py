@@ -1,8 +1,8 @@
 """`collect` compared with plain writers and consumers: ``python -m benchmarks.collect --meters 100000``.
 
-Every contestant writes the same half-hourly records, 5,000 in each transaction or row group. First, these
-contestants run in this process, without a broker, and take turns for several rounds. Their CPU time is that
-of this process, without the database's.
+Every contestant takes the same half-hourly records, in batches of at most 5,000. First, these contestants run
+in this process, without a broker, and take turns for several rounds. Their CPU time is that of this process,
+without the database's.
 
 * COPY: rows that are already parsed, copied into an empty table with the same key and partitions;
 * a plain consumer: `json.loads` of each record, then COPY; it checks nothing, and fails on a repeated record;

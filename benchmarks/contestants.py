@@ -51,7 +51,8 @@ class RunningContestant:
     """A running contestant: the ports for its readings and records, its process, and its folder.
 
     `start_s` and `subscribed_s` are the times of its start and its subscription, or 0 if they are not
-    measured. A reading's record is sent once `behind` further readings of the meter have arrived.
+    measured. With one reading per slot, the record of a reading is sent once `behind` further readings of the
+    meter have arrived.
     """
 
     source_port: int
@@ -250,7 +251,7 @@ def _compiled(program: Path, *flags: str) -> bool:
 
 @contextmanager
 def bridge(qos: int) -> Iterator[RunningContestant]:
-    """Run mosquitto's bridge: a second broker that fetches the topics under their new names."""
+    """Run mosquitto's bridge: a second broker that fetches the readings and publishes them as records."""
     with broker() as source:
         settings: dict[str, str | int] = {
             "connection": "bench",

@@ -1,9 +1,9 @@
-"""A store whose process is killed during a commit, and the next process that opens the store.
+"""A store whose process is killed while SQLite's log is in use, and the next process that opens the store.
 
 `python -m benchmarks.crash PATH METERS COMMITS` is the program of both processes: it opens the store, makes
 COMMITS commits, and prints a line after each commit that releases a slot. The first process is paused
-repeatedly until SQLite's log has content that the next start must replay, and is then killed. The next start
-reads from the system's cache, as after a crash of the agent alone.
+repeatedly until the log has at least `MIN_LOG_BYTES`, and is then killed. The next start reads from the
+system's cache, as after a crash of the agent alone.
 """
 
 import os

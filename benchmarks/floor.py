@@ -1,7 +1,7 @@
 """The cost of a release in SQLite alone: the statements of a run, replayed on a copy of its store.
 
-It estimates the least that a release can cost any program that keeps the same promises with this store. It
-includes the loop that executes the statements one by one.
+This is an estimate of the least that a release can cost any program that keeps the same promises with this
+store. It includes the loop that executes the statements one by one.
 """
 
 import shutil
@@ -47,7 +47,7 @@ def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()
-        shutil.copy(path.with_suffix(".run"), path)  # complete, because each commit empties the log
+        shutil.copy(path.with_suffix(".run"), path)  # complete, because `feed` moves the log into it
         connection, recorder = store.connection, Recorder(store.connection)
         store.connection = cast(sqlite3.Connection, recorder)
         for _ in range(BATCHES):

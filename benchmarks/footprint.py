@@ -1,8 +1,9 @@
 """The agent's memory, disk space, imports and start-up time.
 
-`python -m benchmarks.footprint [--out FILE]`. The agent's memory is its peak resident memory while two
-readings of every meter pass, each in a separate slot. The memory of the imports is the resident memory of a
-process that only imports. Python's bytecode is cached beforehand, as after an installation.
+`python -m benchmarks.footprint [--out FILE]`. The agent's memory is its peak resident memory from its start
+until two readings of every meter have passed, each in a separate slot. The memory of the imports is the
+resident memory of a process that only imports. Python's bytecode is cached beforehand, as after an
+installation.
 """
 
 import asyncio
@@ -87,7 +88,7 @@ def _memory_mb(meters: int) -> tuple[float, float]:
 
 
 def parts() -> Result:
-    """Compare the resident memory after all imports with numpy's alone, and break it down by part."""
+    """Compare the resident memory after all imports with that after numpy's, and break it down by part."""
     names, ratios = list(PARTS.values()), []
     sizes_mb: dict[str, list[float]] = {part: [] for part in PARTS}
     for _ in range(ROUNDS):

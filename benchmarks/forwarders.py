@@ -1,4 +1,4 @@
-"""Programs that forward payloads unchanged, as a user would write them: the peers of the agent's benchmark.
+"""Programs that forward payloads unchanged, as a user would write them: Python peers of the agent.
 
 `python -m benchmarks.forwarders NAME SOURCE_PORT SINK_PORT QOS` runs a program until it is stopped.
 """

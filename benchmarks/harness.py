@@ -194,7 +194,7 @@ def report_missing(name: str, reason: str) -> None:
 
 
 def machine() -> dict[str, str]:
-    """Return the conditions of the run: the processor, system, disk, Python, commit, day and load."""
+    """Return the conditions of the run: processor, kernel, disk, Python, meteragent, commit, day and load."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {

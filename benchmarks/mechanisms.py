@@ -7,10 +7,11 @@ Where our mechanism releases a window, the peers add independent noise of the sa
 which is n times less private. The time of OpenDP and diffprivlib is linear in the count from 1,440 on, so
 these two get at most 1,440 readings.
 
-Random bytes: the bytes drawn per reading, compared with the distribution's entropy, a lower bound for every
-sampler. Time and the secret: a call on windows of zeros, compared with a call on windows at the top of the
-range. A ratio of about 1 means that both calls take the same CPU time. The ratio does not cover caches or
-later steps (a record has as many digits as its noisy value), which `tests/commands/timing.py` tests.
+Random bits: our generator of large arrays of bits, compared with the kernel's. Random bytes: the bytes drawn
+per reading, compared with the distribution's entropy, a lower bound for every sampler. Time and the secret: a
+call on windows of zeros, compared with a call on windows at the top of the range. A ratio of about 1 means
+that both calls take the same CPU time. The ratio covers neither caches nor later steps, such as writing a
+record, which has as many digits as its noisy value. These steps are timed by `tests/commands/timing.py`.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""A plain consumer, the peer of `collect`: ``python -m benchmarks.plain_consumer nats URL TARGET COUNT``.
+"""A plain consumer, the peer of `collect`: ``python -m benchmarks.plain_consumer SOURCE URL TARGET COUNT``.
 
 It reads records with the usual library of a broker (aiomqtt, nats-py, confluent-kafka) and parses each with
 `json.loads`. It writes at most 5,000 records at a time to the table `record` of a PostgreSQL database with

@@ -1,9 +1,10 @@
 """Break a record's CPU time down by part of the program: `python -m benchmarks.shares`.
 
 The agent runs without its connections (`line`), with one reading per slot from each of 20 meters, and 500
-readings per commit. The profiler attributes the time to functions. The time of a library function or a
-built-in is attributed to the parts of the program that call it, in proportion to the time of their calls, or
-to "else" if no part calls it. Shares below one per cent are not printed.
+readings per commit. The profiler attributes elapsed time, including waits for the disk, to functions; the CPU
+time is divided in the same proportions. The time of a library function or a built-in is attributed to the
+parts of the program that call it, in proportion to the time of their calls, or to "else" if no part calls it.
+Shares below one per cent are not printed.
 """
 
 import cProfile
@@ -31,7 +32,7 @@ def part(function: Function) -> str | None:
 
 
 def shares(stats: dict[Function, Any]) -> Counter[str]:
-    """Return each part's share of the CPU time; the shares add up to 1."""
+    """Return each part's share of the profiled time; the shares add up to 1."""
     times_s: Counter[str] = Counter()
     for function, (_, _, own_s, _, _) in stats.items():
         _give(stats, function, own_s, times_s, depth=0)

@@ -76,9 +76,10 @@ def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BAT
 
 
 def ordinary(path: Path) -> Result:
-    """Compare the CPU time of a reading in an open window with that of a reading that opens a window.
+    """Compare the CPU time of an ordinary reading with that of a reading that opens a window.
 
-    The second reading also charges the new window, and closes and releases the window before.
+    About one in 180 of the ordinary readings opens a window, too. A reading that opens a window also charges
+    it, and closes and releases the window before.
     """
     with open_store(path / "worst") as worst_store, open_store(path / "ordinary") as usual_store:
         worst, usual = Line(worst_store, METERS), Line(usual_store, *ORDINARY)
@@ -110,7 +111,7 @@ def size(path: Path) -> Result:
 
 
 def recovery(path: Path) -> Result:
-    """Measure the time to the first release of a process whose predecessor was killed during a commit."""
+    """Measure the time to the first release of a process that finds a log to replay after a kill."""
     runs = []
     for _ in range(ROUNDS):
         log_bytes = crash.kill_in_commit(path, METERS)

@@ -17,8 +17,9 @@ Rules
        record, or a count of refusals. The exception is an MQTT message that is too large to be read.
     2. The first value of a (stream, meter, time, band) is never changed. The same value again has no effect;
        a different value is refused and counted.
-    3. A record whose descriptor is unknown waits in the sink until the descriptor arrives. It does not
-       remain unacknowledged, because brokers stop sending when too many messages are unacknowledged.
+    3. A record whose descriptor is unknown waits in the sink until the descriptor arrives, unless too many
+       records of its meter wait already. It does not remain unacknowledged, because brokers stop sending
+       when too many messages are unacknowledged.
     4. While the sink is unavailable, no message is acknowledged. The number of messages in memory is bounded.
     5. A refusal may be counted more than once, because a broker may deliver a message again after a crash.
 
@@ -26,6 +27,7 @@ Rules
 defines the keys of the file, and `broker` those of its table `[source]`. `source` is the protocol for
 delivering messages, which `mqtt`, `nats` and `kafka` implement; `subject` converts topics to NATS subjects.
 `sink` is the protocol for storing records. One sink is `database`, whose tables and views are in
-`migrations`. The other is `parquet`: `dataset` stages rows and moves them into the files of `record_file`.
-`service` is the loop. `consume.read_table` reads the records of either sink, to compute exact intervals.
+`migrations`, and whose partitions `partition` determines. The other is `parquet`: `dataset` stages rows and
+moves them into the files of `record_file`. `service` is the loop. `consume.read_table` reads the records of
+either sink, to compute exact intervals.
 """

@@ -81,7 +81,7 @@ class Source(Broker):
 
 
 def refusals(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
-    """Yield refusals of keys and topics that do not suit the kind of broker or contradict other keys."""
+    """Yield refusals of the URL, and of keys and topics that contradict others or do not suit the broker."""
     yield from _other_brokers_keys(source)
     if source.kind == "MQTT":
         for error in wrong_address("source", source.url, source):

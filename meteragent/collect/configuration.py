@@ -57,7 +57,7 @@ class Database(_Section):
 
 
 class Dataset(_Section):
-    """A folder of Parquet files, in which records are stored instead of a database."""
+    """A folder of Parquet files, in which records are stored instead of in a database."""
 
     folder: Path
     """The folder, on a file system of this machine."""
@@ -90,7 +90,7 @@ class Settings(_Section):
     database: Database | None = None
     """The database in which records are stored."""
     dataset: Dataset | None = None
-    """The folder in which records are stored instead of a database."""
+    """The folder in which records are stored instead of in a database."""
     accept: Accept = Accept()
     """The limits on accepted records."""
 
@@ -136,7 +136,7 @@ _STAND_INS: dict[tuple[str, ...], Any] = {
     ("database", "url"): "postgresql:///x",
     ("dataset", "folder"): ".",
 }
-"""Valid values that replace wrong values without a default, so that all errors in the file are found."""
+"""Valid values that replace wrong ones without a usable default, so that all errors in the file are found."""
 _OPTION = re.compile(r'query parameter: "([^"]*)"')
 _EXPECTED = {
     ("stream",): "a [[stream]] table with a topic",

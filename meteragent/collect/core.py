@@ -1,9 +1,9 @@
 """The effect of a received message: a row, a descriptor, a waiting record, or a refusal. No I/O, no clock.
 
 `Core.take` checks messages in the order of their arrival. It remembers accepted descriptors, the descriptors
-that each stream's rows name, and how many records wait. The caller commits each `Batch` before it uses the
-core again. After a failed commit, the caller builds a new core from the tables and passes the same messages
-to it.
+that each stream's rows name, and how many records wait. The caller commits the effects of messages before it
+passes further messages to the core. After a failed commit, the caller builds a new core from the tables and
+passes the same messages to it.
 
 The rules about the content of records and descriptors are in `consume`: `Record.parse`, `Descriptor.parse`
 and `require_agreement`. The core adds further rules. `REASONS` lists the reasons of all refusals.
@@ -57,7 +57,8 @@ _METER_FIELDS = ("meter", "valid_from", "store")
 class Message(NamedTuple):
     """A message as it arrived; its source needs `token` to acknowledge it.
 
-    The topic and the payload are empty if an MQTT message was too large to be read.
+    The topic and the payload are empty if an MQTT message was too large to be read. The payload of a NATS or
+    Kafka message is cut to at most PAYLOAD_MAX + 1 bytes.
     """
 
     topic: str
@@ -140,7 +141,7 @@ class Refused(Exception):
 
 
 class Refusal(NamedTuple):
-    """A refused message. `origin` is its topic or its meter.
+    """A refused message. `origin` is the beginning of its topic, or its meter.
 
     `detail` states what is wrong. It may name a field, but never contains the field's value.
     """
@@ -320,7 +321,7 @@ def _fits_jsonb(facts: Mapping[str, Any]) -> bool:
 
 
 def _origin(topic: str) -> str:
-    """Return the beginning of a topic, without characters that either sink cannot store."""
+    """Return the beginning of a topic, with ? for characters that a sink cannot store."""
     return topic[:ORIGIN_MAX].replace("\0", "?").encode(errors="replace").decode()
 
 
@@ -351,12 +352,12 @@ def _record(payload: bytes) -> Record:
 
 
 def _row(stream: str, record: Record, terms: Descriptor) -> Row:
-    """Return the row of a record. Raises Refused if the record does not match its descriptor."""
+    """Return a record's row. Raises Refused if it does not match its descriptor or its value is too large."""
     try:
         require_agreement(record, terms)
     except RecordError as error:
         raise Refused("terms", str(error)) from None
-    # Time-zone data here may differ from the agent's: on a calendar, only overlaps in the table are refused.
+    # Time-zone data here may differ from the agent's: on a calendar, only overlapping slots are refused.
     is_on_grid = terms.timezone is not None or not record.time_ms % record.step_ms
     if not is_on_grid:
         raise Refused("grid")

@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
-already exist. If fewer rows were inserted than copied, the rows with an existing key and a different value
+already exist. If fewer rows were inserted than copied, the rows with an existing key and different content
 are counted as refused. Before the insertion, in streams in which slots of a meter could overlap, rows that
-overlap the previous or next slot of their meter in the table are removed and counted, and then rows that
-overlap an earlier remaining row of the batch. On a single grid, slots overlap only if they have the same
-start. Descriptors, waiting records, refusals and the collector's own row are written in the same transaction,
-so the messages may be acknowledged once it has committed.
+overlap a slot of their meter in the table are removed and counted, and then rows that overlap an earlier
+remaining row of the batch. On a single grid, slots overlap only if they have the same start. Descriptors,
+waiting records, refusals and the collector's own row are written in the same transaction, so the messages may
+be acknowledged once it has committed.
 
 The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. Numbered files
 create the tables. Each file is applied once, and all new files in one transaction, under a lock that is also
@@ -19,8 +19,8 @@ therefore shut down if a step takes longer than ANSWER_S seconds, and keepalives
 batch is then tried again on a new connection; its messages are still unacknowledged.
 
 `LinkError` means that the database is unavailable or busy and the batch may be tried again. `DatabaseError`
-means that the database refuses the batch. Errors contain only the first line of the server's message and its
-code, so that they do not repeat values.
+means that the database refuses the batch. Errors contain at most the first line of the server's message and
+its code, so that they do not repeat values.
 """
 
 import asyncio
@@ -287,7 +287,7 @@ class Database:
             await self._execute("DELETE FROM waiting WHERE place = ANY(%s)", batch.released)
 
     async def _write_rows(self, rows: Sequence[Row], overlapping: Sequence[str]) -> Outcome:
-        """Insert the rows whose keys are new, and compare the other rows with the existing rows."""
+        """Remove overlapping rows, insert rows with new keys, and compare the rest with the existing rows."""
         refused = Counter[tuple[str, str]]()
         if not rows:
             return Outcome(0, 0, refused)

@@ -3,11 +3,11 @@
 librdkafka (confluent-kafka) keeps stored offsets, and commits them to Kafka once a second, when partitions
 are revoked, and when the consumer is closed. The offset after a message is stored only after the message's
 effect has been committed in the sink. After a crash, or when partitions move to another member, messages
-whose offsets were not committed arrive again. They change nothing if their effects are already in the sink.
+whose offsets were not committed arrive again. They change no row that is already in the sink.
 The library blocks, so all calls to it are made in a separate thread.
 
-The MQTT topic is the header `mqtt_topic` of a Kafka record, or its key if there is no such header. The value
-of the record is the payload.
+The MQTT topic is the header `mqtt_topic` of a Kafka record, or its key if there is no such header. A record
+with neither is refused. The value of the record is the payload.
 """
 
 import asyncio

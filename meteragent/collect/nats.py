@@ -166,7 +166,7 @@ class NatsSource:
     async def _create_consumers(self, client: Client, subject: str) -> list[_Consumer]:
         """Return the consumers of a subject, one per stream, and create those that do not exist.
 
-        Raises LinkError if no stream holds the subject.
+        Raises LinkError if JetStream reports an error, or if no stream holds the subject.
         """
         question = json.dumps({"subject": subject}).encode()
         answer = await client.request("$JS.API.STREAM.NAMES", question, timeout=_TIMEOUT_S)

@@ -35,7 +35,7 @@ class ParquetSink:
     @classmethod
     @asynccontextmanager
     async def connect(cls, folder: Path, name: str, length: Length, delay_s: float) -> AsyncIterator[Self]:
-        """Open a dataset; at the end, move staged rows into files, and close the dataset.
+        """Open a dataset; at the end, flush it unless a periodic flush has failed, and close it.
 
         Raises:
             LinkError: the disk is full or fails; another attempt may succeed.
@@ -74,7 +74,8 @@ class ParquetSink:
     ) -> Outcome:
         """Commit a batch, and return its refusals and the outcome of the flushes since the last batch.
 
-        If a periodic flush has failed, raise its error instead, so that the service opens the dataset again.
+        If a periodic flush has failed, raise its error instead; after a LinkError, the service opens the
+        dataset again.
         """
         if self._fault is not None:
             raise self._fault
@@ -97,7 +98,7 @@ class ParquetSink:
                 self._fault = error
 
     def _close(self) -> None:
-        """Move the staged rows into files unless an earlier flush failed, and close the dataset.
+        """Move the staged rows into files unless a periodic flush failed, and close the dataset.
 
         A failure is only logged, because staged rows are durable.
         """

@@ -119,7 +119,7 @@ def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
 class Merged:
     """The content of a file after a merge, and how many deliveries were new, repeated or different.
 
-    A delivery is different if its key exists with a different value. `meter` is the meter of one such
+    A delivery is different if its key exists with different content. `meter` is the meter of one such
     delivery, and empty if there was none.
     """
 

@@ -1,4 +1,4 @@
-"""The protocol that every sink implements, and the choice of a sink by the configuration."""
+"""The protocol that every sink implements, the choice of a sink, and what the sinks share."""
 
 import importlib
 from bisect import bisect_left
@@ -102,7 +102,9 @@ class Sink(Protocol):
 def connect(settings: Settings) -> AbstractAsyncContextManager[Sink]:
     """Return the context manager of the sink that a configuration names.
 
-    Raises ImportError if the libraries of the sink's extra are not installed.
+    Raises:
+        ImportError: the libraries of the sink's extra are not installed.
+        ConfigError: the file with the database's password cannot be read.
     """
     name, keys = settings.source.client_id, settings.dataset
     sink: AbstractAsyncContextManager[Sink]

@@ -23,8 +23,9 @@ Rules
     1. A message is acknowledged only by `Session.acknowledge`, on the session that received it.
     2. `on_message` and `on_delivered` are never called before `serve` has started or after the session has
        ended.
-    3. An exception from a callback or `serve` ends `keep_connected`, unless it is a LinkError. A packet that
-       MQTT forbids ends the connection; a message that is too large is skipped, counted and acknowledged.
+    3. An exception from a callback or `serve` ends `keep_connected`, unless it is a LinkError; from
+       `on_failed`, a LinkError ends it, too. A packet that MQTT forbids ends the connection; a message that
+       is too large is skipped, counted and acknowledged.
     4. No error, log record or exception context holds a topic or a payload.
     5. A message needs neither a task nor a system call of its own: the packets of one iteration of the event
        loop are written together.

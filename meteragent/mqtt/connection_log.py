@@ -1,4 +1,4 @@
-"""The log of a connection that fails repeatedly: a first warning, a summary each minute, and the recovery."""
+"""The log of a connection that fails repeatedly: warnings, at most one summary a minute, and the recovery."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ class ConnectionLog:
     """A log of the attempts to keep a connection open.
 
     The first failure after an established connection is logged immediately, and so is each new reason, up to
-    REASONS_MAX. Other failures are counted. One that comes SUMMARY_S or more after the last warning is
+    REASONS_MAX. Other failures are counted. A failure that comes SUMMARY_S or more after the last warning is
     logged, with the number of failures so far. While counted failures have not been logged, a new connection
     is logged only when it has lasted for STABLE_S, because a broker may accept connections and end them at
     once.

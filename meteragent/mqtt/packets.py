@@ -144,7 +144,7 @@ def _packet(first_byte: int, *parts: bytes) -> bytes:
 def header(data: bytes, offset: int) -> tuple[int, int] | None:
     """Return the start and end of the fields of the packet at `offset` (2.1.1).
 
-    Returns None if bytes of the header are missing. Raises Malformed if the length has more than four bytes.
+    Return None if bytes of the header are missing. Raises Malformed if the length has more than four bytes.
     """
     if len(data) > offset + 1 and data[offset + 1] < _MORE:
         return offset + 2, offset + 2 + data[offset + 1]
@@ -174,7 +174,7 @@ _REPEATABLE: Final = (_SUBSCRIPTION_IDENTIFIER, 0x26)
 Properties = dict[int, int]
 """The values of properties by identifier: a number, or the total length of strings and binary data.
 
-Of a repeated property, it is the value of the last occurrence.
+A repeated property has the value of its last occurrence.
 """
 
 

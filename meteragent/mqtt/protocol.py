@@ -170,7 +170,7 @@ class Protocol:
         return packets.unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
-        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany at the broker's Receive Maximum."""
+        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany if too many are unanswered."""
         if self._unanswered_count >= self._receive_maximum:
             raise TooMany("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
@@ -391,7 +391,7 @@ class Protocol:
 
 
 def _qos(first_byte: int) -> int:
-    """Return the QoS of a PUBLISH, 0 or 1. Raises Malformed above 1, because subscriptions are at QoS 1."""
+    """Return a PUBLISH's QoS. Raises Malformed above 1, and for a repeated message at QoS 0."""
     qos = first_byte >> 1 & 3
     if qos > 1:
         raise Malformed(f"a message at QoS {qos}")

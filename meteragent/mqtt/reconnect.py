@@ -62,9 +62,9 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
 
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight` is
     an upper limit of `Session.inflight`, and `timeout_s` limits each wait for a connection or a subscription.
-    `on_refused` is called for each publication that the broker refuses (MQTT 5 only). If it is None, or the
-    refusal does not concern a topic, the connection ends. `on_failed` gets the reason when a connection ends
-    or cannot be opened. The log puts `role` before the address, and `login_hint` after a refused login.
+    `on_refused` gets each publication that the broker refuses (MQTT 5 only). If it is None, or the refusal
+    does not concern a topic, the connection ends. `on_failed` gets the reason of each end or failed attempt,
+    and may raise to give up. The log puts `role` before the address, and `login_hint` after a refused login.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),

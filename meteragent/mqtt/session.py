@@ -29,16 +29,16 @@ Token = tuple[int]
 """A handle for acknowledging one message, compared by identity, not by value."""
 
 OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
-"""Called with topic, payload, QoS (0 or 1), the retain flag, and a token (None at QoS 0)."""
+"""A function of topic, payload, QoS (0 or 1), retain flag and token (None at QoS 0) of a message."""
 
 OnDelivered = Callable[[int, int], None]
-"""Called with the packet id and the broker's reason code, below 0x80 (0x10: nobody is subscribed)."""
+"""A function of a packet id and the broker's reason code, below 0x80 (0x10: nobody is subscribed)."""
 
 OnRefused = Callable[[int, int], None]
-"""Called with the packet id of a refused publication, and the broker's reason code, 0x80 or above."""
+"""A function of the packet id of a refused publication, and the broker's reason code, 0x80 or above."""
 
 Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
-"""Called when an open connection is lost, a publication is refused, or a message is too large."""
+"""A function of an event: an open connection lost, a publication refused, or a message too large."""
 
 MAX_PACKET_BYTES: Final = 4 * 2**20
 """The size of the largest packet that is read; a larger message is skipped."""
@@ -57,11 +57,11 @@ _log = logging.getLogger(__name__)
 
 
 class VersionRefused(LinkError):
-    """The broker does not speak this version of MQTT."""
+    """A refusal of this version of MQTT."""
 
 
 class LoginRefused(LinkError):
-    """The broker does not accept the user name and password, or it requires them."""
+    """A refusal of the user name or password, or of a client that is not authorised."""
 
 
 _REFUSALS: Final[dict[int, type[LinkError]]] = {
@@ -72,15 +72,15 @@ _REFUSALS: Final[dict[int, type[LinkError]]] = {
 
 
 class SubscriptionRefused(LinkError):
-    """The broker refuses a subscription, or grants it at another QoS than 1."""
+    """A refusal of a subscription, or its grant at a QoS other than 1."""
 
 
 class NoConnack(LinkError):
-    """The broker did not answer CONNECT; perhaps it does not know this version."""
+    """A CONNECT without an answer; perhaps the broker does not know this version."""
 
 
 class NoAnswer(LinkError):
-    """The broker did not answer a connection attempt or a subscription in time."""
+    """A connection attempt or a subscription that was not answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Session:
         return packet_id
 
     async def closed(self) -> NoReturn:
-        """Wait until the session ends, then raise its reason: a LinkError or the error of a callback."""
+        """Wait until the session ends, then raise the reason, perhaps an error of `serve` or a callback."""
         await asyncio.shield(self._session_end)
         raise self._end_reason
 

@@ -2,7 +2,7 @@
 
 Theory of operation
     **A seed is a schedule.** `generator` draws it, and `schedule` writes it as text and reads it back. It
-    consists of the settings of the network and the streams, and of the readings and faults with their times.
+    consists of the settings of the network and the streams, and of the messages and faults with their times.
     It determines everything that happens, except the random bytes of sealed messages, so a schedule that
     fails once fails every time.
 
@@ -15,18 +15,19 @@ Theory of operation
         network         connections, in bytes: pieces, delays, cuts, silence
         brokers         the brokers of source, sink and receivers; `mqtt_server` is their side of MQTT
         disk, power     the store's thread and device; SQLite and its files are real
-        surroundings    meters, prices, clocks, disk space, and when each of them fails
-        store_versions  the store's folders, after a crash and after an operator restores a copy
+        surroundings    messages of meters and markets, outages, clocks, a slow or full disk
+        crowd           the operators' lists of keys
+        store_versions  the store's folders: at a start, after a crash, after a copy is restored
 
     A crash stops the process at a chosen point; the next process starts from the files that the crash, or a
     power cut at that moment, leaves.
 
-    **The oracle decides what is correct.** The world reports everything that the process receives or sends to
-    `oracle`: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
+    **The oracle decides what is correct.** The world reports to `oracle` everything that the process receives
+    or sends: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
     the definitions and without the agent's arithmetic, which readings count for which time. `receivers`
     determines which receiver gets which slot. `expected_store` has the contents that must be on disk. When a
     crash destroys part of the process's state, the oracle discards that part too. A transaction whose COMMIT
-    did not return is in doubt until the next start shows whether it is on disk.
+    did not return may be in doubt until the store shows whether it is on disk.
 
     **Invariants are checked at once.** After each step `invariants` compares the agent with the oracle. The
     first difference raises InvariantViolation and ends the world, at the step that caused it.
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run schedules.
 
     Return 0 if no invariant is violated, 1 if one is, 2 if the schedule or the log cannot be used, and
-    EXIT_STOPPED if many seeds were stopped before their end.
+    EXIT_STOPPED if a run of many seeds was stopped before its end.
     """
     if arguments.replay is not None:
         stdin = str(arguments.replay) == "-"

@@ -81,7 +81,7 @@ class Broker:
         return socket
 
     def drop(self, down_s: float) -> None:
-        """Lose all connections, some of them silently, and accept none for `down_s`."""
+        """Lose all connections, perhaps silently, and accept none for `down_s`."""
         self.reachable.clear()
         self.loop.call_later(down_s, self.reachable.set)
         silent = self.random.random() * 100 < self.network.silent
@@ -100,7 +100,7 @@ class Broker:
             connection.cut()
 
     def settle(self) -> None:
-        """End all faults."""
+        """End delays, refusals, silent outages and the limit on unanswered messages."""
         if self.network.maximum:  # with so few unanswered messages, the backlog would not be sent in time
             self.cut()
         self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
@@ -177,7 +177,7 @@ class Mailbox:
     """One client's queue at the source's broker: waiting messages, and sent ones by packet id.
 
     `filters` holds the client's subscriptions, including the subscriptions of former processes. `redelivered`
-    is the number of waiting messages that have been sent before.
+    is the number of messages at the front of `waiting` that are sent as duplicates.
     """
 
     filters: set[str] = field(default_factory=set)
@@ -301,8 +301,8 @@ class SinkBroker(Broker):
     """The sink's broker, or another broker of receivers.
 
     `retained` holds the agent's retained messages by topic, and `keys` the operators' lists of keys by topic.
-    Topics begin with the broker's name; at the sink's broker, also with `private` or `crowd`. While `stalls`
-    is set, nothing is confirmed; `refuses` makes the broker refuse the next publication.
+    Topics begin with the broker's name or, at the sink's broker, with `private` or `crowd`. While `stalls` is
+    set, nothing is confirmed; `refuses` makes the broker refuse the next publication.
     """
 
     def __init__(

@@ -118,8 +118,8 @@ class ShareCheck(NamedTuple):
 def check_report(row: Outgoing, slot: ClosedSlot, public_id: str, share_check: ShareCheck | None) -> None:
     """Check a report: its slot, its deadline, and that it contains neither pad nor share unsealed.
 
-    If the open window was ever on disk, the leader's share and the helper's pad must add up to
-    floor((u + S) / L).
+    If the open window was ever on disk, the pad must be the one on disk, and the share plus the pad must be
+    floor((u + S) / L) modulo 2^64.
     """
     terms = slot.terms
     group_id = _group_id(terms)

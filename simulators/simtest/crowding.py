@@ -35,7 +35,10 @@ class Crowding:
         return crowded
 
     def _draw_stream(self, setting: Setting) -> Setting:
-        """Draw a stream of a crowd; all settings but its name, clock and window are those of `setting`."""
+        """Draw a stream of a crowd from `setting`; its name, clock, grid and deadline are its own.
+
+        It has neither a threshold nor a budget.
+        """
         return replace(
             setting,
             name="street",

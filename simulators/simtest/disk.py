@@ -14,10 +14,10 @@ folder, which the agent's next process opens:
     settle          before, between or after the transactions that admit and revoke receivers (`world`)
     open, close     before or after one of the lines of the store's own code that change its files
 
-At all other places (`world`, `traffic`) a crash leaves the files as they are. The files are read when SQLite
-is about to run COMMIT, after the transaction, and before and after the checkpoint that follows, a separate
-step during which the agent continues. The files are therefore real ones, not a model of them. Everything that
-a call synced before it returned is always present.
+At all other places (`world`, `traffic`) a crash leaves the files as they are. Around a commit, the files are
+read when SQLite is about to run COMMIT, after the transaction, and before and after the checkpoint that
+follows, a separate step during which the agent continues. The files are therefore real ones, not a model of
+them. Everything that a call synced before it returned is always present.
 """
 
 import asyncio

@@ -142,7 +142,7 @@ class ExpectedStore:
         return (g for g in self.grants.values() if not g.is_revoked and stream in (None, g.stream))
 
     def settle(self, shares: Iterable[Share], now_ms: int) -> None:
-        """Revoke the receivers that must get nothing more, and admit the new receivers, as of `now_ms`.
+        """Revoke the receivers that must get nothing more, and admit the new receivers, at `now_ms`.
 
         The receivers that stay get the end that is configured now; their first window may move to a later
         time.
@@ -219,9 +219,10 @@ class ExpectedStore:
         return {topic for topic, _ in self.announced.get(queue, ())}
 
     def may_retain(self, topic: str, payload: bytes) -> bool:
-        """Return whether a retained message may be sent: a descriptor of a grant, or a waiting withdrawal.
+        """Return whether a retained message may be sent.
 
-        A connection begins with the latest descriptors of that moment, and may send them after newer ones.
+        It must be a descriptor of a grant that is not revoked, or a waiting withdrawal. A connection begins
+        with the latest descriptors of that moment, and may send them after newer ones.
         """
         if payload:
             return any((topic, payload) in self.announced.get(g.queue, ()) for g in self.active())

@@ -1,4 +1,4 @@
-"""The generator of schedules from seeds: all kinds of faults, in any combination, and quick to run."""
+"""The generator of schedules from seeds, which draws all kinds of faults in any combination."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -48,7 +48,7 @@ def generate(seed: int) -> Schedule:
     Each feature that was added later has its own random number generator, so it does not change the other
     draws of a seed.
     """
-    # The test's original name. Any other string would change the schedule of every seed.
+    # "ordeal" is the test's original name; any other string would change the schedule of every seed.
     random = Random(f"ordeal {seed}")
     pace = random.choices(["fast", "slow", "autumn"], [8, 2, 1])[0]
     initial_configuration = _draw_configuration(random, pace)
@@ -192,7 +192,7 @@ def _with_thresholds(random: Random, pace: str, configuration: Configuration) ->
 
 
 def _with_prices(random: Random, configuration: Configuration) -> Configuration:
-    """Let most wall-clock streams release amounts; each configuration draws its own bounds."""
+    """Let most wall-clock streams release amounts; each stream is drawn separately."""
     settings = []
     for setting in configuration:
         priced = replace(

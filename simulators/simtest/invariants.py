@@ -1,7 +1,7 @@
 """The invariants that must hold after every step (docs/design.md, section 3), each with its name.
 
-The checker receives each feed of the core with its effects, every transaction, and every message that the
-process receives or sends. It compares them with the model, and records each slot's noise and all releases.
+The checker receives the effects of each feed of the core, every transaction, and every publication. It
+compares them with the model, and records each slot's noise and all releases.
 """
 
 import json
@@ -35,11 +35,11 @@ _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
 class InvariantChecker:
     """The history of a world, and the checks against that history.
 
-    `released` holds the intervals in records by stream and meter, `descriptors` the descriptors on disk by
-    topic, and `rows` the ids of records in the store. `queued_until_ms` holds, by stream and topic, the time
-    at which the last of the rows that were waiting when the core began is due. `records` holds all messages
-    that were ever committed, except retained ones, `confirmed` the messages whose delivery the agent learns
-    of, and `late` the reports that were too late. `newest_ms` is the newest time that the agent has read.
+    `released` holds the released intervals by stream and meter, `descriptors` the descriptors on disk by
+    topic, and `rows` the ids of unretained messages. `queued_until_ms` holds, by stream and topic, the time
+    at which the last of the rows that were waiting when the core began is due. `records` holds all unretained
+    messages that were ever committed, `confirmed` the messages whose delivery the agent learns of, and `late`
+    the reports that were too late. `newest_ms` is the newest time that the agent has read.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -56,7 +56,7 @@ class InvariantChecker:
     # --- feeds and transactions ----------------------------------------------------------------
 
     def begin(self, stream: str) -> None:
-        """Begin a core; no new record on a topic may be due before the rows that are already waiting."""
+        """Begin a core: no new record on a topic may be due before waiting rows, and peaks draw new noise."""
         self.queued_until_ms = {
             key: due_ms for key, due_ms in self.queued_until_ms.items() if key[0] != stream
         }
@@ -127,7 +127,7 @@ class InvariantChecker:
 
     @staticmethod
     def _check_charges(model: Model, commit: Commit) -> None:
-        """Check law 2: windows that open are charged in the same transaction, and nothing else is charged."""
+        """Check law 2: the transaction charges opened windows and redrawn peaks, and nothing else."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for meter, start_ms, terms in model.opened_windows:
             charges[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
@@ -138,7 +138,7 @@ class InvariantChecker:
     def _check_states(self, model: Model, commit: Commit, now_ms: int) -> None:
         """Check law 3: the disk holds noise, dither and energy so far, and the noise never changes.
 
-        The exception is a peak, which has new noise after each restart.
+        A peak has new noise after each restart, and a slot of a crowd has a pad instead of noise.
         """
         for meter, start_ms, _, _ in model.redrawn:
             self.windows[Key(commit.stream, meter, start_ms)].peak.draws += 1
@@ -200,7 +200,7 @@ class InvariantChecker:
     # --- new rows of the outbox ----------------------------------------------------------------
 
     def _note_rows(self, last_id: int) -> None:
-        """Note the rows after `last_id`: records must be new, and follow their descriptors."""
+        """Note the rows after `last_id`: messages must be new, and records follow their descriptors."""
         rows = self.expected.rows
         for id_ in range(last_id + 1, self.expected.last_id + 1):
             row = rows[id_].outgoing
@@ -335,8 +335,8 @@ class InvariantChecker:
         """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it.
 
         A retained message must be a descriptor on disk or a waiting withdrawal. By laws 1 and 2 any other
-        message is on disk, byte for byte. It must be due, not yet marked delivered and not too late, and must
-        leave in order and only once on a connection.
+        message is on disk, byte for byte, not marked delivered and not too late, and leaves in order and only
+        once on a connection. It must be due; nothing is while the clock is behind (`now_ms` is None).
         """
         topic = message.topic
         if retain:

@@ -17,7 +17,7 @@ from simulators.invariant import InvariantViolation
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
 _TURNS = 50_000
-"""The number of turns without time passing that indicates an endless loop.
+"""The largest number of turns without time passing; more of them indicate an endless loop.
 
 Tasks need fewer: when a clock is set ten minutes forward, the agent opens one window after another, which
 takes about 12,000.
@@ -25,7 +25,7 @@ takes about 12,000.
 
 
 class Killed(SystemExit):
-    """Raised to end the process as `kill -9` does. It is a SystemExit, which asyncio propagates at once."""
+    """The exception that ends the process as `kill -9` does; asyncio propagates a SystemExit at once."""
 
 
 class _Task(asyncio.Task[Any]):

@@ -18,8 +18,8 @@ from simulators.simtest.prices import PriceBook, Row
 from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
-"""While readings may still be waiting in a broker, no meter is forgotten for this long; after that time, the
-broker would have dropped the readings."""
+"""The shortest time without a reading after which a meter is forgotten while readings may be waiting in a
+broker, which would have dropped them by then."""
 
 
 class Model:

@@ -1,6 +1,6 @@
 """The broker's side of MQTT: the packets of clients are parsed, and the packets of brokers are built.
 
-It is written from the standards (3.1.1 and 5.0, whose sections have the same numbers), independently of
+It is written from the standards (3.1.1 and 5.0; the numbers of sections are those of 5.0), independently of
 `meteragent.mqtt`, whose client it serves. It uses neither sockets nor clocks.
 """
 
@@ -172,7 +172,7 @@ class _Fields:
 
 
 def _header(data: bytes, offset: int) -> tuple[int, int] | None:
-    """Return the beginning and the end of a packet's fields, or None while its header is incomplete (2.2)."""
+    """Return the beginning and the end of a packet's fields, or None while its header is incomplete (2.1)."""
     value = 0
     for place, digit in enumerate(data[offset + 1 : offset + 5]):
         value |= (digit & 0x7F) << 7 * place

@@ -2,8 +2,8 @@
 
 The agent's event loop connects (`Broker.connect`), and its MQTT client writes to the connection's `Socket`.
 Bytes take at least `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is
-cut, even in the middle of a packet. Bytes that a process has handed to the operating system are sent even if
-the process dies. The broker notices the death at once or not at all, at random.
+cut, even in the middle of a packet. When a process dies, the bytes that it has handed to the operating system
+still arrive and the broker soon notices the death, or neither happens, at random.
 """
 
 import asyncio
@@ -298,7 +298,7 @@ class Connection:
             self._peer.loop.call_later(2 * WAY_S, self._peer.leave, self)
 
     def die(self, *, silently: bool) -> None:
-        """End the agent's side with its process."""
+        """End the agent's side with its process; the broker learns of it, or bytes on their way are lost."""
         self._is_silent |= silently
         self.closed = True
         self._to_agent.close()

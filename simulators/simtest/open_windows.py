@@ -44,7 +44,7 @@ class OpenWindow:
         return self.terms.space is Space.PEAK
 
     def whole_ms(self, time_ms: int) -> int:
-        """Return the start of the peak's part that contains `time_ms`; for other windows, `time_ms`."""
+        """Return the start of the peak's part that contains `time_ms`, or `time_ms` if no part does."""
         if not self.is_peak or not self.start_ms <= time_ms < self.start_ms + self.terms.length_ms:
             return time_ms
         return time_ms - (time_ms - self.start_ms) % self.terms.step_ms

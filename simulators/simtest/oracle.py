@@ -226,7 +226,7 @@ class Oracle:
         self.replace_store(expected)
 
     def restore(self, spec: StreamSpec, limit: Fraction | None) -> Model:
-        """Return a stream's model as of its last commit."""
+        """Return a stream's model in the state of its last commit."""
         expected, name = self.checker.expected, spec.name
         self.checker.begin(name)
         marks = {meter: end_ms for (stream, meter), end_ms in expected.marks.items() if stream == name}

@@ -1,6 +1,7 @@
-"""The accumulator that a peak must have on disk: the largest part's energy plus noise.
+"""The accumulator that a peak must have on disk, computed from the largest part's energy and the noise.
 
-Each process draws its own noise.
+Each process draws new noise. The accumulator is the largest, over the processes, of the noise plus the energy
+of the largest part that the process has seen.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class PeakRun:
         self.before, self.mask, self.mask_max = accumulator, None, None
 
     def check_state(self, meter: Meter, on_disk: OpenWindow, key: object) -> None:
-        """Check law 3: the one number on disk is noise plus the energy of the largest part so far."""
+        """Check law 3: the one number on disk is the largest sum of noise and a part's energy so far."""
         [window] = [window for window in meter.windows if window.start_ms == on_disk.start_ms]
         [(slot_index, accumulator)] = on_disk.slots
         energy = window.largest_energy(meter.covered_ms, meter.energy)

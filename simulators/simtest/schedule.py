@@ -123,7 +123,7 @@ class Resume(Event):
 
 @dataclass(frozen=True, slots=True)
 class Slow(Event):
-    """A change in the disk's speed: from now on, a commit takes `takes_ms`."""
+    """A change in the disk's speed: from now on, a commit and its erasure take `takes_ms` each."""
 
     takes_ms: int
 
@@ -177,12 +177,12 @@ class Network:
     """Properties of the network and the brokers; the defaults are harmless.
 
     pieces       percentage of writes that arrive in pieces
-    late_ms      longest delay of the sink broker's confirmations, which arrive in any order
+    late_ms      longest delay of a broker's confirmations, which arrive in any order
     keepalive_s  keep-alive that MQTT 5 brokers impose on their clients; 0: none
-    maximum      unanswered publications that the sink's broker accepts at once (MQTT 5); 0: any number
+    maximum      unanswered publications that a broker accepts at once (MQTT 5); 0: any number
     refuses      percentage of connections that are refused
     silent       percentage of outages, with a keep-alive, in which neither end learns of the loss
-    level        newest version of MQTT that the sink's broker speaks: 5, or 4 for 3.1.1
+    level        newest version of MQTT at the brokers of sink and receivers: 5, or 4 for 3.1.1
     """
 
     pieces: int = 0

@@ -51,7 +51,7 @@ HOLIDAYS = "2026-03-30, 2026-10-26"
 
 PACES = {
     "fast": Pace(100, parse_time("2026-03-02T11:59:50Z")),
-    "minutes": Pace(MINUTE_MS // 10, parse_time("2026-03-02T11:59:00Z")),  # for receivers
+    "minutes": Pace(MINUTE_MS // 10, parse_time("2026-03-02T11:59:00Z")),  # for receivers and crowds
     "slow": Pace(12 * MINUTE_MS, parse_time("2026-03-28T17:00:00Z")),  # just before a day of 23 hours
     "autumn": Pace(12 * MINUTE_MS, parse_time("2026-10-24T18:00:00Z")),  # just before a day of 25 hours
 }
@@ -67,9 +67,10 @@ class Setting:
     number of the pseudonym key (0: the meter's own name is sent), and `limit` a budget in windows per day (0:
     none). With `bound`, each window is an amount at prices from a topic, which are at most `bound`
     hundredths, and `radius` is the hidden energy in Wh. With `threshold`, in W, each window is the energy
-    above it. With `stamped`, readings have no times of their own. `version` is the version of MQTT at the
-    source. `receivers`, separated by commas, share the stream (`receivers.Receiver`). With `crowd`, the
-    stream counts in a group whose deadline is `crowd` ticks later than the latest possible report.
+    above it. `stands` is the hold of a power, or the interval of an energy. With `stamped`, readings have no
+    times of their own. `version` is the version of MQTT at the source. `receivers`, separated by commas,
+    share the stream (`receivers.Receiver`). With `crowd`, the stream counts in a group whose deadline is
+    `crowd` ticks later than the latest possible report.
     """
 
     name: str = "main"

@@ -29,7 +29,7 @@ class Sharing:
         self._end_ms = end_ms
 
     def share(self, configurations: list[Configuration]) -> tuple[list[Configuration], list[Event]]:
-        """Return the configurations with shared streams, and the events that are added.
+        """Return the configurations, most of them with shared streams, and the events that are added.
 
         Further configurations, in which receivers change, are appended.
         """
@@ -107,7 +107,10 @@ def slowed(pace: str, events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _with(configuration: Configuration, receivers: list[list[Receiver]]) -> Configuration:
-    """Return a configuration whose streams are shared, on the wall clock, with names ending in -shared."""
+    """Return a configuration whose streams are shared, on the wall clock, with names ending in -shared.
+
+    A stream without an entry in `receivers` is left out.
+    """
     return tuple(_share(setting, peers) for setting, peers in zip(configuration, receivers, strict=False))
 
 

@@ -52,7 +52,7 @@ def shrink(
 
 
 def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield smaller variants of the current schedule, which the caller may replace at any time."""
+    """Yield smaller or simpler variants of the current schedule, which the caller may replace at any time."""
     yield from _remove_events(current)
     index = 0
     while index < len(current().events):

@@ -1,4 +1,4 @@
-"""The folders of a world's store: the files that a process leaves, and their changes before the next one."""
+"""The folders of a world's store: what a process leaves, and its changes before the next start."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ _OURS = "simtest"
 class StoreVersions:
     """The folder of the store. With `keeps`, a copy is made at each start, which can be restored later.
 
-    `damages` lists the kinds of damage to the store, for the counts.
+    `damages` lists what happened to the store, damage and restorations, for the counts.
     """
 
     def __init__(self, root: Path, *, keeps: bool) -> None:

@@ -1,4 +1,4 @@
-"""The agent's surroundings: meters that report, brokers that vanish, clocks that jump, disks that fail."""
+"""The agent's surroundings: meters and markets that send, and faults of brokers, clocks and the disk."""
 
 import asyncio
 import hashlib
@@ -17,7 +17,7 @@ _ROOM_BYTES = 2**40
 
 
 class FaultInjector:
-    """The faults and messages of a schedule, except for the events that end a process.
+    """The faults and messages of a schedule, except for lists of keys and events that end a process.
 
     `meanings` maps each topic and payload to its meaning. `newest_ms` is the newest time that the agent has
     read. `brokers` holds all brokers by name. `set_back` is whether the wall clock was ever set back, after

@@ -2,12 +2,12 @@
 
 `World.run` starts one process of `meteragent.agent` after another, with seeded bits for noise. `network` and
 `brokers` replace sockets and their peers, `disk` replaces the store's thread and its device, and `loop`
-replaces time. The schedule determines how a process ends; the next process starts with the files on disk. At
-the end all faults cease, and everything that was due must have been sent.
+replaces time. The schedule determines how a process ends; the next process starts with the files that are
+left. At the end all faults cease, and everything that was due must have been sent.
 
 A crash event only sets a trap, except for `now`, which takes effect at once. The trap springs when the
-process reaches the place of the crash, which is one of the methods below or in `traffic` that the network and
-the disk call.
+process reaches the place of the crash: a method below or in `traffic` that the agent, the network or the disk
+calls. A failure of the device waits for the next commit.
 """
 
 import asyncio
@@ -51,7 +51,8 @@ EPILOGUE_S = 5.0
 _STOP_S = 30.0
 """A time longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""The times before the end by which due records must have been sent and owed messages acknowledged."""
+"""By the end, records that were due `_SETTLED_S` before must have been sent, and messages that were owed
+`_ANSWER_S` before must have been acknowledged."""
 
 
 class World(Traffic):
@@ -223,7 +224,7 @@ class World(Traffic):
             self._die(trap, files)
 
     def make_boot_clock(self) -> BootClock:
-        """Create the boot clock of a process; in worlds with a snapshot, its wall clock is synchronised."""
+        """Create the boot clock; in worlds with a snapshot, it is synchronised once a store is open."""
         return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None)
 
     def restore_store(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:

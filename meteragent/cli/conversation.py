@@ -253,9 +253,16 @@ def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Readin
     """Ask for the kind and unit if neither the broker nor a name states them; they are never guessed.
 
     Then also ask for the interval of an interval energy.
+
+    Raises Refused if nothing states another key, such as the place of the value in a message.
     """
     if not reading.missing:
         return reading
+    if unasked := [f"source.{key}" for key in reading.missing if key not in ("kind", "unit")]:
+        raise Refused(
+            f"{reading.names[0]}: nothing states {' or '.join(unasked)}, which init does not ask for. Write"
+            " the configuration yourself, with the keys of [source] that `meteragent discover` shows"
+        )
     source = dict(reading.source)
     if "kind" in reading.missing:
         source["kind"] = yield from _ask(options, Question("kind", "What do the numbers mean?", _KINDS))

@@ -47,6 +47,6 @@ class StreamTopic:
         if meter is not None:
             return Place(self.stream, meter, Role.RECORD)
         head, separator, tail = topic.rpartition(f"/{_DESCRIPTOR}")
-        if separator and tail.count("/") <= 1 and not tail.strip("/").count("/"):
+        if separator and (not tail or tail.rfind("/") == 0):
             meter = self.records.meter(head)
         return None if meter is None else Place(self.stream, meter, Role.DESCRIPTOR)

@@ -43,6 +43,8 @@ def exposed(config: Config) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     for prefix, table in _brokers(config):
         keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
+        if table.cert_file is not None and table.key_file is None:  # then the file also holds the key
+            keys.append("cert_file")
         paths |= {f"{prefix}.{key}": getattr(table, key) for key in keys}
     if config.page is not None and config.page.token_file is not None:
         paths["page.token_file"] = config.page.token_file

@@ -253,8 +253,9 @@ def _choose_outputs(
 
 
 def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
-    """Return the largest |p - q| of log masses, relative to the loss; infinite if only one mass is 0.
+    """Return the largest |p - q| of log masses, relative to the loss.
 
+    It is infinite if only one of two masses is 0, or if a log mass is NaN.
     Outputs whose masses are both 0 do not count. Rounding errors in the last digits are tolerated.
     """
     is_possible = ~(np.isneginf(p) & np.isneginf(q))
@@ -262,7 +263,7 @@ def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
     change = np.abs(p - q)
     slack = _LAST_DIGITS * (1 + np.where(np.isfinite(p), np.abs(p), 0))
     change[(change > loss) & (change <= loss + slack)] = loss
-    return float(change.max(initial=0)) / loss
+    return math.inf if np.isnan(change).any() else float(change.max(initial=0)) / loss
 
 
 # 2. By its law ------------------------------------------------------------------------------------
@@ -294,7 +295,7 @@ def _check_mixture(bench: _Bench) -> Check:
     for part in fractions(bench.steps).tolist():
         stated = bench.mechanism.log_mass(outputs, bench.base + part)
         expected = bench.law.log_most + log_share(outputs, part / bench.steps, bench.a)
-        error = max(error, float(np.abs(stated - expected).max()))
+        error = float(np.maximum(error, np.abs(stated - expected).max()))  # NaN stays NaN
     passed = error < _MIXTURE_SLACK
     finding = (
         f"log_mass differs from the mixture's by at most {error:.2g}"

@@ -259,7 +259,7 @@ def read(text: str) -> Schedule:
                 network = _parse_fields(Network, line.removeprefix("network: "))
             else:
                 _parse_line(line, head, configurations, events)
-        except (KeyError, TypeError, ValueError) as error:
+        except (IndexError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a line of a schedule: {line!r}") from error
     ordered = tuple(tuple(configurations[index]) for index in sorted(configurations))
     return Schedule(int(head["seed"]), head["pace"], ordered, tuple(events), int(head["end_ms"]), network)

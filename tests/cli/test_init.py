@@ -83,6 +83,13 @@ def test_a_unit_that_nobody_states_is_asked_for() -> None:
         Talk(findings_of(PLAIN), {}, given).draft()
 
 
+def test_what_init_cannot_ask_for_ends_it() -> None:
+    """Which of many unnamed values is meant is in no list of answers: the keys to write are named."""
+    messages = ("emonhub/rx/10/values", "1,2,3,4,5,6,7")
+    with pytest.raises(Refused, match=r"nothing states source\.value, .* `meteragent discover` shows"):
+        Talk(findings_of(messages), {"meter": "1"}).draft()
+
+
 def test_an_answer_that_is_wrong_is_asked_for_again() -> None:
     """Numbers of choices and their names are answers; anything else is followed by what is expected."""
     talk = Talk(findings_of(EM, EM_DATA), {})

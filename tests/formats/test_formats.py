@@ -205,7 +205,8 @@ def test_a_title_of_another_form_states_no_deviation(deviation: str) -> None:
     """Only a decimal number in our own title is a standard deviation; other titles are free text."""
     title = f"<atom:title>estimated, standard deviation {deviation} Wh, descriptor d<"
     (value,) = green_button.read(FEED.replace("<atom:title>measured<", title).encode())
-    assert (value.value, value.sd) == (5, None)
+    assert value.value == 5
+    assert value.sd is None
 
 
 def test_a_document_type_is_refused() -> None:

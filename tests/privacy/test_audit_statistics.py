@@ -111,6 +111,7 @@ def test_a_ratio_is_counted_in_parts_of_the_loss() -> None:
     assert ratio_excess(np.array([-1.0]), np.array([-4.0]), 2.0) == 1.5
     assert ratio_excess(np.array([-1.0, -np.inf]), np.array([-1.0, -np.inf]), 2.0) == 0
     assert ratio_excess(np.array([-1.0, -np.inf]), np.array([-1.0, -5.0]), 2.0) == math.inf
+    assert ratio_excess(np.array([-1.0, np.nan]), np.array([-1.0, np.nan]), 2.0) == math.inf
     assert ratio_excess(np.array([-1e4]), np.array([-1e4 - 2 - 1e-9]), 2.0) == 1
     assert ratio_excess(np.array([-1.0]), np.array([-3.0 - 1e-9]), 2.0) > 1
 

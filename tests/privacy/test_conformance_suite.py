@@ -27,6 +27,7 @@ from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.mechanism.categorical import Categorical
 from meteragent.privacy.mechanism.gaussian import DiscreteGaussian
 from meteragent.privacy.mechanism.number import Laplace
+from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.space import Categories, Numbers
 from tests.support.controls import Control, honest
 from tests.support.mechanism_contract import PairDrawn
@@ -347,6 +348,8 @@ def test_the_command_writes_json(own: str, capsys: pytest.CaptureFixture[str]) -
         (["{own}:Missing"], "no attribute 'Missing'"),
         (["{own}"], "write package.module:Name"),
         (["{own}:Laplace", "epsilon"], "key=value"),
+        (["{own}:Laplace", "epsi-lon=1"], "key=value"),
+        (["math:pi"], "pi is neither a mechanism nor makes one"),
         (["{own}:Laplace", "epsilon=1"], "takes other parameters: .*quantum"),
         (["{own}:Laplace", "epsilon=x", "quantum=1"], "takes other parameters: .*finite number"),
         (["{own}:Nothing"], "space, release, log_mass"),
@@ -369,6 +372,11 @@ def test_the_command_is_a_module() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "conforms" in done.stdout
+
+
+def test_points_of_a_pair_mechanism_are_not_moved_apart() -> None:
+    """A pair (epsilon, delta) holds at every distance: there is no loss that a larger one would raise."""
+    assert conform(LaplaceSanitisation(Numbers(0, 5, 1), "1/2", 0), samples=2000, bits=SeededBits(1)).conforms
 
 
 def test_the_most_telling_pairs_are_nearest_to_a_loss_of_two() -> None:

@@ -13,6 +13,7 @@ from tests.support.guarantees import told_of
 PLACES = {
     "source.password_file": {"source": "username = 'u'\npassword_file = '{}'"},
     "source.key_file": {"source": "url = 'mqtts://h'\ncert_file = 'c'\nkey_file = '{}'"},
+    "source.cert_file": {"source": "url = 'mqtts://h'\ncert_file = '{}'"},
     "sink.password_file": {"sink": "username = 'u'\npassword_file = '{}'"},
     "sink.pseudonym_key_file": {"sink": "pseudonym_key_file = '{}'"},
 }

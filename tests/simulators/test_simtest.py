@@ -201,6 +201,8 @@ def test_a_schedule_is_its_text() -> None:
         assert read(write(plan)) == plan
     with pytest.raises(ValueError, match="at 1 s: quake"):
         read(f"{write(SMALL)}at 1 s: quake strength=7\n")
+    with pytest.raises(ValueError, match="not a line of a schedule: 'at: stop'"):
+        read(f"{write(SMALL)}at: stop\n")
 
 
 def test_a_schedule_of_the_last_version_is_read() -> None:

@@ -57,8 +57,8 @@ def topic(stream: Stream) -> Problems:
 def meter(stream: Stream) -> Problems:
     """Yield a refusal of a meter name that cannot be a segment of the sink's topic."""
     name, has_pseudonym = stream.source.meter, stream.sink.pseudonym_key_file is not None
-    if name is not None and not has_pseudonym and not identity.holds_name(name):
-        expected = "a name without $, +, # and control characters: it is a segment of the sink's topic"
+    if name is not None and not has_pseudonym and (not identity.holds_name(name) or "/" in name):
+        expected = "a name without /, $, +, # and control characters: it is a segment of the sink's topic"
         yield ConfigError("source.meter", repr(name), expected)
 
 

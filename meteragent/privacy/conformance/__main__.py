@@ -50,11 +50,12 @@ def _load(name: str, keywords: Sequence[str]) -> Any:
     """Return the named mechanism (keywords are then ignored), or a partial that creates it.
 
     Raises:
-        UnsupportedMechanism: the name is not package.module:Name or does not exist, a keyword is not
-            key=value or repeats a key, or the keywords are refused.
+        UnsupportedMechanism: the name is not package.module:Name, does not exist or is not callable, a
+            keyword is not key=value or repeats a key, or the keywords are refused.
     """
     module, _, path = name.partition(":")
-    pairs = dict(re.findall(r"^(\w+)=(.*)$", keyword)[0] for keyword in keywords if "=" in keyword)
+    matches = [match for keyword in keywords if (match := re.fullmatch(r"(\w+)=(.*)", keyword))]
+    pairs = {match[1]: match[2] for match in matches}
     if not path or len(pairs) < len(keywords):
         raise UnsupportedMechanism("write package.module:Name, then key=value for each parameter")
     sys.path.insert(0, "")
@@ -68,6 +69,8 @@ def _load(name: str, keywords: Sequence[str]) -> Any:
         sys.path.remove("")
     if not isinstance(target, type) and hasattr(target, "release"):
         return target
+    if not callable(target):
+        raise UnsupportedMechanism(f"{path} is neither a mechanism nor makes one")
     make = partial(target, **{key: int(text) if _WHOLE.match(text) else text for key, text in pairs.items()})
     try:
         make()

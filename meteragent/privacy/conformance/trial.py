@@ -139,8 +139,8 @@ class Trial:
     def most_telling(self, count: int) -> list[PointPair]:
         """Return up to `count` pairs whose loss is nearest to 2, no two with the same first point.
 
-        At a loss of 2 a draw is most informative (THEORY 6). Numbers or windows with a loss below 1 and delta
-        0 are moved apart if their space allows it.
+        At a loss of 2 a draw is most informative (THEORY 6). Under a metric promise, numbers or windows
+        with a loss below 1 are moved apart if their space allows it.
         """
         nearest: dict[str, PointPair] = {}
         for pair in sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2)):
@@ -150,7 +150,8 @@ class Trial:
     def _stretch(self, pair: PointPair) -> PointPair:
         """Move two points apart to a loss of about 2, or as far as their space allows; see `most_telling`."""
         space = self.mechanism.space
-        if not (isinstance(space, Numbers | Windows) and 0 < pair.loss < 1) or pair.delta:
+        is_metric = isinstance(space, Numbers | Windows) and not isinstance(self.mechanism, PairMechanism)
+        if not (is_metric and 0 < pair.loss < 1):
             return pair
         x, x_prime = np.asarray(pair.x), np.asarray(pair.x_prime)
         for k in range(round(2 / pair.loss), 1, -max(1, round(0.2 / pair.loss))):

@@ -41,7 +41,7 @@ def statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
             topic=f"{base}/state",
             value=None,
             unit=_text(logs, topic),
-            names=tuple(name for name in names if name),
+            names=tuple(name for name in names if name) or (base,),
             device=_device(base),
             device_class=_text(logs, f"{base}/device_class"),
             state_class=_text(logs, f"{base}/state_class"),

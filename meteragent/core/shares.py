@@ -24,7 +24,7 @@ class Crowd(Protocol):
     """The cryptography of a stream whose windows release shares."""
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether `label` can be a home's label, and both keys for the slot are known and differ.
+        """Return whether `label` can be a home's label, and the slot's two keys are known and differ.
 
         The slot starts at `start_ms`.
         """
@@ -53,7 +53,7 @@ class ShareWindow(Window):
     def report(self, crowd: Crowd, leave_ms: int) -> Outgoing:
         """Close the slot and return its report, which is due at `leave_ms`.
 
-        The report is not sent once the group's deadline after the slot's end has passed.
+        The report is not sent after the group's deadline for the slot.
         """
         until_ms = self.end_ms + (0 if self.terms.crowd is None else self.terms.crowd.deadline_ms)
         payload = crowd.close(self.state(), self.terms)

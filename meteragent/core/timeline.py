@@ -24,7 +24,7 @@ Rules
    span lies partly before the split counts from the split on (law 7).
 3. A reading's token is returned once its whole span is integrated, or once the reading is refused, replaced
    or dropped (rule 5). If readings share a message or are summed over phases, `meteragent.core.share`
-   determines when it is acknowledged.
+   determines when the message is acknowledged.
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
    (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
@@ -48,7 +48,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""The limit of integrated times kept to tell `duplicate` from `late`, and the number dropped at the limit."""
+"""How many integrated times are kept to tell `duplicate` from `late`, and how many are dropped at once."""
 PENDING = 4096
 """The largest number of a meter's pending readings; a sender could stamp thousands within `ahead`."""
 
@@ -113,8 +113,8 @@ class Timeline:
     ) -> "Timeline":
         """Restore a timeline from the store under the current terms; open windows keep their own terms.
 
-        A crowd's windows are dropped if the stream is in no crowd any more. If the meaning of the readings
-        has changed (kind, unit or interval), the open windows are sealed.
+        A crowd's windows are dropped if the stream no longer belongs to a crowd. If the meaning of the
+        readings has changed (kind, unit or interval), the open windows are sealed.
         """
         timeline = cls(terms, next_ms)
         timeline.integrated_until_ms = state.integrated_until_ms
@@ -153,7 +153,7 @@ class Timeline:
 
     @property
     def _reading_terms(self) -> Terms:
-        """The oldest open window's terms (law 1) if readings mean the same under them, else the current."""
+        """The oldest open window's terms (law 1) if readings mean the same under them, else `self.terms`."""
         if not self.windows or self.windows[0].terms is self.terms:
             return self.terms
         oldest = self.windows[0].terms
@@ -189,7 +189,7 @@ class Timeline:
         All times that remain, except the last, differ by at least 1/2,048 of the time from first to last.
         The choice depends on times alone, never on a value. A power reading stands a little longer, a
         register loses only the time at which energy was used (unless it is reset), and a dropped interval
-        becomes gap unless another covers it.
+        becomes gap unless another interval covers it.
         """
         oldest, *readings, newest = self.pending
         distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
@@ -289,7 +289,7 @@ class Timeline:
         """Integrate the spans that end by the watermark; return the freed tokens.
 
         The watermark is the newest accepted time less `lateness`, at most `clock_ms` (rule 6). If the last
-        span has not ended by then, the split moves only to its reading's time; in a peak, by whole parts.
+        span has not ended by then, the split moves only to that span's start; in a peak, by whole parts.
         """
         if self.newest_ms is None:
             return []

@@ -1,6 +1,6 @@
 """A window that releases a share of its energy; the rest, a pad, goes to the helper (docs/crowd.md 4).
 
-With P the pad, u the dither, S the energy so far and L one quantum in accumulator units,
+With P the pad, u the dither, S the energy so far and L one quantum in accumulator units, the accumulator is
 
     A = (u + S - P L) mod 2^64 L,     released: floor(A / L) = (m - P) mod 2^64,     m = floor((u + S) / L)
 

@@ -60,8 +60,8 @@ def _energy(direction: int) -> Quantity:
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
     """Make a function that returns one direction's register, 1 (import) or 2 (export), in kWh.
 
-    The register is the meter's own sum over all tariffs or, if it has no sum, the sum of its two to eight
-    tariffs. A telegram with only one of the first two tariffs is refused.
+    The register is the meter's own sum over all tariffs or, if it sends no such sum, the sum of its two to
+    eight tariffs. A telegram with only one of the first two tariffs is refused.
     """
 
     def find(message: Telegram) -> Decimal:
@@ -85,7 +85,7 @@ def _export_kw(message: Telegram) -> Decimal:
 
 
 def _net_kw(message: Telegram) -> Decimal:
-    """Return import minus export or, unless the meter sends both, its own net power."""
+    """Return import minus export or, if the meter does not send both, the meter's own net power."""
     import_kw, export_kw = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
     if import_kw is not None and export_kw is not None:
         return total([import_kw, export_kw.copy_negate()])

@@ -9,7 +9,7 @@ seconds, so that a repeated interval gets the same time.
 A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
 A receiver picks up hundreds of meters, so only messages from the meter ``source.id`` count. Gas and water
 meters send the same messages. The lower four bits of a meter's type state the medium, and only electricity is
-read (github.com/bemasher/rtlamr, meters.md). Only rtlamr2mqtt's `state` does not have the type.
+read (github.com/bemasher/rtlamr, meters.md). Only rtlamr2mqtt's `state` lacks the type.
 
 A NetIDM has the layout of an IDM but a different packet type and different contents, so an IDM is read only
 if its packet type is `_IDM_PACKET`.
@@ -107,7 +107,7 @@ def _check_packet(message: Any) -> None:
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
     """Return the newest interval's end, rounded to seconds.
 
-    Without a time, it is relative to the arrival; None is the arrival itself.
+    If `sent_ms` is None, the end is relative to the arrival, and None is the arrival itself.
     """
     age_ms = offset * 1000 // _OFFSETS_PER_S
     end_ms = (sent_ms or 0) - age_ms

@@ -5,7 +5,7 @@ time without a zone, is not used. Most drivers use the same field names for powe
 lists the exceptions.
 
 The driver iem3000 reports registers a thousand times too small in some telegrams. Only telegrams with a power
-have correct registers, so only those are read.
+have correct registers, so only those telegrams are read.
 """
 
 import re
@@ -56,11 +56,11 @@ which are 0."""
 def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of the number that `find` returns for a document and its driver.
 
-    Other media are not read, because heat meters have fields with the same names.
+    Telegrams of other media are not read, because heat meters have fields with the same names.
     """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number, its time and its meter. Raises PayloadError (`other` if it is not to be read)."""
+        """Read the number, its time and its meter. Raises PayloadError (`other` to skip a telegram)."""
         document = document_of(payload)
         media, driver = value_at(document, "media"), value_at(document, "meter")
         if not isinstance(media, str):

@@ -100,7 +100,7 @@ class Series(Columns):
 
     @cached_property
     def values(self) -> Floats:
-        """The private values, in `unit`, which are often negative at low consumption."""
+        """The private values, in `unit`; at low consumption they are often negative."""
         return frozen(np.array([float(record.value) for record in self.records]))
 
     @cached_property
@@ -294,7 +294,7 @@ def mean_energy(
 def require_series(meters: Iterable[Series]) -> Iterable[Series]:
     """Return `meters`. Raises TypeError for a mapping, because iterating over it yields names, not series."""
     if isinstance(meters, Mapping):
-        raise TypeError("expected series, not a mapping from names to them: pass homes.values()")
+        raise TypeError("expected series, not a mapping from names to series: pass homes.values()")
     return meters
 
 
@@ -313,7 +313,7 @@ def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
 def _weighted_sum(
     meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float
 ) -> Estimate:
-    """Add up the weighted sums of all meters' values.
+    """Estimate the sum of all meters' weighted values.
 
     Raises ValueError as `Series.require_energy` does, or if coverage is not between 0 and 1.
     """

@@ -111,7 +111,7 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
     """Estimate the energy of each band of the window that starts at `time_ms`, in kWh, by the band's name.
 
     The estimates are unbiased. Each interval holds separately with the stated coverage. The band `unknown`,
-    if there is one, has the energy whose band is not known, because the register was not read meanwhile.
+    if there is one, has the energy that belongs to no known band, because the register was not read in time.
 
     Raises:
         ValueError: there is no such window, or one of its bands is missing; its slots are not energies of

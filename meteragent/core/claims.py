@@ -14,7 +14,7 @@ from meteragent.wire.descriptor import TermsDescriptor
 
 
 class Claims:
-    """The owners of the sink topics of a stream's meters: this store, another store, or not yet known.
+    """For each sink topic of a stream's meters, the owner: this store, another store, or not yet known.
 
     A topic on which this store has sent a descriptor belongs to the store for ever. For any other topic, the
     core asks the shell once whether another store releases there (`take`), and the shell answers only if it

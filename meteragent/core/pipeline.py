@@ -12,7 +12,7 @@ opens and closes all slots that are due by then, so a reading meets the slots th
 
 Two clocks drive a wall-clock stream: `now_ms` opens windows and slots, and `closing_ms` closes slots. They
 differ after a start or a pause, while readings that waited in the broker arrive and overdue slots stay open
-(law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both.
+(law 4, `catch_up`). In an event-clock stream, a meter's newest timestamp serves as both.
 
 Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
@@ -271,7 +271,7 @@ class Pipeline:
             self._deadlines.add_closing(closes_ms, self._names[meter].public_id, meter)
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Open slots due by `open_ms`; close slots due by both `open_ms` and `close_ms`; in time order."""
+        """In time order, open slots due by `open_ms` and close slots due by both `open_ms` and `close_ms`."""
         for closes_ms, meter in self._deadlines.take(open_ms, close_ms):
             if closes_ms is None:
                 self._open_due(meter, self._timelines[meter], now_ms)

@@ -35,11 +35,11 @@ the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, deliv
 The distribution of the use over [t0, t] does not matter, because all of it lies in the slot.
 
 If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
-slot cannot be separated from the use after the slot, because M and r give only the sum of both and the noise.
-Counting this sum in the slot would include the power of other slots. The map would then not be 1-Lipschitz:
-curves that differ by d in the other slots would change this slot's energy by more than d times the slot's
-length. Counting a part of the sum would release a part of the noise. So the slot is lost: it is gap
-throughout, and M is forgotten along with its noise. The slot is released nevertheless (law 4), with noise
+slot cannot be separated from the use after the slot, because M and r give only the sum of the two uses and
+the noise. Counting this sum in the slot would include the power of other slots. The map would then not be
+1-Lipschitz: curves that differ by d in the other slots would change this slot's energy by more than d times
+the slot's length. Counting a part of the sum would release a part of the noise. So the slot is lost: it is
+gap throughout, and M is forgotten along with its noise. The slot is released nevertheless (law 4), with noise
 from a new noise bound with the same distribution. No bound yields more than n values, the earlier draw is
 never released, and the new noise masks a constant.
 

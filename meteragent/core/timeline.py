@@ -13,13 +13,13 @@ Readings wait because the span of a power reading ends where the next span begin
 of order within `lateness`. So spans are integrated up to the watermark, which is the newest accepted time
 less `lateness` and never beyond the clock (`integrate_to_watermark`). When a slot closes, spans are
 integrated up to its end, even if readings are still on their way (`integrate_until`). If `lateness` is 0, the
-watermark is the time of the newest reading, which ends the span of the standing one at once. Nearly all
+watermark is the time of the newest reading, which ends the span of the standing reading at once. Nearly all
 readings of power meters are of this kind and take a fast path (`extend_standing`).
 
 Rules
 1. A power reading stands until the next one, for at most `hold`. An interval reading covers the `interval`
-   that ends at its time, except any part that an earlier one covers. Two consecutive readings of a register
-   give the use between them (`register`). All other time is gap.
+   that ends at its time, except any part that an earlier interval covers. Two consecutive readings of a
+   register give the use between them (`register`). All other time is gap.
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
    span lies partly before the split counts from the split on (law 7).
 3. A reading's token is returned once its whole span is integrated, or once the reading is refused, replaced
@@ -54,7 +54,7 @@ PENDING = 4096
 
 
 class Outcome(StrEnum):
-    """The outcome of a reading, which is the name of its counter."""
+    """The outcome of a reading, which is also the name of its counter."""
 
     ACCEPTED = "accepted"
     LATE = "late"
@@ -186,8 +186,8 @@ class Timeline:
     def _thin(self) -> list[Token]:
         """Drop the pending readings that follow their predecessor most closely; return their tokens.
 
-        All times that remain, except the last, differ by at least 1/2,048 of the time from first to last.
-        The choice depends on times alone, never on a value. A power reading stands a little longer, a
+        All times that remain, except the last, differ by at least 1/2,048 of the time from the first to the
+        last. The choice depends on times alone, never on a value. A power reading stands a little longer, a
         register loses only the time at which energy was used (unless it is reset), and a dropped interval
         becomes gap unless another interval covers it.
         """

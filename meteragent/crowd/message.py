@@ -27,7 +27,7 @@ REPORT, REQUEST, ANSWER, REFUSAL, KEYS = range(1, 6)
 REASONS = {1: "too_few", 2: "malformed", 3: "other_batch", 4: "early", 5: "expired"}
 """The reasons in refusal messages, by number."""
 FINAL_REASONS = ("too_few", "malformed")
-"""The reasons of refusals that are the helper's one answer."""
+"""The reasons in refusals that are the helper's one answer for a slot."""
 
 _CHUNK_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
 """The largest size of a chunk, in bytes, which leaves room for its topic in an MQTT packet of 4 MiB."""

@@ -1,9 +1,9 @@
 """Profiles: the quantities in a known device's messages, their readers, and the fields that are dropped.
 
-A quantity is one number in a device's messages, or several of the same kind. The kind and, if it is known,
-the unit come from the device's documentation. The configuration states both, too (law 5): a kind that the
-device does not have is refused, and numbers are converted to the configured unit. The rest of a message is
-ignored (default deny).
+A quantity is one number in a device's messages, or several numbers of the same kind. The kind and, if it is
+known, the unit come from the device's documentation. The configuration states both, too (law 5): a kind that
+the device does not have is refused, and numbers are converted to the configured unit. The rest of a message
+is ignored (default deny).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +123,7 @@ def decoder(
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
-        """Return the meter's readings. Raises PayloadError if the payload has numbers of other meters only."""
+        """Return the meter's readings. Raises PayloadError if the payload only has other meters' numbers."""
         numbers = read(payload)
         own_numbers = numbers if meter_id is None else [number for number in numbers if number.id == meter_id]
         if numbers and not own_numbers:

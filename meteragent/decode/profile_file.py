@@ -43,8 +43,8 @@ def _name_refusals(stated_name: str, name: str, text: str) -> Iterator[ConfigErr
         problem = ConfigError(
             "name",
             repr(name),
-            "a file name of at most 40 lower-case letters, digits, - and _, the first a letter or digit,"
-            " other than number and json, such as my-meter.toml",
+            "a file name such as my-meter.toml, of at most 40 lower-case letters, digits, - and _, the first"
+            " a letter or digit; number and json are reserved",
         )
     elif stated_name != name:
         problem = ConfigError("name", repr(stated_name), f"{name!r}, the name of the file")

@@ -16,7 +16,7 @@ Rules:
 1. A receiver must understand fields that end in ``_``, so a pack with such a field is refused. A pack of an
    unknown version is refused, too.
 2. Numbers are exact: power is converted to W and energy to J, because all units are whole multiples of these.
-3. A sum (`s`) is the integral of a power over time, in J: a register.
+3. A sum (`s`) is the integral of a power over time, in J, so it is a register.
 """
 
 from collections.abc import Callable, Iterator, Sequence

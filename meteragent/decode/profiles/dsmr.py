@@ -125,7 +125,7 @@ P1 = Profile(
         "the time is local, with S or W: outside Central European Time, source.timezone names the zone",
         "the time of arrival counts if source.timezone = 'arrival', and for DSMR 2, DSMR 3 and D0",
         "a time that stays whole hours off its arrival is refused as refused_zone: set source.timezone",
-        "numbers in W and Wh (Austria) are read, too; of D0 codes, only those for present values (*255)",
+        "numbers in W and Wh (Austria) are read, too; of a D0 readout, only codes for present values (*255)",
         "a D0 meter that sends only 1-0:16.7.0 has no power: read power-net",
         "DSMR 2 and 3 and D0 have no checksum: errors in transmission are not detected",
         "from DSMR 5 on, telegrams come every second (source.every = '1s'); up to DSMR 4, every 10 s",

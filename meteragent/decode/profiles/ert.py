@@ -107,7 +107,7 @@ def _check_packet(message: Any) -> None:
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
     """Return the newest interval's end, rounded to seconds.
 
-    If `sent_ms` is None, the end is relative to the arrival, and None is the arrival itself.
+    If `sent_ms` is None, the end is relative to the arrival; the result None is the arrival itself.
     """
     age_ms = offset * 1000 // _OFFSETS_PER_S
     end_ms = (sent_ms or 0) - age_ms
@@ -282,7 +282,7 @@ RTLAMR2MQTT = Profile(
         "a format such as ####.## in its configuration moves the decimal point: source.unit must match it",
         "state does not say what it measures: its configuration must name an electricity meter",
         "state has the register; for meters that send IDM, attributes has the intervals, without a time",
-        "the register of an IDM is up to five minutes older than its time",
+        "the register of an IDM is up to five minutes older than the message's time",
     ),
 )
 

@@ -60,7 +60,7 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], S
     """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number, its time and its meter. Raises PayloadError (`other` to skip a telegram)."""
+        """Read the number, its time and its meter. Raises PayloadError (`other` for telegrams to skip)."""
         document = document_of(payload)
         media, driver = value_at(document, "media"), value_at(document, "meter")
         if not isinstance(media, str):

@@ -242,7 +242,7 @@ RTL_433 = Profile(
     traps=(
         *_TRAPS,
         "a packet arrives as both IDM and NETIDM, and one of them is wrong: compare with the meter's display",
-        "its times are local and without a zone: the time of arrival is used",
+        "rtl_433's times are local and have no zone: the time of arrival is used",
     ),
 )
 RTLAMR = Profile(
@@ -279,8 +279,8 @@ RTLAMR2MQTT = Profile(
     personal=("TamperCounters", "PowerOutageFlags"),
     traps=(
         _COUNTS,
-        "a format such as ####.## in its configuration moves the decimal point: source.unit must match it",
-        "state does not say what it measures: its configuration must name an electricity meter",
+        "a format such as ####.## set in rtlamr2mqtt moves the decimal point: source.unit must match it",
+        "state does not say what it measures: rtlamr2mqtt's configuration must name an electricity meter",
         "state has the register; for meters that send IDM, attributes has the intervals, without a time",
         "the register of an IDM is up to five minutes older than the message's time",
     ),

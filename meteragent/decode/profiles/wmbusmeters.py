@@ -126,7 +126,7 @@ WMBUSMETERS = Profile(
     identifies="the meter's id or its name in the configuration",
     personal=("id", "name", "customer"),
     traps=(
-        "power is null in some telegrams, which gives no reading, not 0",
+        "power is null in some telegrams: these give no reading, not 0",
         "registers of single tariffs are not offered: the times of their use are a secret, too",
         "for an amiplus meter without a total, value = 'import of 2 tariffs' is the sum of exactly two",
         "em24, iem3000, abbb23 and ime send one power for both directions: window.range must reach below 0",

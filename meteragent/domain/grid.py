@@ -92,7 +92,7 @@ CALENDAR_UNITS = ("1d", "1w", "1mo")
 
 
 class Hours(NamedTuple):
-    """Hours of the local day, in minutes after midnight; unless `from_min` < `to_min`, they span midnight."""
+    """Hours of the local day, in minutes after midnight; they span midnight if `from_min` >= `to_min`."""
 
     from_min: int
     to_min: int

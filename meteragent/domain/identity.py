@@ -22,7 +22,7 @@ _SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)
 _SHARED = ("$share/", "$queue/")
 _NAME_MAX = 128
 _TEMPLATE_MAX_BYTES = 32_768
-"""Half the length of the longest topic, which leaves room for the name and for the topics below it."""
+"""Half the length of the longest topic, which leaves room for the name and for subtopics."""
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
 )
@@ -209,9 +209,9 @@ class SourceTopic:
 
 
 def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
-    """Return whether a topic of the sink template, or a topic below it, could match the source template.
+    """Return whether a topic of the sink template, or one of its subtopics, could match the source template.
 
-    The topics below are those of descriptors and totals. Segments are compared one by one; ``{meter}``,
+    The subtopics are those of descriptors and totals. Segments are compared one by one; ``{meter}``,
     ``{phase}`` and ``{shard}`` match any segment.
     """
     topics = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER), (*sink, "total")]
@@ -228,7 +228,7 @@ def render(template: str, public_id: str) -> str:
 
 
 def public_id(template: str, topic: str) -> str:
-    """Return the public name in `topic`, which is a sink topic of the template or a topic below one."""
+    """Return the public name in `topic`, which is a sink topic of the template or a subtopic of one."""
     return topic.split("/")[template.split("/").index(PLACEHOLDER)]
 
 

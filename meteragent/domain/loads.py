@@ -2,17 +2,17 @@
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds how much larger a change in the
 load can be in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
-Unknown facts about a source (`unknown`) are left out, so the true level may then be higher than the stated
-level.
+Facts about a source that are unknown (`unknown`) are ignored; the true level may then be higher than the
+stated level.
 
 In all. A change that adds or removes X over any number of slots has a loss of at most kappa level X / hide if
-the readings follow the load (THEORY T.7; kappa is `privacy.in_all.kappa`). Otherwise the changes of the m
-slots from its start on may add up to more than X:
+the readings follow the load (THEORY T.7; kappa is `privacy.in_all.kappa`). Otherwise the values of the m
+slots from the start of the change may differ by more than X in sum:
 
 * Energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
 * Power with a dead band b: X + m 2 b T, where T is the slot. The last reports may differ for ever.
 * Sampled power: X + p H for any m, where p is the width of the range and H is the longest hold.
-* Slot values that are rounded half up to quanta q (archives): X + m q T, and no kappa.
+* Slot values that are rounded half up to quanta q (archives): X + m q T, without kappa.
 
 This holds for a change that only adds or only removes energy and, where power is sampled, rises and falls
 once. For k rises, add (k - 1) s and (k - 1) p H (`privacy.loads`).
@@ -106,7 +106,7 @@ def factor(terms: Terms) -> Fraction:
 
 
 def step_wh(terms: Terms) -> Fraction:
-    """Return a bound, in Wh, on the difference that lasts in a slot after a change: steps, or two dead bands.
+    """Return a bound, in Wh, on the difference that a change leaves in a slot: steps, or two dead bands.
 
     In l1 the bound covers all slots of a window together.
     """
@@ -118,7 +118,7 @@ def step_wh(terms: Terms) -> Fraction:
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
-    """Return the energy, in Wh, that one unit of a slot's value stands for; for bands, the shortest one's."""
+    """Return the energy, in Wh, that one unit of a slot's value (in the shortest band) stands for."""
     return terms.hides_wh / terms.radius
 
 
@@ -143,7 +143,7 @@ def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) 
 
     The arguments are those of `in_all_wh`. With dithered rounding, the bound is the smaller of two: kappa
     level / hide per Wh, and the level if the value of each slot is rounded up by a quantum. Without a dither,
-    or if a (epsilon times the quantum) exceeds `A_LIMIT`, it is the second.
+    or if a (epsilon times the quantum) exceeds `A_LIMIT`, only the second bound applies.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

@@ -77,7 +77,7 @@ class _Watcher:
         self._on_message(topic, payload, retain)
 
     def failed(self, reason: LinkError) -> None:
-        """Raise `reason` once ATTEMPTS connections have failed or ended, and none has ever listened."""
+        """Raise `reason` if ATTEMPTS connections have failed or ended before all filters were granted."""
         self._failure_count += 1
         if not self._has_listened and self._failure_count >= ATTEMPTS:
             if self._login_hint and isinstance(reason, LoginRefused):

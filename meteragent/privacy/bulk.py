@@ -32,7 +32,7 @@ def source_of(bits: Bits | None) -> Bits:
         return BulkBits()
     if not callable(getattr(bits, "integer", None)):
         raise TypeError(
-            f"bits is {bits!r}: expected a source of random bits, such as SeededBits(1), or nothing for the"
+            f"bits is {bits!r}: expected a source of random bits, such as SeededBits(1), or None for the"
             " operating system's"
         )
     return bits

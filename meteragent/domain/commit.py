@@ -44,12 +44,12 @@ class OpenWindow(NamedTuple):
 
     The window's records leave on the topic `topic`, under the name `public_id`. `noise_bound` is the secret R
     of THEORY 2.1. It is None once noise has been drawn for all n slots; in l1 and in crowds, it is always
-    None. `draws` is the number of slots whose noise has been drawn, in the order of their indices; in a peak,
-    it is the number of draws for its one slot. `slots` are the open slots. `masked_slot` is the index of the
-    slot that holds a difference instead of an accumulator: the register at the newest integrated reading
-    minus the accumulator. This difference equals the register at the slot's start minus noise and dither.
-    `masked_slot` is None if no slot holds a difference. `sealed_pad` is the pad of a crowd's slot, whose
-    accumulator started from the negated pad instead of noise; outside crowds, it is None.
+    None. Noise is drawn for the slots in the order of their indices; `draws` is the number of slots that have
+    it or, in a peak, the number of draws for its one slot. `slots` are the open slots. `masked_slot` is the
+    index of the slot that holds a difference instead of an accumulator: the register at the newest integrated
+    reading minus the accumulator. This difference equals the register at the slot's start minus noise and
+    dither. `masked_slot` is None if no slot holds a difference. `sealed_pad` is the pad of a crowd's slot,
+    whose accumulator started from the negated pad instead of noise; outside crowds, it is None.
     """
 
     start_ms: int
@@ -84,8 +84,8 @@ class TimelineState(NamedTuple):
 class Total(NamedTuple):
     """The running sum of all records under a public name from `since_ms` to `end_ms`, without gaps.
 
-    `sum` is an energy in millionths of `unit`, multiplied by `HOUR_MS`. `variance` is the variance of the
-    sum's noise, in `unit` squared.
+    `sum` is `HOUR_MS` times the energy in millionths of `unit`. `variance` is the variance of the sum's
+    noise, in `unit` squared.
     """
 
     since_ms: int
@@ -139,9 +139,9 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send, byte for byte, at `due_ms` (wall clock) or later.
 
-    `slot` determines which receivers get a message of a shared stream. It is a record's own slot, or the
-    first slot that a descriptor covers; other messages have none. A report to a crowd is not sent at or after
-    `until_ms`, which is None for other messages.
+    `slot` determines which receivers get a message of a shared stream. For a record, it is the record's slot;
+    for a descriptor, the first slot that it covers; for other messages, None. A report to a crowd is not sent
+    at or after `until_ms`, which is None for other messages.
     """
 
     topic: str
@@ -165,7 +165,7 @@ class Descriptor(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A charge: the start of the UTC day on which it counts (that of the window's start), and epsilon in 1/W.
+    """A charge: the start of the UTC day on which it counts (on which the window starts), and epsilon in 1/W.
 
     A peak whose noise is drawn again is charged on the day of the part that needs the noise.
     """
@@ -182,11 +182,11 @@ class Commit:
     `charges`: the number of windows opened and of peaks drawn again, by charge and meter (law 2). `redrawn`:
     the meters charged for a peak that drew noise again after a restart. `states`: the new state of each
     meter, or None to delete the state of a forgotten meter. States, like their rows in the store, are in the
-    order in which their meters' messages arrived, so that meters that report together share pages. `terms`:
-    the terms to which states refer, by id. `descriptors`: new descriptors. `outgoing`: the messages to send,
-    in order. `totals`: running totals by public name. `prices`: all prices of the stream that are still
-    needed, or None if they have not changed. `shared`: whether the messages go to each active receiver
-    (`store.grants`); if so, each topic begins with the public id instead of a sink topic.
+    order in which their meters' messages arrived, so that meters that report together share pages of the
+    database. `terms`: the terms to which states refer, by id. `descriptors`: new descriptors. `outgoing`: the
+    messages to send, in order. `totals`: running totals by public name. `prices`: all prices of the stream
+    that are still needed, or None if they have not changed. `shared`: whether the messages go to each active
+    receiver (`store.grants`); if so, each topic begins with the public id instead of a sink topic.
     """
 
     stream: str

@@ -143,7 +143,7 @@ class StoreInUse(StoreError):
 
 
 class StoreRestored(StoreError):
-    """A store that is an old copy, which lacks records that have left since, or that may be one."""
+    """A store that is, or may be, an old copy, which lacks the records that have left since."""
 
 
 class StoreMoved(StoreError):

@@ -9,7 +9,7 @@ _DIGITS = 60
 _WHOLE_FROM = 999.5
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
-"""The largest power of ten, roughly, that a number in TOML may have; huge integers would stall the check."""
+"""The largest power of ten, roughly, that a number in TOML may have; huge numbers would stall arithmetic."""
 _EXPONENT_DIGITS = 3
 _NUMBER_CHARS_MAX = 100
 
@@ -17,7 +17,7 @@ _NUMBER_CHARS_MAX = 100
 def parse_exact(value: Any) -> Fraction:
     """Parse an exact number from a TOML file.
 
-    Raises ValueError, which states the expected value, for anything else.
+    Raises ValueError for anything else; the text states the expected value.
     """
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only

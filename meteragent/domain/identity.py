@@ -27,9 +27,8 @@ _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
 )
 _UNFIT = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_NONCHARACTERS}]")
-"""Control characters, lone surrogates and noncharacters: a broker may refuse them by closing the connection.
-
-MQTT 5, 1.5.4.
+"""Control characters, lone surrogates and noncharacters: a broker may refuse them by closing the connection
+(MQTT 5, 1.5.4).
 """
 _WILDCARDS = "+#"
 
@@ -67,7 +66,7 @@ def parse_template(text: str) -> tuple[str, ...]:
         raise ValueError("a topic with one segment {meter}, such as 'meters/{meter}/power'")
     if not holds_topic(text):
         raise ValueError(
-            "a topic without the wildcards + and #, without control characters, that does not start with $"
+            "a topic without the wildcards + or #, without control characters and without $ at the start"
         )
     if len(text.encode()) > _TEMPLATE_MAX_BYTES:
         raise ValueError(f"a topic of at most {_TEMPLATE_MAX_BYTES} bytes")
@@ -77,7 +76,7 @@ def parse_template(text: str) -> tuple[str, ...]:
 def fnv1a(data: bytes) -> int:
     """Return the 32-bit FNV-1a hash (Fowler, Noll, Vo).
 
-    It starts at 2166136261; for each byte, it is xored with the byte and multiplied by 16777619.
+    The hash starts at 2166136261; for each byte, it is xored with the byte and multiplied by 16777619.
     """
     digest = 2_166_136_261
     for byte in data:

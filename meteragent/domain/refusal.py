@@ -58,7 +58,7 @@ def key_text(path: Sequence[str | int]) -> str:
 
 
 def nearest(value: Any, words: Sequence[str]) -> str | None:
-    """Return, in quotes, the word that equals `value` apart from case, or else the closest word.
+    """Return, in quotes, the word that equals `value` apart from case or, if there is none, the closest word.
 
     The result is None if no word is close, or if `value` is not a string.
     """

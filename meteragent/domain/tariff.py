@@ -47,9 +47,9 @@ class Tariff:
         raise ValueError(f"the tariff {self.name!r} has no price for the band {band!r}")
 
     def fees(self, length_ms: int, *, is_month: bool) -> float:
-        """Return the fee for a window: one fee for a local month, else in proportion to 30.4375 days.
+        """Return the fee for a window: the monthly fee for a local month, otherwise a fee in proportion.
 
-        Twelve fees then correspond to 365.25 days.
+        In proportion, a month counts as 30.4375 days, so 365.25 days cost twelve monthly fees.
         """
         return self.fee if is_month else self.fee * length_ms / (DAY_MS * MONTH_DAYS)
 

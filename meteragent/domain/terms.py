@@ -33,7 +33,7 @@ class Clock(StrEnum):
 
 Rounding = accuracy.Rounding
 """The rounding of a slot's energy S to whole quanta of L accumulator units: floor(S / L + 1/2), or
-floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1)."""
+floor((S + u) / L) with u uniform on {0, ..., L - 1}; the latter is S / L on average (THEORY-2 A.1)."""
 
 
 _LATER_DEFAULTS = (
@@ -47,9 +47,10 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 
 
 class Crowd(NamedTuple):
-    """A group whose totals have the noise of two operators (docs/crowd.md): its id, in hex digits.
+    """A group whose totals have the noise of two operators (docs/crowd.md).
 
-    `deadline_ms` is the time after a slot's end by which the slot's report must have left.
+    `group_id` is the group's id, in hex digits. `deadline_ms` is the time after a slot's end by which the
+    slot's report must have left.
     """
 
     group_id: str
@@ -77,8 +78,8 @@ class Terms:
     to which the promise refers: for `l1`, the noise of each slot is independent, and the radius bounds the
     sum of the changes in all slots. `weights` are the prices of a weighted window, whose values are amounts.
     `threshold_u`, in millionths of the unit, is the threshold of a window that releases the energy above it.
-    `crowd` is the group of a window that releases a share of its energy, in Wh; then the mechanism is that of
-    each of the group's two operators, not of the agent.
+    `crowd` is the group of a window that releases a share of its energy, in Wh; the mechanism then belongs to
+    each of the group's two operators, not to the agent.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
@@ -274,7 +275,7 @@ class Terms:
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy by which a load may change and be hidden, in a slot or, in l1, in all (THEORY 3.5)."""
+        """The change in a load's energy that is hidden, in a slot or, in l1, in all (THEORY 3.5)."""
         return self.radius * self.wh_per_value * self.hours
 
     @cached_property

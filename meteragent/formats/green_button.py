@@ -34,7 +34,7 @@ _POWER, _ENERGY = 38, 72
 _UOM: Final = {_POWER: "W", _ENERGY: "Wh"}
 _DERIVED = 11
 _MEASURED: Final = {0, 7, 17, 18, 19}
-"""Qualities of a measured value: valid, manually edited, validated, verified, revenue quality."""
+"""Qualities of a measured value: valid, manually edited, validated, verified, and revenue quality."""
 _DELTA, _INDICATING = 4, 6
 _AVERAGE, _NORMAL = 2, 12
 _KIND_ENERGY, _KIND_POWER = 12, 37
@@ -42,9 +42,9 @@ _ELECTRICITY = 1
 _FORWARD: Final = {0, 1, 4}
 """Accepted flow directions: not applicable, consumption, and net."""
 _POWERS: Final = (0, -3, -6)
-"""The powers of ten that are written, in order of preference."""
+"""The exponents of ten that are written, in order of preference."""
 _POWER_MAX: Final = 12
-"""The largest absolute value of a power of ten that is read: from pico to tera."""
+"""The largest absolute value of an exponent of ten that is read: from pico to tera."""
 _INT48_MAX: Final = 2**47 - 1
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")

@@ -170,7 +170,7 @@ class Protocol:
         return packets.unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
-        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany if too many are unanswered."""
+        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany if too many PUBLISHes are unanswered."""
         if self._unanswered_count >= self._receive_maximum:
             raise TooMany("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)

@@ -25,7 +25,7 @@ Entropy = Callable[[int], bytes]
 
 FLOOR_S: Final = 0.5
 CEILING_S: Final = 30.0
-"""The upper limits of the first pause and of all pauses, in seconds."""
+"""The upper limits, in seconds, of the first pause (`FLOOR_S`) and of all pauses (`CEILING_S`)."""
 WEEK_S: Final = 7 * 86_400
 
 
@@ -64,9 +64,9 @@ async def keep_connected(  # noqa: PLR0913 -- each argument is the caller's choi
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight` is
     an upper limit of `Session.inflight`, and `timeout_s` limits each wait for a connection or a subscription.
     `on_refused` gets each publication that the broker refuses (MQTT 5 only). If it is None, or the refusal
-    does not concern a topic, the connection ends. `on_failed` gets the reason for each end or failed attempt,
-    and may raise an error to give up. The log puts `role` before the address, and `login_hint` after a
-    refused login.
+    does not concern a topic, the connection ends. `on_failed` gets the reason when a connection ends or an
+    attempt fails, and may raise an error to give up. The log puts `role` before the address, and `login_hint`
+    after a refused login.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
@@ -115,10 +115,10 @@ async def _one_connection(
 
 
 class _Versions:
-    """The MQTT version of the next connection.
+    """The MQTT version of the next connection: the configured version, if there is one.
 
-    If none is configured, it is 5 until the broker refuses 5, then 3.1.1 until the broker refuses 3.1.1, and
-    so on. A CONNECT without an answer counts as a refusal only if the version has never worked.
+    Otherwise it is 5 until the broker refuses 5, then 3.1.1 until the broker refuses 3.1.1, and so on. A
+    CONNECT without an answer counts as a refusal only if the version has never worked.
     """
 
     def __init__(self, version: Version) -> None:

@@ -178,7 +178,7 @@ class Session:
         """Publish at QoS 1; return the packet id for `on_delivered` or `on_refused`.
 
         Raises LinkError if the session has ended, too many publications are unanswered, or this one is too
-        large. The caller must leave at most `inflight` of them unanswered, which also limits waiting bytes.
+        large. The caller must leave at most `inflight` publications unanswered, to bound the waiting bytes.
         """
         if self._session_end.done():
             raise LinkError("the session has ended")

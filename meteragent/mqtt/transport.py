@@ -84,7 +84,7 @@ class Transport(asyncio.Protocol):
         self._packets.clear()
 
     def pause(self, *, reading: bool) -> None:
-        """Pause reading or, if `reading`, resume it."""
+        """Pause reading or, if `reading` is True, resume it."""
         if self._socket is None or reading == self._is_reading or self._socket.is_closing():
             return
         self._is_reading = reading

@@ -32,7 +32,7 @@ async def watch(
     """Pass messages that match `filters` to `on_message` until cancelled; reconnect after a loss.
 
     `on_listening` is called on each connection, when the broker has granted all filters. Raises the LinkError
-    of the last attempt if ATTEMPTS connections fail or end before the broker has granted all filters once;
+    of the last attempt if ATTEMPTS connections fail or end before the broker has ever granted all filters;
     the text of a refused login ends with `login_hint`.
     """
     watcher = _Watcher(filters, on_message, on_listening, login_hint)

@@ -1,7 +1,8 @@
 """The clock of an operator: the time, waits, unconfirmed jumps and ticks. Times are seconds since 1970.
 
-The serial of a key list is the time, and homes refuse lists with lower serials. So if a list is published
-while the clock is years ahead, and the operator then loses its store, homes refuse its new lists for years.
+The serial of a key list is the time of its publication, and homes refuse lists with lower serials. So if a
+list is published while the clock is years ahead, and the operator then loses its store, homes refuse its new
+lists for years.
 """
 
 import time
@@ -24,7 +25,7 @@ class Clock:
         return time.time_ns() // 1_000_000_000
 
     def pause_s(self, instant_s: int) -> float:
-        """Return the time to wait for an instant: at most a minute, because the clock may be set again."""
+        """Return how long to wait for an instant: at most a minute, as the clock may be set meanwhile."""
         return min(max(instant_s - time.time(), 0.0), 60.0)
 
     def boot_ms(self) -> int:

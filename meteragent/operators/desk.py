@@ -89,7 +89,7 @@ class Desk:
         return step
 
     def take(self, arrivals: Sequence[Arrival], now_s: int) -> Step:
-        """Take messages in the order of their arrival; drop requests and answers after PATIENCE_S."""
+        """Take messages in the order of their arrival; drop requests and answers older than PATIENCE_S."""
         step = Step()
         for arrival in arrivals:
             is_report = arrival.kind == REPORT
@@ -144,7 +144,7 @@ class Desk:
 def in_order(
     arrivals: Sequence[Arrival], instants_s: Sequence[int]
 ) -> Iterator[tuple[list[Arrival], int | None]]:
-    """Yield the messages before each tick with the tick's instant, then the remaining ones with None."""
+    """Yield the messages before each tick with the tick's instant, then the other messages with None."""
     later_arrivals = list(arrivals)
     for instant_s in instants_s:
         yield [arrival for arrival in later_arrivals if arrival.at_s < instant_s], instant_s

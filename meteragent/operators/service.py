@@ -43,7 +43,7 @@ _log = logging.getLogger("meteragent")
 
 
 class _HeldReports(NamedTuple):
-    """Committed reports that wait for an instant to be released: their number and their tokens.
+    """Committed reports that are released at `instant_s`: their number and their tokens.
 
     Reports at QoS 0 have no token.
     """

@@ -1,4 +1,4 @@
-"""The newest slot, if the leader received no report, or the helper no request, for it in time."""
+"""The newest slot, if no report (at the leader) or request (at the helper) for it has arrived in time."""
 
 from collections.abc import Mapping
 from typing import Final

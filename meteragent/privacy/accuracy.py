@@ -19,13 +19,13 @@ the interval +-(H + 1/2) covers this error with probability
 
     F(H) - f (p(H) - p(H+1)),        F(H) = P(|z| <= H),  p(H) = P(z = H),
 
-and at f = 1/2 with no lower probability. For f > 1/2 the same holds with 1 - f in place of f, by symmetry.
-Let H be the smallest integer with F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at least this
-coverage for every load. This holds for windows of any n, because the noise of a slot is symmetric and its
-mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
+and at f = 1/2 with at least this probability. For f > 1/2, the same holds with 1 - f in place of f, by
+symmetry. Let H be the smallest integer with F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at
+least this coverage for every load. This holds for windows of any n, because the noise of a slot is symmetric
+and its mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
 
 Sums over the lattice are used if noise bounds above 2^17 are negligible. Otherwise a is so small, or n so
-large, that integrals can replace the sums over half-integers. THEORY 1.1 and 1.2 have the integrals: r is
+large, that integrals can replace the sums over half-integers. THEORY 1.1 and 1.2 give the integrals: r is
 Gamma(n+1, 1/a), so that E r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson
 summation, the relative difference of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1),
 which is below 1e-10 for n >= 2 (n = 1 has a closed form). The relative difference of h, whose sum has a kink,

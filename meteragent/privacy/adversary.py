@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 An adversary with a prior pi on the input x of a channel observes an output z. The adversary's conclusion is
-the posterior. The distance d_P between two conclusions is the largest |ln| of the ratio of the probabilities
-that they give to an event.
+the posterior. The distance d_P between two conclusions is the largest absolute logarithm of the ratio of the
+probabilities that the two give to an event.
 
 Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x by phi(x) before the mechanism
 is applied; phi moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z.
@@ -14,15 +14,15 @@ concludes sigma'. With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
     sigma(x)/sigma'(x) = rho(x) / (a mean of rho, weighted by the prior and L o phi).
 
 A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior. Over
-all priors the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the point
+all priors, the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the point
 of the least rho and the remainder on the point of the greatest comes arbitrarily close. The theorem is about
 events, which matters for a single hiding function: the union of two outputs can reveal more than either
 output alone, because the rho of the union may be near the larger of the two outputs' rhos at one point and
 near the smaller at another.
 
 Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the ratio of
-posterior to prior is L(x) / (the prior's mean of L on N). For a d-private mechanism, the |ln| of this ratio
-is at most d(N). The supremum over all priors is exactly max_N ln L - min_N ln L.
+posterior to prior is L(x) / (the prior's mean of L on N). For a d-private mechanism, the absolute logarithm
+of this ratio is at most d(N). The supremum over all priors is exactly max_N ln L - min_N ln L.
 
 Families. The bounds of a family of neighbourhoods may together be equivalent to d-privacy. They bound
 |ln L(x) - ln L(y)| by d(N) for x, y in N, hence along every chain of neighbourhoods by the sum of the
@@ -36,8 +36,8 @@ The bound of a hiding function that exchanges x and y implies |ln L(x)/L(y)| <= 
 rho(x) = 1/rho(y) and the supremum is at least 2 |ln L(x)/L(y)|. A family whose exchanges join any two points
 x, y by a chain of length d(x, y) is maximally tight (Definition 2). Functions that only replace do not
 suffice: rho = 1 at points that phi does not change, and some mechanisms that are only 2 epsilon-private
-satisfy the bound of 2 epsilon for all phi_i,w, "row i becomes w". So the converse of Theorem 1 holds for
-exchanges, and for replacements up to a factor of two.
+satisfy the bound of 2 epsilon for all functions phi_i,w (row i becomes w). So the converse of Theorem 1 holds
+for exchanges, and for replacements up to a factor of two.
 
 "Maximally tight" means here that no shortest chain is longer than d. As proved above, the bounds of such a
 family imply d-privacy.

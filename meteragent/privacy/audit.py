@@ -84,12 +84,12 @@ class Audit:
 
     epsilon: the claim, loss(quantum)/quantum, in 1/unit.
     lower: a lower bound on the true epsilon in 1/unit, wrong with a probability of at most `alarm`.
-    detects: the ratio of the true loss to the claim that is detected in l_inf Laplace noise with a
+    detects: the ratio of true to claimed loss that the audit of l_inf Laplace noise detects with a
         probability of about 0.9; infinite if even a loss of 50 would not be detected.
     detects_scale: the relative error of that noise's scale that is detected with the same probability.
     samples: the number of windows drawn for the tests of the distribution, and on each side of each shift.
     alarm: the bound on the probability that a correct mechanism fails.
-    checks: the results: the exact checks, the tests of the distribution, and the events, in this order.
+    checks: the results of the exact checks, the distribution tests and the events, in this order.
     """
 
     epsilon: Fraction
@@ -244,7 +244,7 @@ def _check_ratio(bench: _Bench) -> Check:
 def _choose_outputs(
     bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
 ) -> NDArray[Any]:
-    """Return both rounded windows, plain and with a unit, a multiple of the shift or noise added."""
+    """Return both rounded windows, as they are and with a unit, a multiple of the shift or noise added."""
     centres = [bench.quanta(x), bench.quanta(partner)]
     unit = np.eye(1, bench.n, dtype=np.int64)[0]
     corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
@@ -331,7 +331,7 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
 
 
 def _cells_p(values: Integers, law: WindowLaw, k: int) -> float:
-    """Return the p-value of chi-square on cells that are about equally likely under the law."""
+    """Return the p-value of chi-square on cells that are about equally likely under `law`."""
     cell, probabilities = _assign_cells(values, law, k, _CELLS)
     return chi_square(np.bincount(cell, minlength=probabilities.size), probabilities)
 

@@ -2,8 +2,9 @@
 
 `Bits` is a stream: each bit is handed out only once, because two releases with noise from the same bits would
 reveal the difference between their windows. `SystemBits` ensures this for threads and forks, too. `RowBits`
-gives each of many rows a memory; a sampler reads each address for one purpose only. Bits from a key are a
-fixed function of the address (`meteragent.privacy.keyed`); `FreshRows` returns new bits at every read.
+gives each of many rows a memory of random bits; a sampler reads each address for one purpose only. Bits from
+a key are a fixed function of the address (`meteragent.privacy.keyed`); `FreshRows` returns new bits at every
+read.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class FreshRows:
         """Draw a fresh word for each row in `rows`; shape (rows.size,).
 
         Raises:
-            OverflowError: a place is beyond the page's end, or the page does not exist.
+            OverflowError: `at` is beyond the page's end, or the page does not exist.
         """
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)

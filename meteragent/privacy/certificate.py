@@ -7,7 +7,7 @@ windows. An attacker names shape i if the release is in A_i, and is right with p
 S = sum over i of prior_i P_i(A_i).
 
 *For one mechanism*: the best attacker names the shape with the largest prior_i P_i(z). `best_attack` sums
-these maxima over a box of outputs; the part outside the box is at most the tail of the noise. This is
+these maxima over a box of outputs; the sum outside the box is at most the tail of the noise. This is
 feasible for n = 1..3.
 
 *For every mechanism* that is epsilon d_inf-private: mechanism and attacker together form a channel from

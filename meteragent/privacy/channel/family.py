@@ -7,8 +7,8 @@ Delta_d/epsilon on the query's answers is epsilon-d-private (Chatzikokolakis 201
 7). Let d' <= d; for example, the normalised d_1 is at most d_h. Epsilon-d'-privacy is a stronger promise
 (Proposition 1) and in general needs more noise, because Delta_d' >= Delta_d. A query with Delta_d' = Delta_d
 needs no more noise: the noise that makes its answers epsilon-d-private also makes them epsilon-d'-private.
-These queries are the family C of d and d'. Propositions 4 and 5 treat special cases. The form here, for any
-two metrics, and its converse are ours: the same noise keeps the stronger promise only for the queries in C.
+These queries are the family C of d and d'. Propositions 4 and 5 treat special cases. The statement for any
+two metrics and its converse are ours: the same noise keeps the stronger promise only for the queries in C.
 Proof of the converse: the loss of Laplace noise between answers y and y' is epsilon |y - y'|/Delta_d, and it
 is attained. So if Delta_d' > Delta_d, some x, x' have a loss above epsilon d'(x, x'). Discrete Laplace noise
 and the truncated geometric mechanism attain the same loss on their lattice, so the converse holds for them,

@@ -269,7 +269,7 @@ class Channel:
         return _largest(differences)
 
     def delta_by_events(self, x: Point, other: Point, odds: Number | Exact) -> Number:
-        """Return `delta_on` for all events, as defined, in a time that doubles with each output.
+        """Return `delta_on` for all events; the time for it doubles with each output.
 
         Raises:
             TypeError: odds is not exact.

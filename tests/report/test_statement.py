@@ -128,9 +128,8 @@ def test_the_page_names_every_other_message() -> None:
 def test_the_page_says_which_distance_is_meant() -> None:
     """For bands it is the sum over the slots; a name in the configuration is not one of a topic."""
     bands = "length = '1mo'\ntimezone = 'UTC'\nbands = ['22-06', '06-22']"
-    text = page(
-        source="topic = 'x'\nmeter = 'house'", window=bands, privacy="space = 'profile'\nmetric = 'l1'\nhide = '1.5kWh'"
-    )
+    privacy = "space = 'profile'\nmetric = 'l1'\nhide = '1.5kWh'"
+    text = page(source="topic = 'x'\nmeter = 'house'", window=bands, privacy=privacy)
     assert "d(x, y) the sum of the differences of" in " ".join(text.split())
     assert "a meter is identified by its name in source.meter" in " ".join(text.split())
 

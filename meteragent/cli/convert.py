@@ -1,4 +1,4 @@
-"""The `convert` command: write private records in the formats of utilities, or readings for `sanitise`."""
+"""The `convert` command: write private records in formats that utilities use, or readings for `sanitise`."""
 
 import argparse
 import sys
@@ -72,7 +72,7 @@ def _series(folder: Path, stream: str) -> dict[str, Series]:
 
 
 def _write_readings(entries: list[entry.Entry], path: Path) -> None:
-    """Write a Parquet file for `sanitise`, and print the [source] table that describes its values.
+    """Write a Parquet file for `sanitise`, and print the `[source]` table that describes its values.
 
     Raises FormatError if pyarrow is missing, and FileExistsError if the file exists.
     """

@@ -78,7 +78,7 @@ def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redac
 
 
 def _comparison(profile: Profile, recording: bytes, redacted: bytes) -> Iterator[str]:
-    """Yield a line about each quantity: what the result yields, and what was read before if that differs."""
+    """Yield a line about each quantity: what is read from the result and, if different, from the original."""
     for name, quantity in profile.quantities.items():
         recorded_summary = _summary(quantity.read, payloads(recording))
         summary = _summary(quantity.read, payloads(redacted))

@@ -44,7 +44,10 @@ class Service:
         self._report = _Report()
 
     async def run(self) -> None:
-        """Collect until cancelled. Raises a group with a DatabaseError if the sink refuses an operation."""
+        """Collect until cancelled.
+
+        Raises an exception group with a DatabaseError if the sink refuses an operation.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_alive())
             await self._keep_writing(tasks)

@@ -10,8 +10,8 @@ these ways: if two readings have the same time, the first counts; readings that 
 are refused; a meter's first window begins after its first reading; and values are dithered before they are
 rounded down.
 
-Windows are integrated independently: each gets every reading whose span may overlap it, even if the span
-begins before the window. All arithmetic uses integers. A sum is in millionths of the unit times
+Windows are integrated independently: a window gets every reading whose span may overlap it, even if the
+span begins before the window. All arithmetic uses integers. A sum is in millionths of the unit times
 milliseconds, and is computed in two halves if it might overflow 64 bits.
 """
 

@@ -18,7 +18,7 @@ from meteragent.store import ledger, read_only
 
 
 def stored_streams(path: Path) -> set[str]:
-    """Return the names of the streams in a store; empty if there is no file that this user can read.
+    """Return the names of the streams in a store; none if there is no file that this user can read.
 
     Raises StoreError if the file is not a usable store.
     """

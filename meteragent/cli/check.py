@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the promises of all streams as text, JSON or a statement; return 0.
 
     If anything is refused, print the refusals instead, and return 78. The next step follows them unless JSON
-    or a statement was requested. JSON and the statement are always in English, whatever --lang says.
+    or a statement was requested. JSON and the statement are always in English, whatever `--lang` says.
     """
     is_plain_text = not (options.json or options.statement)
     with catalogue.speaking(options.lang if is_plain_text else catalogue.ENGLISH):

@@ -23,7 +23,7 @@ _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Convert a file or a folder; return 0, or 1 if it cannot be read, converted or written."""
+    """Convert a file or a folder; return 0, or 1 if reading, converting or writing fails."""
     try:
         entries = list(_entries(options.input, options.stream))
         if options.to == "readings":

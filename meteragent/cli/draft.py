@@ -19,7 +19,7 @@ from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
-"""The magnitude of both limits of window.range, in W, for a quantity that may be negative."""
+"""The magnitude of both limits of `window.range`, in W, for a quantity that may be negative."""
 _CALENDAR = {"day", "bill"}
 PRESETS = {
     "television": "which TV programme is on",
@@ -52,7 +52,7 @@ class Quantity(Protocol):
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The keys of [source], except the broker's keys and the meter's name."""
+        """The keys of `[source]`, except the broker's keys and the meter's name."""
 
     def toml(self, access: Access, name: str = "home") -> str:
         """Return a configuration with this source."""

@@ -271,7 +271,7 @@ def crowd_ledger(parser: argparse.ArgumentParser) -> None:
 
 
 def crowd_key(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument FILE of `crowd key new` and `crowd key show`."""
+    """Declare the argument `FILE` of `crowd key new` and `crowd key show`."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the identity's file")
 
 
@@ -298,7 +298,7 @@ def sanitise(parser: argparse.ArgumentParser) -> None:
 
 
 def key_file(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument FILE of all actions of `key`; it is the only argument of `key show`."""
+    """Declare the argument `FILE` of all actions of `key`; it is the only argument of `key show`."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the key's file")
 
 

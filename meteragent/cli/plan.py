@@ -83,7 +83,7 @@ def _run_amount(options: argparse.Namespace) -> int:
 def question(options: argparse.Namespace) -> Question:
     """Return the question that the arguments ask.
 
-    Raises ValueError if the error does not fit the share, or if --price is given.
+    Raises ValueError if the error does not fit the share, or if `--price` is given.
     """
     if isinstance(options.error, amount.Money) or options.price is not None:
         expected = (

@@ -114,7 +114,7 @@ def _summary(read: Callable[[bytes], object], recording: list[bytes]) -> str:
 
 
 def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
-    """Return the number of readings in a payload, in words, or the name of the counter of its refusal."""
+    """Return the number of readings in a payload, in words; if the payload is refused, the counter's name."""
     try:
         readings = read(payload)
     except PayloadError as error:

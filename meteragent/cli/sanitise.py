@@ -109,7 +109,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
 
 
 def _consequence(preview: Any, *, clamp: bool) -> str:
-    """Return a description of what the same command would do without --dry-run."""
+    """Return a description of what the same command would do without `--dry-run`."""
     if preview.complete:
         return "this run is already complete"
     if preview.is_debited:
@@ -223,7 +223,7 @@ def _readings(result: Any, windows: int) -> list[str]:
 def _is_mostly_clamped(counts: Any) -> bool:
     """Return whether more than half of the numbers that are not missing are clamped.
 
-    `archive.count` refuses such input unless --clamp is given.
+    `archive.count` refuses such input unless `--clamp` is given.
     """
     return bool(2 * counts.clamped > counts.numbers - counts.gap)
 

@@ -45,7 +45,7 @@ class Source(Broker):
     """The broker from which records are received."""
 
     url: str = "mqtt://127.0.0.1:1883"
-    """The broker's address: mqtt://host[:port], nats:// or kafka://; with TLS mqtts://, tls:// or kafkas://.
+    """The broker's address: mqtt://host[:port], nats:// or kafka://; with TLS: mqtts://, tls:// or kafkas://.
     NATS and Kafka may have several hosts: nats://a:4222,b:4222.
     """
     client_id: str = Field("meteragent-collect", min_length=1, max_length=64)

@@ -352,7 +352,7 @@ def _record(payload: bytes) -> Record:
 
 
 def _row(stream: str, record: Record, terms: Descriptor) -> Row:
-    """Return a record's row. Raises Refused if the value is too large or contradicts the descriptor."""
+    """Return a record's row. Raises Refused if it contradicts its descriptor or its value is too large."""
     try:
         require_agreement(record, terms)
     except RecordError as error:

@@ -41,7 +41,7 @@ EXPIRES_S: Final = 30
 LINGER_S: Final = 0.02
 """How long a batch waits for more messages, so that messages of a burst are committed together."""
 CLOSE_S: Final = 2
-"""The longest wait for a connection to close, because the library waits for ever after a failed handshake."""
+"""The longest wait for a connection to close; after a failed handshake, the library would wait for ever."""
 _TIMEOUT_S: Final = 10
 _END_STATUSES: Final = {"404", "408"}
 """The statuses of a request that ended because there were no more messages."""

@@ -156,7 +156,7 @@ def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
 
 
 def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
-    """Return, for each row, whether it equals the row whose index is in `other_row`."""
+    """Return, for each row, whether it equals the row whose index `other_row` gives."""
     flags = np.ones(table.num_rows, np.bool_)
     for column in table.columns:
         column_flags = pc.equal(column, column.take(pa.array(other_row))).combine_chunks()

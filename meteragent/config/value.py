@@ -32,7 +32,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
     def validate(value: Any) -> int:
-        """Parse a value. Raises ValueError if it is not a string, and any error that `parse` raises."""
+        """Parse a value. Raises ValueError if it is not a string or `parse` refuses it."""
         if not isinstance(value, str):
             raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
         return parse(value)
@@ -159,7 +159,7 @@ def _group_id(value: Any) -> str:
 def _plain_topic(value: Any) -> str:
     """Check a topic without placeholders, and return it."""
     if not isinstance(value, str) or "{" in value or not identity.holds_topic(value):
-        raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
+        raise ValueError("a topic without placeholders or wildcards, such as 'meteragent/status'")
     return value
 
 

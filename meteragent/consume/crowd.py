@@ -75,7 +75,7 @@ class CrowdDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class CrowdTotal:
-    """The energy of all gateways of a group that reported in a slot, in Wh.
+    """The energy, in Wh, of those gateways of a group that reported in a slot.
 
     `homes` is the number of these gateways.
     """
@@ -86,7 +86,7 @@ class CrowdTotal:
     descriptor: CrowdDescriptor
 
     def energy(self, coverage: float = COVERAGE) -> Estimate:
-        """Estimate the energy of all gateways, in Wh.
+        """Estimate the energy of these gateways, in Wh.
 
         Raises:
             ValueError: the coverage is not between 0 and 1.

@@ -51,11 +51,11 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "wildcard": ("topic = 'm/{meter}/#'", "source.topic", "'m/{meter}/#'", "without the wildcards"),
     "a name that no topic holds": (
         "topic = 'meters/power'\nmeter = '$home'",
-        *("source.meter", "'$home'", "a name without /, $, +, # and control characters"),
+        *("source.meter", "'$home'", "a name without /, $, +, # or control characters"),
     ),
     "a name of two segments": (
         "topic = 'meters/power'\nmeter = 'a/b'",
-        *("source.meter", "'a/b'", "a name without /, $, +, # and control characters"),
+        *("source.meter", "'a/b'", "a name without /, $, +, # or control characters"),
     ),
     "topic 3": ("topic = 3", "source.topic", "3", "a string"),
     "hold 0": ("hold = '0s'", "source.hold", "'0s'", "greater than 0"),

@@ -1,4 +1,4 @@
-"""Refusals for weights: of missing weights, wrong prices, and settings that amounts exclude."""
+"""Refusals for amounts: missing weights, wrong prices, and settings that amounts exclude."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -63,7 +63,7 @@ def _hours(stream: Stream, table: Weights) -> Problems:
 
 
 def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
-    """Yield refusals of a topic together with a table or the event clock, or used by this home's messages."""
+    """Yield refusals of a topic beside a table of prices, of the event clock, and of this home's topics."""
     if table.price:
         yield ConfigError("window.weights.topic", repr(topic), "only one of window.weights.topic and .price")
     if stream.window.clock is not Clock.WALL:

@@ -1,4 +1,4 @@
-"""Refusals for the window: of calendars, bands, slots that do not divide a window, ranges and gap values."""
+"""Refusals for windows: calendars, bands, slots that do not divide a window, ranges and gap values."""
 
 import difflib
 import zoneinfo
@@ -15,7 +15,7 @@ from meteragent.domain.shape import UNKNOWN_BAND, Space
 from meteragent.domain.units import HOUR_MS, Kind
 
 BANDS_MAX = 96
-"""The largest number of bands; more would take seconds to check, and their windows even longer to open."""
+"""The largest number of bands; more would take seconds to check, and even longer when a window opens."""
 
 
 @reads("window.timezone", "window.length", "privacy.preset")
@@ -63,7 +63,7 @@ def alternatives(stream: Stream) -> Problems:
 def bands(stream: Stream) -> Problems:
     """Yield a refusal of slots that do not fit the space: only profiles have bands of the day.
 
-    A profile needs local days, and bands that do not overlap and are not too many.
+    A profile needs local days, and at most BANDS_MAX bands, which must not overlap.
     """
     window, is_profile = stream.window, space(stream) is Space.PROFILE
     if window.bands is not None and not is_profile:

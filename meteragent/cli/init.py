@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.yes and not sys.stdin.isatty():
         if _is_at_end(sys.stdin):
             print(
-                "meteragent: there is nobody to answer: run init in a terminal, or use --yes to be asked"
-                " nothing. Nothing was written.",
+                "meteragent: nobody can answer the questions: run init in a terminal, or use --yes to accept"
+                " all defaults. Nothing was written.",
                 file=sys.stderr,
             )
             return common.EXIT_INTERRUPTED

@@ -196,7 +196,7 @@ def _sink_errors(document: dict[str, Any]) -> Iterator[ConfigError]:
     """Yield a refusal unless the file has exactly one of the tables `[database]` and `[dataset]`."""
     names = [name for name in ("database", "dataset") if name in document]
     if len(names) != 1:
-        expected = "[database] with the url of a PostgreSQL database, or [dataset] with a folder: one of them"
+        expected = "either [database] with the url of a PostgreSQL database, or [dataset] with a folder"
         yield ConfigError(names[0] if names else "database", "both" if names else "nothing", expected)
 
 

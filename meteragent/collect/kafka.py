@@ -110,7 +110,7 @@ class KafkaSource:
             raise LinkError(f"source {self._name}: {error.args[0].str()}") from None
 
     def _on_assign(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        _log.info("source %s: Kafka assigned %d partitions", self._name, len(partitions))
+        _log.info("source %s: Kafka assigned partitions: %d", self._name, len(partitions))
 
     def _log_error(self, error: KafkaError) -> None:
         """Log an error unless it was logged less than REPEAT_S seconds ago; the library itself recovers."""

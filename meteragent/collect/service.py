@@ -127,7 +127,7 @@ class _Report:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {reason}" for (_, reason), count in sorted(self._refused.items()))
-        return f"{self._written} records written, {self._repeated} repeated; refused: {counts or 'none'}"
+        return f"records written: {self._written}, repeated: {self._repeated}; refused: {counts or 'none'}"
 
     def add(self, outcome: Outcome) -> None:
         """Add the results of a transaction to the totals, and log refusals."""

@@ -48,7 +48,7 @@ class CrowdDescriptor:
         fields = Fields("descriptor", message, float)
         facts = {name: value for name, value in fields.facts.items() if name != "id"}
         if fields.text("id") != facts_id(facts):
-            raise fields.error("id", "is not that of its facts")
+            raise fields.error("id", "does not match its facts")
         epsilon, quantum = (fields.parse_with(name, exact) for name in ("epsilon", "quantum"))
         level, hides_wh = (fields.parse_with(name, exact) for name in ("level", "hides_wh"))
         agreements = {
@@ -67,7 +67,7 @@ class CrowdDescriptor:
         try:
             noise = LInfLaplace(epsilon, quantum, 1)
         except ValueError:
-            raise fields.error("epsilon", "and the quantum do not make a mechanism") from None
+            raise fields.error("epsilon", "does not make a mechanism with the quantum") from None
         step_ms = fields.parse_with("step", duration_ms)
         names = fields.text("id"), fields.text("group"), fields.text("group_id")
         return cls(*names, noise, level, hides_wh, step_ms, fields.facts)
@@ -161,5 +161,5 @@ def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdT
             raise fields.error(name, "contradicts the descriptor")
     expected_sd = Fraction(sd(descriptor.noise, homes))
     if abs(fields.number("sd") - expected_sd) > expected_sd / 1000:
-        raise fields.error("sd", "is not that of the descriptor")
+        raise fields.error("sd", "does not match the descriptor")
     return CrowdTotal(time_ms, homes, fields.number("value"), descriptor)

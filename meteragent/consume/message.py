@@ -92,7 +92,7 @@ class Descriptor:
         """
         fields = Fields("descriptor", message, float)
         if fields.text("id") != _id_of(fields.facts):
-            raise fields.error("id", "is not that of its facts")
+            raise fields.error("id", "does not match its facts")
         descriptor = cls(
             id=fields.text("id"),
             meter=fields.text("meter"),

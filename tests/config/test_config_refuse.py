@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "'2h'",
         "one of '1d', '1w'",
     ),
-    "length": ("length = '1 mo'", "window.length", "'1 mo'", "or with window.timezone '1d', '1w' or '1mo'"),
+    "length": ("length = '1 mo'", "window.length", "'1 mo'", "or, with window.timezone, '1d', '1w' or '1mo'"),
     "step of a day with 23 hours": (
         "length = '1d'\nstep = '2h'\ntimezone = 'Europe/Amsterdam'",
         *("window.step", "'2h'", "a step that divides window.length = '23h', such as"),

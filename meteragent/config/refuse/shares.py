@@ -64,7 +64,7 @@ def nesting(stream: Stream) -> Problems:
     total = sum(shares.values(), Fraction(0))
     if total > 1:
         expected = "shares that add up to at most 1, because together they spend the level"
-        yield ConfigError("privacy.shares", f"{exact(total)} in all", expected)
+        yield ConfigError("privacy.shares", f"a sum of {exact(total)}", expected)
     streams = parts(stream)
     zone_problems = [problem for part in streams for problem in zone.problems(part)]
     if zone_problems:

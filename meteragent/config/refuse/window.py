@@ -109,7 +109,7 @@ def energy_bands(stream: Stream) -> Problems:
     for key in ("step", "blocks", "bands"):
         if getattr(window, key) is not None:
             yield ConfigError(
-                f"window.{key}", "slots of another kind", "[[window.band]]: the slots are its bands"
+                f"window.{key}", "slots of another kind", "[[window.band]]: the bands are the slots"
             )
     if unit(stream) is None:
         expected = "'1mo', '1w' or '1d' with window.timezone: bands are hours of local days"
@@ -140,9 +140,8 @@ def _bands_that_fit(stream: Stream) -> Problems:
     if len(names) > BANDS_MAX:
         yield ConfigError("window.band", str(len(names)), f"at most {BANDS_MAX} bands")
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield ConfigError(
-            "window.band", f"two bands named {name!r}", "a name for each; one band may have many hours"
-        )
+        expected = "a different name for each band; a band may have several hours"
+        yield ConfigError("window.band", f"two bands named {name!r}", expected)
     if UNKNOWN_BAND in names:
         expected = "another name: this one is reserved for energy whose band is unknown"
         yield ConfigError("window.band", repr(UNKNOWN_BAND), expected)

@@ -2,16 +2,17 @@
 
 A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
 its time, except for any part that an earlier energy covers. All other time is a gap. A slot's value x is
-rounded to floor(x/q + 1/2) quanta, where q is the quantum. Of several readings with the same time, the
-smallest value counts, so the result does not depend on their order.
+rounded to floor(x/q + 1/2) quanta, where q is the quantum. If several readings have the
+same time, only the smallest value counts, so the order of the readings does not matter.
 
-The agent receives readings one after another and stores accumulators, so it differs, mainly in these ways: of
-two readings with the same time the first counts; readings that arrive later than `lateness` are refused; a
-meter's first window begins after its first reading; and values are dithered before they are rounded down.
+The agent receives readings one after another and stores accumulators. Its results therefore differ, mainly in
+these ways: if two readings have the same time, the first counts; readings that arrive later than `lateness`
+are refused; a meter's first window begins after its first reading; and values are dithered before they are
+rounded down.
 
-Windows are integrated independently: each gets every reading whose span may overlap it, even if the span
-begins before the window. All arithmetic is in integers. Sums are in millionths of the unit times
-milliseconds, and are computed in two halves if 64 bits might overflow.
+Windows are integrated independently: a window gets every reading whose span may overlap it, even if the
+span begins before the window. All arithmetic uses integers. A sum is in millionths of the unit times
+milliseconds, and is computed in two halves if it might overflow 64 bits.
 """
 
 from functools import lru_cache
@@ -42,7 +43,7 @@ class Spans(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """Lists of numbers, concatenated, and the length of each list."""
+    """Several lists of numbers: the `lengths` of the lists, and all their `numbers` in one array."""
 
     lengths: Integers
     numbers: Integers
@@ -55,8 +56,8 @@ def integrate(
 
     Args:
         starts_ms: the starts of the windows.
-        lengths: the number of readings of each window; `times_ms` and `values_u` hold one window after
-            another.
+        lengths: the number of readings of each window; `times_ms` and `values_u` hold the readings of one
+            window after another.
         times_ms: the readings' times, in any order within a window.
         values_u: the readings' values in millionths of the unit, clamped.
         policy: the policy, which gives the terms of each window.
@@ -83,7 +84,7 @@ def _in_order(window: Integers, times_ms: Integers, values_u: Integers) -> bool:
 def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Terms) -> Spans:
     """Return the spans of readings that are sorted by window and time.
 
-    A power's span ends at the next reading at the latest, and an energy's begins at the previous reading
+    A power's span ends at the next reading at the latest. An energy's span begins at the previous reading
     at the earliest.
     """
     is_same_window = window[1:] == window[:-1]
@@ -183,7 +184,7 @@ def _durations_ms(terms: Terms) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _segments(terms: Terms) -> tuple[Integers, Integers]:
-    """Return the edges of all slots, in ms, and the slot from each edge to the next (-1 for no slot)."""
+    """Return the edges of all slots, in ms, and the slot between each edge and the next (-1 if none)."""
     if not terms.bands:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)
     stretches = sorted((*part, slot) for slot in range(terms.n) for part in terms.stretches(slot))

@@ -18,7 +18,7 @@ from meteragent.store import ledger, read_only
 
 
 def stored_streams(path: Path) -> set[str]:
-    """Return the names of the streams in a store; empty if there is no file that this user can read.
+    """Return the names of the streams in a store; none if there is no file that this user can read.
 
     Raises StoreError if the file is not a usable store.
     """
@@ -29,7 +29,7 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
-    """Return the refusals, and separately the warnings: refusals of streams that have run before."""
+    """Return the refusals, and separately those of streams that have run before, which are only warnings."""
     file_errors = [*config.missing_extras(settings), *config.unreadable(settings)]
     if not config.refusals(settings):
         return file_errors, []

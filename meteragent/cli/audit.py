@@ -7,7 +7,7 @@ from meteragent import config
 from meteragent.cli import common
 
 _SAMPLES_MIN = 100
-"""The smallest number of windows; fewer would detect almost nothing."""
+"""The smallest number of windows; an audit of fewer windows would detect almost nothing."""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,8 +18,8 @@ from meteragent.store import read_only, terms
 def run(options: argparse.Namespace) -> int:
     """Print the promises of all streams as text, JSON or a statement; return 0.
 
-    If anything is refused, print the refusals instead and, unless JSON or a statement was requested, the next
-    step; return 78. JSON and the statement are always in English, whatever --lang says.
+    If anything is refused, print the refusals instead, and return 78. The next step follows them unless JSON
+    or a statement was requested. JSON and the statement are always in English, whatever `--lang` says.
     """
     is_plain_text = not (options.json or options.statement)
     with catalogue.speaking(options.lang if is_plain_text else catalogue.ENGLISH):
@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def print_new(path: Path) -> int:
-    """Print a new configuration's promises, its refusals, if any, and the next steps.
+    """Print a new configuration's promises, any refusals, and the next steps.
 
     The steps begin with a rehearsal, unless anything is refused. Return 78 if anything is refused, else 0.
     """
@@ -85,7 +85,7 @@ def _next_step(
     refused: bool = False,
     is_new: bool = False,
 ) -> str:
-    """Return the next steps, with commands that call the program as it was called."""
+    """Return the next steps, with commands that start the program as the user started it."""
     program = common.program(sys.argv[0], sys.orig_argv[0], shutil.which("meteragent"))
     quoted = shlex.quote(str(path))
     return terminal.next_step(guarantees, settings, quoted, refused=refused, program=program, is_new=is_new)

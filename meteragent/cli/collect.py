@@ -64,7 +64,7 @@ def _place(settings: configuration.Settings) -> Iterator[str]:
 
 
 def _summary(settings: configuration.Settings, path: Path) -> str:
-    """Return a summary of what a configuration would collect, from where, and where it would be kept."""
+    """Return a summary: what would be collected, from where, and where it would be stored."""
     meters = settings.meters()
     hosts = [f"{server.host}:{server.port}" for server in settings.source.servers()]
     lines = [

@@ -21,9 +21,9 @@ EXIT_INTERRUPTED = 130
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a function that parses an argument for argparse, with errors that state what was found.
+    """Return a function that parses an argument for argparse, and whose errors state what was found.
 
-    `parse` raises ValueError if the argument is invalid; the error's text is the expected form.
+    `parse` raises ValueError if the argument is invalid; the error's text says what is expected.
     """
 
     def parse_argument(text: str) -> T:

@@ -1,4 +1,4 @@
-"""The `convert` command: write private records in the formats of utilities, or readings for `sanitise`."""
+"""The `convert` command: write private records in formats that utilities use, or readings for `sanitise`."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Convert a file or a folder; return 0, or 1 if it cannot be read, converted or written."""
+    """Convert a file or a folder; return 0, or 1 if reading, converting or writing fails."""
     try:
         entries = list(_entries(options.input, options.stream))
         if options.to == "readings":
@@ -72,7 +72,7 @@ def _series(folder: Path, stream: str) -> dict[str, Series]:
 
 
 def _write_readings(entries: list[entry.Entry], path: Path) -> None:
-    """Write a Parquet file for `sanitise`, and print the [source] table that describes its values.
+    """Write a Parquet file for `sanitise`, and print the `[source]` table that describes its values.
 
     Raises FormatError if pyarrow is missing, and FileExistsError if the file exists.
     """

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _hint(reason: str, *, is_tls: bool) -> str:
-    """Return a hint about the option to check if listening fails for this reason; empty if there is none."""
+    """Return a hint about the option to check if listening fails for this reason, or an empty string."""
     if "subscription" in reason:
         return "; may this user read --topic?"
     return common.connection_hint(reason, is_tls=is_tls)

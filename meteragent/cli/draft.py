@@ -19,7 +19,7 @@ from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
-"""The magnitude of both limits of window.range, in W, for a quantity that may be negative."""
+"""The magnitude of both limits of `window.range`, in W, for a quantity that may be negative."""
 _CALENDAR = {"day", "bill"}
 PRESETS = {
     "television": "which TV programme is on",
@@ -52,7 +52,7 @@ class Quantity(Protocol):
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The keys of [source], except the broker's keys and the meter's name."""
+        """The keys of `[source]`, except the broker's keys and the meter's name."""
 
     def toml(self, access: Access, name: str = "home") -> str:
         """Return a configuration with this source."""
@@ -60,7 +60,7 @@ class Quantity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A quantity with kind and unit, of which the operator stated at least one; `source` has its keys."""
+    """A quantity whose kind, unit or both the operator stated; `source` holds its keys."""
 
     source: Mapping[str, Any]
     direction: Direction = Direction.UNSTATED
@@ -88,7 +88,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A meter on the broker, with its quantities; `names` holds the names by which it can be chosen.
+    """A meter on the broker, with its quantities; `names` holds the names by which the meter can be chosen.
 
     If `missing` is not empty, the operator must be asked for these keys of `source`, and there are no offers
     yet.
@@ -104,7 +104,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One quantity to release, with the last segment of its topic."""
+    """One quantity to release; `name` is the last segment of its topic."""
 
     offer: Quantity
     name: str
@@ -112,7 +112,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The streams to release, the `names` by which they can be chosen, and the question's text for them."""
+    """Streams that can be chosen together: by one of their `names`, after a question that shows `text`."""
 
     names: tuple[str, ...]
     text: str
@@ -159,7 +159,7 @@ def readings_of(proposal: Proposal) -> list[Reading]:
 
 
 def unstated(result: Findings) -> list[Reading]:
-    """Return a `Reading` for each topic that may be a meter's, but some of whose keys nothing states."""
+    """Return a `Reading` for each topic that may be a meter's, but for which some keys are unknown."""
     return [
         Reading((entry.topic,), f"{entry.topic}: {entry.reason}", missing=entry.missing, source=entry.source)
         for entry in result.unplaced
@@ -180,7 +180,7 @@ def _offer_of_meter(offer: Offer, meter: str | None) -> Offer:
 
 
 def selections(reading: Reading, has_solar: bool) -> list[Selection]:
-    """Return the selections that a meter's readings allow, most likely first.
+    """Return the selections that a meter's quantities allow, the most likely first.
 
     In a home with solar panels, quantities that may be negative come first, then pairs of a quantity for
     consumption and a quantity for feed-in, then single quantities. Feed-in alone is never offered.
@@ -212,19 +212,19 @@ def selections(reading: Reading, has_solar: bool) -> list[Selection]:
 
 
 def _direction(offer: Quantity) -> Direction:
-    """Return the stated direction, or else the direction that the quantity's name implies."""
+    """Return the stated direction; if none is stated, the direction that the quantity's name implies."""
     is_import = offer.direction is Direction.UNSTATED and "(import" in offer.name
     return Direction.DRAWN if is_import else offer.direction
 
 
 def _may_be_negative(offer: Quantity) -> bool:
-    """Return whether a number is, or may be, negative while energy is fed in."""
+    """Return whether the quantity may be negative while energy is fed in."""
     direction = _direction(offer)
     return direction is Direction.NET or (direction is Direction.UNSTATED and offer.kind is Kind.POWER)
 
 
 def _complete_offers(offers: Sequence[Quantity]) -> Sequence[Quantity]:
-    """Return the first offer of each name; offers of a single phase count only if there are no others."""
+    """Return the first offer of each name; leave out offers of a single phase unless there are no others."""
     complete_offers = [offer for offer in offers if not str(offer.source.get("value")).startswith("phase")]
     by_name = {offer.name: offer for offer in reversed(complete_offers or offers)}
     return [offer for offer in complete_offers or offers if by_name[offer.name] is offer]
@@ -239,7 +239,7 @@ def _selection(offers: Sequence[Quantity], text: str) -> Selection:
 
 
 def _with_names(selections: Sequence[Selection]) -> list[Selection]:
-    """Return the selections, each with a distinct first name: its quantities, its kind, or choice-N."""
+    """Return the selections, each with a unique first name: its quantities, its kind or `choice-N`."""
     named_selections: list[Selection] = []
     used_names = set[str]()
     for place, selection in enumerate(selections, 1):
@@ -263,7 +263,7 @@ def password_path(out: Path) -> Path:
 
 
 def presets(base: Base) -> dict[str, str]:
-    """Return the presets that these readings allow, each with a line about what it hides and its errors."""
+    """Return the presets that `base` allows, each with a line about what it hides and its errors."""
     return {name: line for name in PRESETS if (line := _preset_line(base, name))}
 
 
@@ -287,9 +287,9 @@ _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
 
 
 def _figure(value: float, name: str) -> str:
-    """Return the half-width of a 95% interval, to two significant figures or, from 100, to the unit.
+    """Return the half-width of a 95% interval, to two significant figures or, from 100, to a whole number.
 
-    `value` is the half-width itself if `name` is ci95, and otherwise a standard deviation.
+    `value` is the half-width itself if `name` is `ci95`, and otherwise a standard deviation.
     """
     half_width = value if name == "ci95" else 1.96 * value
     return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
@@ -343,7 +343,7 @@ def _value(value: Any) -> str:
 def draft(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
-    """Return the files to write; files with a password or a password file's name are for their owner only."""
+    """Return the files to write; those with a password or a password file's name are only for their owner."""
     secret = None if password is None else password_path(out)
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
     settings = text(base, preset, topic, str(store_path(out)), secret)
@@ -395,6 +395,6 @@ def _escaped(value: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Return a word, quoted for a systemd command line, which then expands nothing in it."""
+    """Return a word, quoted so that systemd expands nothing in it on a command line."""
     word = _escaped(value).replace("$", "$$")
     return word if re.fullmatch(r"[\w./:@%+-]+", word) else json.dumps(word, ensure_ascii=False)

@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.yes and not sys.stdin.isatty():
         if _is_at_end(sys.stdin):
             print(
-                "meteragent: there is nobody to answer: run init in a terminal, or use --yes to be asked"
-                " nothing. Nothing was written.",
+                "meteragent: nobody can answer the questions: run init in a terminal, or use --yes to accept"
+                " all defaults. Nothing was written.",
                 file=sys.stderr,
             )
             return common.EXIT_INTERRUPTED
@@ -85,7 +85,7 @@ def _is_at_end(stdin: TextIO) -> bool:
 
 
 def _options(options: argparse.Namespace) -> Options:
-    """Return the answers on the command line.
+    """Return the answers given on the command line.
 
     Raises ConfigError if the password file cannot be used, and Refused if a file to write already exists.
     """
@@ -113,8 +113,8 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
     """Perform the steps that the conversation yields; return its result.
 
-    Raises EOFError if the input ends, Refused and LinkError as `_hear` does, and Refused if the conversation
-    cannot continue.
+    Raises EOFError if the input ends, and Refused if the conversation cannot continue. Raises Refused and
+    LinkError as `_hear` does.
     """
     answer: object = None
     is_explained = False

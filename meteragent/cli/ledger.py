@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 def _level(charges: ledger.PeriodCharge, terms_of: Mapping[str, Terms]) -> str:
     """Return a row's level at the configured radius, or "-" if its stream is not configured.
 
-    Levels at different radii do not add (law 6), so this is epsilon times one radius.
+    Levels at different radii do not add up (law 6), so the level is epsilon times one radius.
     """
     terms = terms_of.get(charges.stream)
     return "-" if terms is None else figures(charges.epsilon_per_w / terms.epsilon_per_w * terms.level)
@@ -79,10 +79,10 @@ def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Ter
 def _levels_per_kwh(
     period_charges: Iterable[ledger.PeriodCharge], largest: Mapping[str, Fraction]
 ) -> dict[str, Fraction]:
-    """Return, for each meter, the level per kWh of change, summed over all streams that charged the meter.
+    """Return, for each meter, the level per kWh of change, added up over all streams that charged the meter.
 
     At most one window of each stream covers any instant, so the levels of the windows that cover an instant
-    never sum to more than the returned level. A stream that is not in `largest` adds nothing.
+    never add up to more than the returned level. A stream that is not in `largest` adds nothing.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in period_charges)
     levels: dict[str, Fraction] = {}
@@ -99,13 +99,13 @@ def _row(charges: ledger.PeriodCharge) -> dict[str, str | int]:
 
 
 def _time_ms(text: str) -> int:
-    """Parse a time, or the word `now`; return it in Unix ms. Raises ValueError for any other text."""
+    """Parse a time, or the word `now`; return the time in Unix ms. Raises ValueError for any other text."""
     if text == "now":
         return common.now_ms()
     try:
         return grid.parse_time(text)
     except ValueError:
-        raise ValueError("now, or a time with its zone such as 2026-11-20T12:00:00Z") from None
+        raise ValueError("`now`, or a time with its zone, such as 2026-11-20T12:00:00Z") from None
 
 
 parse_time_ms = common.argument(_time_ms)

@@ -66,7 +66,7 @@ def ledger(parser: argparse.ArgumentParser) -> None:
         "--restored-at",
         metavar="TIME",
         type=parsed_by("ledger", "parse_time_ms"),
-        help="make a restored store usable: nothing before TIME (RFC 3339, or now) is released again",
+        help="make a restored store usable: nothing before TIME (RFC 3339, or `now`) is released again",
     )
     repair.add_argument(
         "--moved", action="store_true", help="accept a store that you moved together with the files beside it"
@@ -115,7 +115,7 @@ def plan(parser: argparse.ArgumentParser) -> None:
             question,
             "--error",
             "P",
-            "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; nested: several",
+            "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; or one for each share",
         ),
         (question, "--homes", "N", "how many homes to average; default: 1"),
         (assumptions, "--price", "P", "for costs: the largest absolute price per kWh; default: 0.5EUR"),
@@ -271,7 +271,7 @@ def crowd_ledger(parser: argparse.ArgumentParser) -> None:
 
 
 def crowd_key(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument FILE of `crowd key new` and `crowd key show`."""
+    """Declare the argument `FILE` of `crowd key new` and `crowd key show`."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the identity's file")
 
 
@@ -298,7 +298,7 @@ def sanitise(parser: argparse.ArgumentParser) -> None:
 
 
 def key_file(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument FILE of all actions of `key`; it is the only argument of `key show`."""
+    """Declare the argument `FILE` of all actions of `key`; it is the only argument of `key show`."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the key's file")
 
 
@@ -365,7 +365,7 @@ SCHEMAS = (
     "manifest",
     "asyncapi",
 )
-"""What `schema` can print: the configuration, each message, an archive's manifest, and all topics."""
+"""What `schema` can describe: the configuration, each message, an archive's manifest, and all topics."""
 
 
 def schema(parser: argparse.ArgumentParser) -> None:

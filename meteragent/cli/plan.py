@@ -17,7 +17,7 @@ from meteragent.report.plan.solve import Question
 _FORMATS = (".png", ".pdf", ".svg")
 _LEVEL = re.compile(r"\d{1,6}(\.\d{1,6}|/\d{1,6})?", re.ASCII)
 _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
-"""Bounds for the level. Above the upper bound, a guess is nearly always right, so nothing is hidden."""
+"""Bounds for the level. Above the upper bound, an observer's guess is nearly always right."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +60,10 @@ def _run_nested(options: argparse.Namespace) -> int:
 
 
 def _run_amount(options: argparse.Namespace) -> int:
-    """Print an amount's error, or what it can hide. Raises ValueError if the question cannot be answered."""
+    """Print the error of an amount, or the energy that the amount can hide.
+
+    Raises ValueError if the question cannot be answered.
+    """
     if options.plot is not None or not isinstance(options.error, amount.Money | None):
         raise ValueError("a cost needs an error such as --error 0.05EUR, and no --plot")
     amount_question = amount.AmountQuestion(
@@ -80,7 +83,7 @@ def _run_amount(options: argparse.Namespace) -> int:
 def question(options: argparse.Namespace) -> Question:
     """Return the question that the arguments ask.
 
-    Raises ValueError if the error does not fit the share, or if --price is given.
+    Raises ValueError if the error does not fit the share, or if `--price` is given.
     """
     if isinstance(options.error, amount.Money) or options.price is not None:
         expected = (
@@ -135,7 +138,7 @@ def _shares(text: str) -> Share | list[Share] | amount.AmountShare:
 
 
 def _goals(text: str) -> Goal | list[Goal | None] | amount.Money:
-    """Parse the error to reach: for a cost, or for one or several lengths."""
+    """Parse the acceptable error: of a cost, or of one or several lengths."""
     return amount.parse_money(text) or ask.goals(text)
 
 

@@ -78,7 +78,7 @@ def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redac
 
 
 def _comparison(profile: Profile, recording: bytes, redacted: bytes) -> Iterator[str]:
-    """Yield a line about each quantity: what the result yields, and what was read before if that differs."""
+    """Yield a line about each quantity: what is read from the result and, if different, from the original."""
     for name, quantity in profile.quantities.items():
         recorded_summary = _summary(quantity.read, payloads(recording))
         summary = _summary(quantity.read, payloads(redacted))
@@ -114,7 +114,7 @@ def _summary(read: Callable[[bytes], object], recording: list[bytes]) -> str:
 
 
 def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
-    """Return the number of readings in a payload, in words, or the name of the counter of its refusal."""
+    """Return the number of readings in a payload, in words; if the payload is refused, the counter's name."""
     try:
         readings = read(payload)
     except PayloadError as error:

@@ -33,8 +33,8 @@ _NO_TERMINAL = (
 def run(options: argparse.Namespace) -> int:
     """Show what would be sent, without opening the store; return 0.
 
-    Readings that are too coarse are only warned about. Return 1 if standard output is not a terminal or a
-    connection fails, and 78 if a stream counts in a crowd. Raises ConfigError if the configuration or a file
+    If readings are too coarse, only warn. Return 1 if standard output is not a terminal or a connection
+    fails, and 78 if a stream belongs to a crowd. Raises ConfigError if the configuration or a file
     that it names cannot be used.
     """
     if not sys.stdout.isatty():

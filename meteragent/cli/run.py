@@ -17,8 +17,8 @@ from meteragent.cli import admission, common
 from meteragent.cli.secrecy import forbid_dumps
 
 COLLECT_AFTER = 10_000
-"""The net number of objects allocated before Python looks for reference cycles. Readings create no cycles,
-and with many meters the search takes a long time."""
+"""Python looks for reference cycles after this many more objects are allocated than freed. Readings create no
+cycles, and with many meters the search takes a long time."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ def log_to_stderr(level: int) -> None:
 
 
 async def until_signalled(work: Awaitable[object]) -> None:
-    """Run the agent, or other work, until it ends or SIGTERM or SIGINT stops it. Raises its error."""
+    """Run the agent, or other work, until it ends or SIGTERM or SIGINT stops it. Raises the work's error."""
     task = asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

@@ -18,7 +18,7 @@ from meteragent.report.format import amount, full
 from meteragent.report.wording import windows
 
 _COVERAGE_MIN, _COVERAGE_MAX = 0.9, 1.05
-"""Bounds for the fraction of time that readings cover; outside them, a setting is probably wrong."""
+"""Bounds for the fraction of time that readings cover; outside these bounds, a setting is probably wrong."""
 _SMALL_SHARE = 0.9
 """If more than this fraction of the numbers is small, they are probably in another unit."""
 _ALL_REFUSED = "every window overlaps a window that was released before"
@@ -109,7 +109,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
 
 
 def _consequence(preview: Any, *, clamp: bool) -> str:
-    """Return a description of what the same command would do without --dry-run."""
+    """Return a description of what the same command would do without `--dry-run`."""
     if preview.complete:
         return "this run is already complete"
     if preview.is_debited:
@@ -137,7 +137,7 @@ def _refused(count: int) -> str:
 
 
 def _parts(count: int) -> str:
-    """Return a number of the output's parts, in words."""
+    """Return a number of parts of the output, in words."""
     return f"{count:,} part{'s' * (count != 1)}"
 
 
@@ -191,7 +191,7 @@ def _coverage_lines(result: Any, windows: int) -> list[str]:
 
 
 def _rows(result: Any, rows: int) -> list[str]:
-    """Return a line about the time assumed for each number in a row; none if rows must differ in length."""
+    """Return a line about the time that each number of a row covers; none if the rows differ in length."""
     numbers = result.counts.numbers
     if not rows or numbers % rows:
         return []
@@ -223,13 +223,13 @@ def _readings(result: Any, windows: int) -> list[str]:
 def _is_mostly_clamped(counts: Any) -> bool:
     """Return whether more than half of the numbers that are not missing are clamped.
 
-    `archive.count` refuses such input unless --clamp is given.
+    `archive.count` refuses such input unless `--clamp` is given.
     """
     return bool(2 * counts.clamped > counts.numbers - counts.gap)
 
 
 def _clamp_warning(result: Any) -> list[str]:
-    """Return a warning if most numbers were clamped to the range, probably because of another unit."""
+    """Return a warning if most numbers are clamped, probably because they are in another unit."""
     counts = result.counts
     if not _is_mostly_clamped(counts):
         return []

@@ -1,7 +1,7 @@
 """Arguments that several commands share.
 
-Nothing here imports a command: an argument that needs more than argparse offers is parsed by a function in
-the command's module, which is imported only when such an argument is given or has a default.
+Nothing here imports a command. An argument that needs more than argparse offers is parsed by a function in
+the command's module. That module is imported only when such an argument is given or has a default.
 """
 
 import argparse
@@ -28,17 +28,17 @@ def parsed_by(command: str, function: str) -> Callable[[str], Any]:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the argument CONFIG."""
+    """Add the argument `CONFIG`."""
     parser.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
 
 
 def add_json(group: Any) -> None:
-    """Add the option --json."""
+    """Add the option `--json`."""
     group.add_argument("--json", action="store_true", help="print the same facts as JSON")
 
 
 def add_log_level(parser: argparse.ArgumentParser) -> None:
-    """Add the option --log-level of a service."""
+    """Add the option `--log-level` of a service."""
     parser.add_argument_group("log").add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -48,7 +48,7 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
 
 
 def add_language(group: Any) -> None:
-    """Add the option --lang."""
+    """Add the option `--lang`."""
     group.add_argument(
         "--lang",
         choices=LANGUAGES,

@@ -86,12 +86,12 @@ class LogLines(logging.Handler):
         self._view = view
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a record."""
+        """Show a log record."""
         self._view.say(record.getMessage())
 
 
 def _key(stream: settings.Stream) -> bytes | None:
-    """Return a stream's pseudonym key; None if it has none. Raises ConfigError if it cannot be read."""
+    """Return a stream's pseudonym key; None if it has none. Raises ConfigError if the key cannot be read."""
     path = stream.sink.pseudonym_key_file
     return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
 
@@ -137,7 +137,7 @@ def _do_nothing() -> None:
 async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
     """Await a coroutine that listens to a broker.
 
-    Raises LinkError, whose text names the key of the broker's address, if the connection fails.
+    Raises LinkError if the connection fails; its text names the key of the broker's address.
     """
     try:
         await watching
@@ -146,7 +146,7 @@ async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
 
 
 async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all coroutines until SIGINT or SIGTERM, or until one ends. Raises its error if it fails."""
+    """Run all coroutines until SIGINT or SIGTERM, or until one ends. Raises the error of one that fails."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

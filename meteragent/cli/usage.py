@@ -32,7 +32,7 @@ class Command:
     """A command's help text and arguments.
 
     `example` holds command lines without the program's name, `codes` the exit codes that the command may
-    return, and `meanings` the meanings of codes that differ from `CODES`. `declare` adds the arguments.
+    return, and `meanings` those meanings of codes that differ from `CODES`. `declare` adds the arguments.
     """
 
     sentence: str

@@ -45,7 +45,7 @@ class Source(Broker):
     """The broker from which records are received."""
 
     url: str = "mqtt://127.0.0.1:1883"
-    """The broker's address: mqtt://host[:port], nats:// or kafka://; with TLS mqtts://, tls:// or kafkas://.
+    """The broker's address: mqtt://host[:port], nats:// or kafka://; with TLS: mqtts://, tls:// or kafkas://.
     NATS and Kafka may have several hosts: nats://a:4222,b:4222.
     """
     client_id: str = Field("meteragent-collect", min_length=1, max_length=64)
@@ -117,11 +117,11 @@ def _login_errors(source: Source) -> Iterator[ConfigError]:
 
 def _nats_errors(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
     if not _CONSUMER.fullmatch(source.client_id):
-        expected = "letters, digits, - and _, because the names of NATS consumers begin with it"
+        expected = "letters, digits, - and _, because it begins the names of NATS consumers"
         yield ConfigError("source.client_id", repr(source.client_id), expected)
     for index, topic in enumerate(topics):
         if not subject.holds(topic):
-            expected = "a topic without white space and without the levels * and >, which NATS reserves"
+            expected = "a topic without white space and without a level * or >, which NATS reserves"
             yield ConfigError(f"stream[{index}].topic", repr(topic), expected)
 
 

@@ -40,7 +40,7 @@ class Stream(_Section):
     name: str = Field("main", min_length=1, max_length=64)
     """The stream's name in the tables."""
     topic: Template
-    """The topic of the stream's records; {meter} is the segment that names the meter."""
+    """The topic of the stream's records; `{meter}` is the segment that names the meter."""
 
 
 class Database(_Section):
@@ -51,8 +51,8 @@ class Database(_Section):
     password_file: Path | None = None
     """A file that holds the password."""
     partition: Length = "month"
-    """The length of the partitions of the table `record`: month, day, or none, which means a single table.
-    It cannot change once the tables exist.
+    """The length of the partitions of the table `record`: `month`, `day`, or `none` for a single table. It
+    cannot change once the tables exist.
     """
 
 
@@ -62,8 +62,8 @@ class Dataset(_Section):
     folder: Path
     """The folder, on a file system of this machine."""
     partition: Literal["month", "day", "hour"] = "day"
-    """The period of a stream whose records are in one file: month, day or hour. It cannot change once the
-    dataset exists.
+    """The period of a stream whose records share a file: `month`, `day` or `hour`. It cannot change once
+    the dataset exists.
     """
     delay: Span = 5 * MINUTE_MS
     """The time between two moves of staged records into files. Staged records are already durable."""
@@ -136,7 +136,7 @@ _STAND_INS: dict[tuple[str, ...], Any] = {
     ("database", "url"): "postgresql:///x",
     ("dataset", "folder"): ".",
 }
-"""Valid values that replace wrong ones without a usable default, so that all errors in the file are found."""
+"""Valid values of keys without a usable default. They replace wrong values, so that all errors are found."""
 _OPTION = re.compile(r'query parameter: "([^"]*)"')
 _EXPECTED = {
     ("stream",): "a [[stream]] table with a topic",
@@ -178,7 +178,7 @@ def parse(text: str) -> Settings:
 
 
 def _repair_keys(document: dict[str, Any]) -> Iterator[ConfigError]:
-    """Yield a refusal for each unknown key, and rename the key in `document` if it is misspelt, or delete it.
+    """Yield a refusal for each unknown key. In `document`, correct a misspelt key, and delete any other.
 
     A misspelt table or required key is thus reported only once, and the table's content is still checked.
     """
@@ -193,10 +193,10 @@ def _repair_keys(document: dict[str, Any]) -> Iterator[ConfigError]:
 
 
 def _sink_errors(document: dict[str, Any]) -> Iterator[ConfigError]:
-    """Yield a refusal unless the file has exactly one of the tables [database] and [dataset]."""
+    """Yield a refusal unless the file has exactly one of the tables `[database]` and `[dataset]`."""
     names = [name for name in ("database", "dataset") if name in document]
     if len(names) != 1:
-        expected = "[database] with the url of a PostgreSQL database, or [dataset] with a folder: one of them"
+        expected = "either [database] with the url of a PostgreSQL database, or [dataset] with a folder"
         yield ConfigError(names[0] if names else "database", "both" if names else "nothing", expected)
 
 
@@ -212,7 +212,7 @@ def _repair_table(table: dict[str, Any], model: type[BaseModel], path: KeyPath) 
 
 
 def _root_errors(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors except those that only follow from others.
+    """Return the errors except those that only follow from other errors.
 
     If a stream is wrong, pydantic may also report that there are no streams.
     """

@@ -1,9 +1,9 @@
-"""The effect of a received message: a row, a descriptor, a waiting record, or a refusal. No I/O, no clock.
+"""The effect of a received message: a row, a descriptor, a waiting record, or a refusal.
 
-`Core.take` checks messages in the order of their arrival. It remembers accepted descriptors, the descriptors
-that each stream's rows name, and how many records wait. The caller commits the effects of messages before it
-passes further messages to the core. After a failed commit, the caller builds a new core from the tables and
-passes the same messages to it.
+The core needs neither I/O nor a clock. `Core.take` checks messages in the order of their arrival. The core
+remembers accepted descriptors, the descriptors that each stream's rows name, and how many records wait. The
+caller commits the effects of messages before it passes further messages to the core. After a failed commit,
+the caller builds a new core from the tables and passes the same messages to it.
 
 The rules about the content of records and descriptors are in `consume`: `Record.parse`, `Descriptor.parse`
 and `require_agreement`. The core adds further rules. `REASONS` lists the reasons of all refusals.
@@ -49,7 +49,7 @@ ORIGIN_MAX: Final = 256
 WAITING_MAX: Final = 2_000
 """The largest number of waiting records per meter of a stream: 41 days of half-hourly records."""
 _MICRO_MAX = 2**63 - 1
-"""The largest absolute value in millionths of the unit, because the views compute with 64-bit integers."""
+"""The largest absolute value in millionths of the unit; the views compute with 64-bit integers."""
 _ID = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _METER_FIELDS = ("meter", "valid_from", "store")
 
@@ -167,7 +167,7 @@ class Limits:
     """The limits on accepted records.
 
     A slot may start at most `oldest_ms` before and `ahead_ms` after this machine's time. Its meter must be
-    one of `meters`, unless that is None.
+    one of `meters`, unless `meters` is None.
     """
 
     oldest_ms: int = 400 * DAY_MS
@@ -176,7 +176,7 @@ class Limits:
 
 
 class Core:
-    """The rules by which messages are accepted or refused, and the state that they need.
+    """The rules by which messages are accepted or refused, and the state that the rules need.
 
     `descriptors` and `terms` are the content of the sink. `waiting` is the number of records that wait there,
     by stream and meter.
@@ -225,7 +225,7 @@ class Core:
         return batch
 
     def _settle(self, batch: Batch, now_ms: int) -> None:
-        """Check again the records of a batch that arrived before their descriptor in the same batch."""
+        """Check again the records that arrived before a descriptor in the same batch."""
         early_records = [record for record in batch.waiting if record.d in batch.descriptors]
         batch.waiting = [record for record in batch.waiting if record.d not in batch.descriptors]
         self._waiting.subtract((record.stream, record.meter) for record in early_records)
@@ -284,7 +284,7 @@ class Core:
         batch.waiting.append(Waiting(d, *key, message.topic, message.payload))
 
     def _describe(self, payload: bytes, place: Place, batch: Batch) -> None:
-        """Add a descriptor to `batch` unless it is known. Raises Refused if it breaks a rule."""
+        """Add a descriptor to `batch` unless it is known. Raises Refused if the descriptor breaks a rule."""
         facts = _load(payload)
         if facts.get("meter") != place.meter:
             raise Refused("topic")
@@ -352,7 +352,7 @@ def _record(payload: bytes) -> Record:
 
 
 def _row(stream: str, record: Record, terms: Descriptor) -> Row:
-    """Return a record's row. Raises Refused if it does not match its descriptor or its value is too large."""
+    """Return a record's row. Raises Refused if it contradicts its descriptor or its value is too large."""
     try:
         require_agreement(record, terms)
     except RecordError as error:

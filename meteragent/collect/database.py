@@ -4,23 +4,23 @@ Theory of operation
 -------------------
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, the rows with an existing key and different content
-are counted as refused. Before the insertion, in streams in which slots of a meter could overlap, rows that
-overlap a slot of their meter in the table are removed and counted, and then rows that overlap an earlier
-remaining row of the batch. On a single grid, slots overlap only if they have the same start. Descriptors,
-waiting records, refusals and the collector's own row are written in the same transaction, so the messages may
-be acknowledged once it has committed.
+are counted as refused. In a stream in which slots of a meter could overlap, overlapping rows are removed and
+counted before the insertion: first those that overlap a slot of their meter in the table, then those that
+overlap an earlier remaining row of the batch. On a single grid, slots overlap only if they have the same
+start. Descriptors, waiting records, refusals and the collector's own row are written in the same transaction.
+Once it has committed, the messages may be acknowledged.
 
 The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. Numbered files
-create the tables. Each file is applied once, and all new files in one transaction, under a lock that is also
-held while partitions are created.
+create the tables. Each file is applied once. All new files are applied in one transaction, under a lock that
+is also held while partitions are created.
 
 Without a time limit, a server that stops answering would block `collect` silently. The connection is
 therefore shut down if a step takes longer than ANSWER_S seconds, and keepalives detect a broken network. The
 batch is then tried again on a new connection; its messages are still unacknowledged.
 
 `LinkError` means that the database is unavailable or busy and the batch may be tried again. `DatabaseError`
-means that the database refuses the batch. Errors contain at most the first line of the server's message and
-its code, so that they do not repeat values.
+means that the database refuses the batch. An error contains only the error code and the first line of
+the server's message, so that it does not repeat values.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ SELECT a.stream, count(*), max(a.meter) FROM arrived a, LATERAL (
 WHERE (r.until, r.quanta, r.d, r.draws) <> (a.until, a.quanta, a.d, a.draws)
 GROUP BY a.stream
 """
-# No slot is longer than 32 days, so the search for the previous slot ends there.
+# No slot is longer than 32 days, so the search for the previous slot goes back no further.
 _OVERLAPPING = """
 DELETE FROM arrived a WHERE a.stream = ANY(%s) AND (
     EXISTS (

@@ -7,8 +7,9 @@
 Theory of operation
 -------------------
 A batch is committed to `collect.db` in one transaction; its rows are then durable, and its messages may be
-acknowledged. Every `delay`, `flush` takes the staged rows part by part. It merges them with the part's file,
-writes a new file, flushes it to disk, renames it into place, and only then deletes the staged rows. A merge
+acknowledged. Every `delay`, `flush` takes the staged rows part by part; a part is one month, day or hour of a
+stream. It merges the rows with the part's file, writes a new file, flushes it to disk, renames it into place,
+and only then deletes the staged rows. A merge
 keeps the first value of a key, so if the process is killed before the deletion, the next flush finds the rows
 in the file and changes nothing.
 
@@ -48,7 +49,7 @@ from meteragent.domain.units import HOUR_MS
 SLICE: Final = 50_000
 """The largest number of staged rows that are moved at once."""
 _REFUSALS_MAX: Final = 1_000
-"""The largest number of refusals by flushes that are kept for the log."""
+"""The largest number of refusals that flushes keep for the log."""
 _VERSION = 2
 _TABLES = """
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -141,7 +142,7 @@ class Staging:
         self._latest = ""
         """The time of the last batch in ISO 8601; empty before the first batch."""
         self.staged = 0
-        """An upper bound on the number of rows that are not in files yet: repeated rows count each time."""
+        """An upper bound on the number of rows that are not in files yet; each repeated row counts."""
 
     def close(self) -> None:
         """Close the staging area, and release the lock."""
@@ -226,7 +227,7 @@ class Staging:
         self.staged = 0
 
     def _move(self, part: Part, terms: dict[str, Terms], overlaps: set[Row], last: int) -> None:
-        """Merge the staged rows of a part, up to the place `last`, with the part's file, and delete them.
+        """Merge the staged rows of a part, up to the place `last`, with its file, and delete these rows.
 
         The rows in `overlaps` are refused.
         """

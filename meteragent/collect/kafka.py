@@ -6,8 +6,8 @@ effect has been committed in the sink. After a crash, or when partitions move to
 whose offsets were not committed arrive again. They change no row that is already in the sink.
 The library blocks, so all calls to it are made in a separate thread.
 
-The MQTT topic is the header `mqtt_topic` of a Kafka record, or its key if there is no such header. A record
-with neither is refused. The value of the record is the payload.
+The MQTT topic is the header `mqtt_topic` of a Kafka record or, without such a header, the record's key. A
+record with neither is refused. The value of the record is the payload.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _PROTOCOLS = {
     (True, False): "ssl",
     (True, True): "sasl_ssl",
 }
-"""Kafka's name for the security protocol, by whether TLS is used and whether there is a login."""
+"""Kafka's names of the security protocols. A key states whether TLS is used and whether there is a login."""
 
 _log = logging.getLogger("meteragent.collect.kafka")
 _Result = TypeVar("_Result")
@@ -110,7 +110,7 @@ class KafkaSource:
             raise LinkError(f"source {self._name}: {error.args[0].str()}") from None
 
     def _on_assign(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        _log.info("source %s: Kafka assigned %d partitions", self._name, len(partitions))
+        _log.info("source %s: Kafka assigned partitions: %d", self._name, len(partitions))
 
     def _log_error(self, error: KafkaError) -> None:
         """Log an error unless it was logged less than REPEAT_S seconds ago; the library itself recovers."""

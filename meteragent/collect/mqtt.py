@@ -104,7 +104,7 @@ class MqttSource:
     def _count(self, event: str) -> None:
         """Queue an empty message in place of a message that is too large to be read.
 
-        The core counts it as refused. The session itself acknowledges the large message.
+        The core counts the empty message as refused. The session itself acknowledges the large message.
         """
         if event == "oversized":
             self._queue.append(Message("", b""))

@@ -41,7 +41,7 @@ EXPIRES_S: Final = 30
 LINGER_S: Final = 0.02
 """How long a batch waits for more messages, so that messages of a burst are committed together."""
 CLOSE_S: Final = 2
-"""The longest wait for a connection to close, because the library waits for ever after a failed handshake."""
+"""The longest wait for a connection to close; after a failed handshake, the library would wait for ever."""
 _TIMEOUT_S: Final = 10
 _END_STATUSES: Final = {"404", "408"}
 """The statuses of a request that ended because there were no more messages."""
@@ -72,7 +72,7 @@ class NatsSource:
         self._room.set()
         self._client: Client | None = None
         self._latest_error = ""
-        """The latest error that the library reported on the current connection; empty if none."""
+        """The latest error that the library reported on the current connection; empty if there is none."""
 
     async def run(self) -> NoReturn:
         """Stay connected until cancelled."""
@@ -143,7 +143,7 @@ class NatsSource:
             end.set()
 
         async def on_error(error: Exception) -> None:
-            """Keep an error as a part of the reason; without this callback, the library would print it."""
+            """Keep an error as a part of the reason. Without this callback, the library prints errors."""
             _log.debug("%s", error)
             self._latest_error = _text(error)
 
@@ -246,7 +246,7 @@ def _host(server: Endpoint) -> str:
 
 
 def _status(message: Msg) -> str:
-    """Return the reason why a request failed; an empty string if it ended for lack of messages."""
+    """Return the reason why a request failed; an empty string if there were no more messages."""
     headers = message.headers or {}
     status = headers.get("Status", "")
     return "" if status in _END_STATUSES else f"{status} {headers.get('Description', '')}".strip()

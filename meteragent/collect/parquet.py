@@ -17,7 +17,7 @@ from meteragent.collect.sink import Content, Outcome
 from meteragent.domain.errors import DatabaseError, LinkError
 
 STAGED_MAX: Final = 500_000
-"""The number of staged rows at which they are moved into files without waiting for `delay`."""
+"""When this many rows are staged, they are moved into files without waiting for `delay`."""
 _RETRYABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 """The error numbers of failures after which the same operation may succeed later."""
 
@@ -74,7 +74,7 @@ class ParquetSink:
     ) -> Outcome:
         """Commit a batch, and return its refusals and the outcome of the flushes since the last batch.
 
-        If a periodic flush has failed, raise its error instead; after a LinkError, the service opens the
+        If a periodic flush has failed, raise its error instead. After a LinkError, the service opens the
         dataset again.
         """
         if self._fault is not None:

@@ -22,7 +22,7 @@ class Partition(NamedTuple):
 
 
 def of(time_ms: int, length: Length) -> Partition:
-    """Return the partition that contains `time_ms`; `length` must be month or day."""
+    """Return the partition that contains `time_ms`; `length` must be "month" or "day"."""
     time = _EPOCH + timedelta(milliseconds=time_ms)
     day = time.replace(hour=0, minute=0, second=0, microsecond=0)
     if length == "day":
@@ -35,7 +35,7 @@ def of(time_ms: int, length: Length) -> Partition:
 def cover(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
     """Return the partitions that contain one of the given times or a day within `_AHEAD_MS` from now.
 
-    The set is empty if the table has no partitions (`length` is none).
+    The set is empty if the table has no partitions (`length` is "none").
     """
     if length == "none":
         return set()

@@ -2,7 +2,7 @@
 
     FOLDER/record/stream=main/day=2026-11-20/records.parquet
 
-The rows of a file are in order of meter, time and band. `merge` adds rows to the content of a file. The first
+The rows of a file are sorted by meter, time and band. `merge` adds rows to the content of a file. The first
 value of a key is never changed, so a merge that is repeated after a crash has no effect. `replace` renames a
 complete new file into place, so a reader sees either the former content or the new content.
 """
@@ -119,8 +119,8 @@ def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
 class Merged:
     """The content of a file after a merge, and how many deliveries were new, repeated or different.
 
-    A delivery is different if its key exists with different content. `meter` is the meter of one such
-    delivery, and empty if there was none.
+    A delivery is one arrival of a row. It is different if its key exists with different content. `meter` is
+    the meter of a different delivery, and empty if there was none.
     """
 
     table: pa.Table
@@ -156,7 +156,7 @@ def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
 
 
 def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
-    """Return, for each row, whether it equals the row whose index is the entry of `other_row`."""
+    """Return, for each row, whether it equals the row whose index `other_row` gives."""
     flags = np.ones(table.num_rows, np.bool_)
     for column in table.columns:
         column_flags = pc.equal(column, column.take(pa.array(other_row))).combine_chunks()
@@ -184,7 +184,7 @@ def overlapping(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
     lower, upper = np.searchsorted(slot, row, "left"), np.searchsorted(slot, row, "right")
 
     def is_of_meter(index: Integers, code: Integers) -> NDArray[np.bool_]:
-        """Return whether an index is valid and its slot belongs to the meter with a code."""
+        """Return whether an index is valid and its slot belongs to the meter with the given code."""
         is_valid = (index >= 0) & (index < slot.size)
         return np.asarray(is_valid & (slot[index.clip(0, slot.size - 1)] >> width == code))
 

@@ -44,7 +44,10 @@ class Service:
         self._report = _Report()
 
     async def run(self) -> None:
-        """Collect until cancelled. Raises a group with a DatabaseError if the sink refuses an operation."""
+        """Collect until cancelled.
+
+        Raises an exception group with a DatabaseError if the sink refuses an operation.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_alive())
             await self._keep_writing(tasks)
@@ -124,7 +127,7 @@ class _Report:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {reason}" for (_, reason), count in sorted(self._refused.items()))
-        return f"{self._written} records written, {self._repeated} repeated; refused: {counts or 'none'}"
+        return f"records written: {self._written}, repeated: {self._repeated}; refused: {counts or 'none'}"
 
     def add(self, outcome: Outcome) -> None:
         """Add the results of a transaction to the totals, and log refusals."""

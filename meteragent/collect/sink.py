@@ -43,11 +43,11 @@ class Outcome(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The numbers of a descriptor that are stored beside its facts, so that SQL can compute with its records.
+    """The numbers of a descriptor that are stored beside its facts, so that SQL can use them.
 
     `quantum_u` is the quantum in millionths of the unit, and `variance` the variance of a value's noise in
     unit². `joules` is one unit in J, or in W if values are powers; it is None if no energy follows from
-    values.
+    the values.
     """
 
     space: str

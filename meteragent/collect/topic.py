@@ -38,7 +38,7 @@ class StreamTopic:
 
     @property
     def filters(self) -> tuple[str, str]:
-        """The topic filters of records and of descriptors; the second also matches ``…/privacy`` itself."""
+        """The filters of records and of descriptors. The filter of descriptors also matches ``…/privacy``."""
         return self.records.filter, f"{self.records.filter}/{_DESCRIPTOR}/#"
 
     def place(self, topic: str) -> Place | None:

@@ -87,15 +87,15 @@ __all__ = [
 def load(path: Path) -> Config:
     """Read and check a configuration file and the `profiles` folder beside it; return the configuration.
 
-    Raises ConfigError, which lists the errors, each with its key, actual value and expected value and, where
-    they are known, its file and line. Errors beyond the first `EXPLAINED_MAX` of a file are only counted.
+    Raises ConfigError, which lists the errors. Each error states its key, the value found, the value expected
+    and, if known, the file and the line. Errors beyond the first `EXPLAINED_MAX` of a file are only counted.
     """
     profiles, refusals = own_profiles(path.parent / PROFILES_FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]
     try:
         config = parse(text_of_file(path), profiles)
     except ConfigError as refusal:
-        # A profile whose file is refused must not be reported as unknown, too.
+        # A profile whose file is refused must not also be reported as unknown.
         names = {repr(name) for name in refusals}
         unrelated_errors = [error for error in refusal.errors if not _is_unknown_profile(error, names)]
         errors = [*(locate(error, path) for error in unrelated_errors), *errors]
@@ -134,7 +134,7 @@ def accepted(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) 
 
 
 def locate(error: ConfigError, path: Path) -> ConfigError:
-    """Set the file and line of an error and of its inner errors, unless they are set; return the error."""
+    """Set the file and line of an error and of its inner errors, unless they are already set; return it."""
     key_lines: dict[tuple[str | int, ...], int] = {}
     with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then have keys but no lines
         text = path.read_text("utf-8")

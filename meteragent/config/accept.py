@@ -1,4 +1,7 @@
-"""Refusals of readings that follow the load too coarsely, with better settings, and of missing extras."""
+"""Refusals of readings that follow the load too coarsely, and of missing extras.
+
+The refusal of readings names settings that would be accepted.
+"""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -17,17 +20,17 @@ from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
 """A stream is refused if a change by the hidden energy can have more than this many times the stream's level,
-unless `privacy.accept` accepts it.
+unless `privacy.accept` allows this.
 """
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return the refusals of streams, except those in `running`, that are too coarse (`is_too_coarse`)."""
+    """Return the refusals of streams that are too coarse (`is_too_coarse`) and not in `running`."""
     return [_refusal(stream, key) for stream, key in _coarse_streams(config) if stream.name not in running]
 
 
 def is_too_coarse(stream: Stream) -> bool:
-    """Return whether readings follow the load too coarsely and `privacy.accept` does not accept this."""
+    """Return whether readings follow the load too coarsely and `privacy.accept` does not allow this."""
     rules = terms(stream)
     return loads.factor(rules) > FACTOR_MAX and _word(rules) not in stream.privacy.accept
 
@@ -50,7 +53,7 @@ def page_needs(module: str) -> ConfigError:
 
 
 def _coarse_streams(config: Config) -> Iterator[tuple[Stream, str]]:
-    """Yield each stream whose factor exceeds the limit and is not accepted, with the prefix of its keys.
+    """Yield each stream that is too coarse, with the prefix of its keys.
 
     Of nested streams, which share one table, only the stream with the largest factor is yielded.
     """
@@ -83,7 +86,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 
 def _cost(rules: Terms) -> str:
-    """Return, in words, the energy and the level that a change by the hidden energy can count as, and why."""
+    """Return, in words, why a change by the hidden energy can count as more, and as how much."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
     if rules.kind is Kind.POWER:
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
@@ -134,5 +137,5 @@ def _finer_settings(rules: Terms) -> str:
 
 
 def _energy(wh: Fraction) -> str:
-    """Format an energy in Wh, or from 1,000 Wh on in kWh."""
+    """Format an energy in Wh or, from 1,000 Wh, in kWh."""
     return f"{figures(wh)} Wh" if wh < 1000 else f"{figures(wh / 1000)} kWh"

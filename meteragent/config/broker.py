@@ -29,13 +29,13 @@ class Broker(Section):
     cert_file: Path | None = None
     """A file with the certificate that identifies the agent to the broker."""
     key_file: Path | None = None
-    """A file with that certificate's private key. Default: cert_file, which then holds both."""
+    """A file with that certificate's private key. Default: `cert_file`, which then holds both."""
     protocol: Protocol = "auto"
-    """The MQTT version; auto means 5, or 3.1.1 if the broker refuses 5."""
+    """The MQTT version; `auto` means 5, or 3.1.1 if the broker refuses 5."""
 
 
 class Receiver(Broker):
-    """Somebody who gets the records of one preset; receivers of one preset get the same bytes."""
+    """Somebody who gets the records of one preset; all receivers of a preset get the same bytes."""
 
     name: ReceiverName
     """The receiver's name, in logs and receipts."""
@@ -44,13 +44,13 @@ class Receiver(Broker):
     url: str | None = None
     """The receiver's broker. Default: the source's."""
     topic: Template
-    """The topic of its records. {meter} is the meter's name or its pseudonym."""
+    """The topic of the receiver's records. `{meter}` is the meter's name or its pseudonym."""
     start: Moment | None = None
-    """The start of the first slot that it may get. Default: at once."""
+    """The start of the first slot that the receiver may get. Default: at once."""
     end: Moment | None = None
-    """The end of the last slot that it may get. Default: none."""
+    """The end of the last slot that the receiver may get. Default: none."""
     paused: bool = Field(False, strict=True)  # names: a key, as users say it
-    """Send nothing to it, and withdraw its descriptors; false admits it again."""
+    """Send nothing to the receiver, and withdraw its descriptors; `false` admits it again."""
 
 
 class Crowd(Section):
@@ -59,5 +59,5 @@ class Crowd(Section):
     group: Path
     """The group's public file."""
     id: GroupId
-    """The group's id, 64 hex digits, which pins both operators' identities and every parameter of the noise.
+    """The group's id (64 hex digits), which pins both operators' identities and every parameter of the noise.
     """

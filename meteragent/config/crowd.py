@@ -1,4 +1,4 @@
-"""A stream that counts in the total of a group: the group's file determines its windows, noise and topic."""
+"""A stream that counts in the total of a group, whose file sets the stream's windows, noise and topic."""
 
 from fractions import Fraction
 

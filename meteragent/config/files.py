@@ -1,4 +1,4 @@
-"""The brokers and files that a configuration names, with their addresses, passwords and keys."""
+"""The brokers and files that a configuration names: addresses, passwords and keys."""
 
 import stat
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """Read a file that holds one secret; return the secret without line endings at its end.
+    """Read a file that holds one secret; return the secret without trailing line endings.
 
     Raises ConfigError with the configuration key if the file cannot be read or is empty. No error shows the
     secret.
@@ -62,7 +62,7 @@ def _mode(path: Path) -> int:
 
 
 def unreadable(config: Config) -> list[ConfigError]:
-    """Return refusals of the files with secrets and certificates for `run` that are empty or unreadable."""
+    """Return refusals of the files with secrets or certificates that `run` cannot read or that are empty."""
     refusals: dict[str, ConfigError] = {}
     for key, path in _files(config):
         try:
@@ -107,7 +107,7 @@ def sink_broker(stream: Stream) -> Broker:
     """Return the settings of the sink's broker.
 
     If the sink's broker is also the source's, the sink inherits missing keys from the source. A sink that
-    sets a key of `_IDENTITY` has its own login, and inherits only ca_file and protocol.
+    sets a key of `_IDENTITY` has its own login, and inherits only `ca_file` and `protocol`.
     """
     source, sink = stream.source, stream.sink
     if not _is_source_broker(stream):
@@ -129,7 +129,7 @@ def _is_source_broker(stream: Stream) -> bool:
 
 
 def read_password(key: str, path: Path) -> str:
-    """Read a password. Raises ConfigError with the key if it is unreadable, empty or not UTF-8 text."""
+    """Read a password. Raises ConfigError with the key if the file is unreadable, empty or not UTF-8."""
     try:
         return read_secret(key, path).decode()
     except UnicodeDecodeError:  # its text would show a byte of the password
@@ -158,7 +158,7 @@ def address(section: str, url: str, broker: Broker, password: str | None) -> End
 def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
     """Yield refusals of a section's keys that do not form a broker's address.
 
-    The text never repeats the address, because it may contain a password.
+    A refusal never repeats the address, because it may contain a password.
     """
     if broker.password_file is not None and broker.username is None:
         expected = f"{section}.username as well"

@@ -1,4 +1,4 @@
-"""The form of a configuration: all keys that are unknown, missing or have a wrong value are found at once.
+"""The form of a configuration: all unknown keys, missing keys and wrong values are found at once.
 
 Theory of operation
 -------------------
@@ -9,7 +9,8 @@ default, or by a stand-in if it has no default. A renamed key has a known name, 
 valid, so the process ends.
 
 The repaired configuration never runs. It lets the other checks find further errors, and `wrong_paths` holds
-the paths that they must not rely on. A misspelt required key is refused once, under its name in the file.
+the paths on which these checks must not rely. A misspelt required key is refused once, under its name in the
+file.
 """
 
 import copy
@@ -89,8 +90,8 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("receiver", "topic"): (None, "where its records go, such as 'private/{meter}/power'"),
     ("archive", "key_file"): ("archive.key", "a key file, as written by `meteragent key new`"),
 }
-"""A stand-in and the expected value for required keys, by their paths in a stream or in the file. List
-elements other than streams have no stand-in, because a wrong element removes the whole list.
+"""For each required key, by its path in a stream or in the file: a stand-in, and the expected value in words.
+List elements other than streams have no stand-in, because a wrong element removes the whole list.
 """
 
 _JUMPS = (
@@ -108,7 +109,7 @@ class Form:
     """A document, parsed from `text`, that is repaired until it is valid.
 
     The document may name the built-in profiles and `profiles`. `read` fills `errors`, and adds the paths that
-    it repairs to `wrong_paths`. `flat` is true if the file has no [[stream]] tables.
+    it repairs to `wrong_paths`. `flat` is true if the file has no `[[stream]]` tables.
     """
 
     def __init__(self, document: dict[str, Any], text: str, profiles: Mapping[str, Profile]) -> None:
@@ -234,7 +235,7 @@ class Form:
         return table
 
     def _field(self, place: Path) -> Path:
-        """Return the path of the key at one of pydantic's locations; an element belongs to its list's key."""
+        """Return the path of the key at one of pydantic's locations; for an element, that of its list."""
         value: Any = self.document
         for depth, part in enumerate(place, start=1):
             is_stream = place[: depth - 1] == ("stream",)
@@ -254,7 +255,7 @@ class Form:
         self.errors.append(error)
 
     def _as_written(self, path: Path) -> Path:
-        """Return a path as written in the file: with original names, and no stream if the file is flat."""
+        """Return a path as written in the file: with the original names, and without the stream if flat."""
         names = [self._renamed.get(path[:depth], path[depth - 1]) for depth in range(1, len(path) + 1)]
         return tuple(names[2:] if self.flat and path[:1] == ("stream",) else names)
 

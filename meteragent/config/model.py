@@ -40,30 +40,30 @@ from meteragent.domain.units import DAY_MS, Kind
 
 
 class Source(Broker):
-    """Where readings come from and what they mean; kind and unit have no default (law 5)."""
+    """Where readings come from and what they mean; `kind` and `unit` have no default (law 5)."""
 
     url: str = "mqtt://127.0.0.1:1883"
     """The broker on which readings arrive: mqtt://host[:port], or mqtts:// for TLS."""
     topic: str
-    """The topic of readings. {meter} is the segment that names the meter, {phase} the segment that names a
-    phase.
+    """The topic of readings. `{meter}` is the segment that names the meter, and `{phase}` the segment that
+    names a phase.
     """
     meter: str | None = None
-    """The meter's name, if the topic has no name or a name that must not be released."""
+    """The meter's name, if the topic contains no name or a name that must not be released."""
     shard: Shard | None = None
-    """The agent's number in a fleet, and the number of agents: '2/8', counted from 0. Meters are divided by
-    {shard} in the topic, or else by a hash.
+    """The agent's number in a fleet, counted from 0, and the number of agents, such as '2/8'. Meters are
+    divided by `{shard}` in the topic or, without it, by a hash.
     """
     phases: tuple[str, ...] | None = Field(None, min_length=1)
-    """The values of {phase}. Several phases are summed before noise is added; a single one is selected."""
+    """The values of `{phase}`. Several phases are summed before noise is added; a single one is selected."""
     profile: str = "number"
-    """number, json, or a device's profile."""
+    """`number`, `json`, or the name of a device's profile."""
     value: str | None = None
-    """For json, the JMESPath expression that finds the value; for a device, the name of the quantity."""
+    """For `json`, the JMESPath expression that finds the value; for a device, the name of the quantity."""
     time: str | None = None
-    """For json, the JMESPath expression that finds the time. Default: the time of arrival."""
+    """For `json`, the JMESPath expression that finds the time. Default: the time of arrival."""
     timezone: str | None = None
-    """The time zone of a P1 telegram's timestamp, or arrival to ignore the timestamp. Default: Central
+    """The time zone of a P1 telegram's timestamp, or `arrival` to ignore the timestamp. Default: Central
     European Time.
     """
     id: str | None = None
@@ -71,9 +71,9 @@ class Source(Broker):
     kind: Kind
     """What a number means. No default, because a kind is never guessed."""
     unit: Literal["W", "kW", "Wh", "kWh"]
-    """The unit of readings that state none, and, as a power or an energy, of released values. No default."""
+    """The unit of readings that state none; it also determines the unit of released values. No default."""
     scale: Positive | None = None
-    """The value of 1 in the payload, in the unit; for pulses and transformers."""
+    """The value, in the unit, of a 1 in the payload; for pulse counters and transformers."""
     hold: Span | None = None
     """How long a power reading stands if no other follows. Default: the profile's time, or 15min."""
     interval: Span | None = None
@@ -81,9 +81,7 @@ class Source(Broker):
     between readings.
     """
     every: Duration | None = None
-    """The longest time between readings; 0s if each change is sent at once. Default: that of the device's
-    profile.
-    """
+    """The longest time between readings; 0s if each change is sent at once. Default: the profile's time."""
     modulus: Positive | None = None
     """The value at which a register wraps to 0, in the unit."""
     dead_band: NotNegative | None = None
@@ -116,7 +114,7 @@ class TariffBand(Section):
     days: Days = EVERY_DAY
     """Days of the week, such as 'mon-fri'. A holiday counts as Sunday. Default: every day."""
     hours: tuple[Band, ...] = Field(min_length=1)
-    """Hours of the local day, such as ['06:00/22:00']; those over midnight lie on both of their days."""
+    """Hours of the local day, such as ['06:00/22:00']; hours over midnight lie on both days."""
 
 
 class PriceHours(Section):
@@ -125,7 +123,7 @@ class PriceHours(Section):
     days: Days = EVERY_DAY
     """Days of the week, such as 'mon-fri'. A holiday counts as Sunday. Default: every day."""
     hours: tuple[Band, ...] = Field(min_length=1)
-    """Hours of the local day, such as ['06:00/22:00']; those over midnight lie on both of their days."""
+    """Hours of the local day, such as ['06:00/22:00']; hours over midnight lie on both days."""
     price: Number
     """The price of each kWh in these hours."""
 
@@ -155,11 +153,11 @@ class Window(Section):
     step: Span | None = None
     """The length of a slot, or of a peak's parts. Default: the whole window, or 15min for a peak."""
     blocks: int | None = Field(None, ge=1, le=100_000, strict=True)
-    """Instead of step: the number of equal slots in a window or, for a profile, in a day."""
+    """Instead of `step`: the number of equal slots in a window or, for a profile, in a day."""
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
-    """Instead of step, for a profile: each slot's hours of the local day."""
+    """Instead of `step`, for a profile: each slot's hours of the local day."""
     band: tuple[TariffBand, ...] = ()
-    """The bands whose energies are released (privacy.space = 'bands'); changes apply from the next window."""
+    """The bands whose energies are released (`privacy.space = 'bands'`); changes apply to new windows."""
     rest: BandName | None = None
     """The name of the band for all hours that are in no other band."""
     holidays: tuple[Day, ...] = ()
@@ -168,18 +166,18 @@ class Window(Section):
     """A threshold in W: only the energy above it is released. For readings of power."""
     weights: Weights | None = None
     """Prices. If they are set, the energy times its price, summed over the window, is released
-    (privacy.space = 'weighted').
+    (`privacy.space = 'weighted'`).
     """
     timezone: str | None = None
     """The time zone of the local calendar; its days, weeks or months are the windows."""
     lateness: Duration | None = None
     """How long a slot stays open after its end. Default: 0s, or a device's usual time between energies."""
     clock: Clock = Clock.WALL
-    """wall; or event, for replays and archives, where the time is each meter's newest timestamp."""
+    """`wall`; or `event`, for replays and archives, in which each meter's newest timestamp is the time."""
     ahead: Duration = 30 * 60_000
     """How far a timestamp may be ahead of the wall clock; readings further ahead are refused."""
     gap: Number = Fraction(0)
-    """The value used for time without a reading, in the unit."""
+    """The value, in the unit, that is used for time without a reading."""
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
     """The lowest and highest values, in W; values outside this range are clamped and counted."""
     forget: Span | None = None
@@ -211,18 +209,18 @@ class Privacy(Section):
     hide: Energy | None = None
     """The energy by which any slot may change and still be hidden."""
     radius: Positive | None = None
-    """Instead of hide: the radius itself, in the unit, a multiple of quantum."""
+    """Instead of `hide`: the radius itself, in the unit, a multiple of `quantum`."""
     quantum: Positive | None = None
-    """The step of slot values, in the unit. Default: the preset's power; for energies, that power over a
-    slot.
+    """The step of slot values, in the unit. Default: the preset's power; for energies, the energy of
+    that power over a slot.
     """
     space: Space | None = None
     """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, a peak, or
     the energy above a threshold.
     """
     metric: Metric | None = None
-    """linf hides what changes within each slot, l1 the sum of all changes. Default: linf, or l1 for bands and
-    amounts.
+    """`linf` hides what changes within each slot, and `l1` the sum of all changes. Default: `linf`, or `l1`
+    for bands and amounts.
     """
     shares: dict[LengthText, Positive] | None = None
     """Each nested stream's share of the level, by window length. The shares add up to at most 1."""
@@ -238,17 +236,17 @@ class Sink(Broker):
     url: str | None = None
     """The broker to which private records go. Default: the source's."""
     topic: Template
-    """The topic of private records. {meter} is the meter's name or its pseudonym."""
+    """The topic of private records. `{meter}` is the meter's name or its pseudonym."""
     format: Literal["json", "senml"] = "json"
-    """json, or senml (RFC 8428)."""
+    """`json`, or `senml` (RFC 8428)."""
     pseudonym_key_file: Path | None = None
-    """A file that holds the pseudonym key. If it is set, {meter} is a keyed pseudonym."""
+    """A file that holds the pseudonym key. If it is set, `{meter}` is a keyed pseudonym."""
     crowd: Crowd | None = None
-    """Instead of a topic: the group to whose total the stream counts."""
+    """Instead of a topic: the group in whose total the stream counts."""
     total: bool = Field(False, strict=True)
-    """Also send the running total of the released values, on <topic>/total."""
+    """Also send the running total of the released values, on `<topic>/total`."""
     status: PlainTopic | None = None
-    """The topic of the agent's status: online, sent every minute, or offline, sent as the last will."""
+    """The topic of the agent's status: `online`, sent every minute, or `offline`, sent as the last will."""
     home_assistant: PlainTopic | None = None
     """The prefix of Home Assistant's discovery topics. If it is set, the private stream appears there as a
     device.
@@ -256,7 +254,7 @@ class Sink(Broker):
     retain: bool = Field(False, strict=True)
     """Have the broker retain the newest record of each meter, for receivers that subscribe later."""
     spread: Duration = 0
-    """The longest delay of a record, fixed for each meter, which prevents bursts at the end of a slot."""
+    """The longest delay of records. Each meter has a fixed delay, so that records do not come in bursts."""
     inflight: int = Field(100, ge=1, le=30_000, strict=True)
     """The largest number of records that are sent but not yet acknowledged."""
 
@@ -312,9 +310,9 @@ class Archive(Section):
     meter: str = "meter"
     """The column that names the meter."""
     time: str = "time"
-    """The column of the window's start, if a row is a window, or else of the reading's time."""
+    """The column of the window's start if a row is a window, and of the reading's time otherwise."""
     value: str = "value"
-    """The column of values: lists if a row is a window, or else numbers."""
+    """The column of values: lists if a row is a window, and numbers otherwise."""
 
 
 class Stream(Section):
@@ -372,9 +370,9 @@ class Config(Section):
     page: Page | None = None
     """The local page, health and metrics. Default: no page."""
     tariff: tuple[Tariff, ...] = ()
-    """Tariffs that price the bands of a stream (privacy.space = 'bands')."""
+    """Tariffs that price the bands of a stream (`privacy.space = 'bands'`)."""
     archive: Archive | None = None
-    """Archives in Parquet, for `sanitise`; `run` does not need it."""
+    """Archives in Parquet, for `sanitise`; `run` does not need this table."""
 
     _tables: tuple[int, ...] = PrivateAttr(())
 
@@ -385,7 +383,7 @@ class Config(Section):
         return config
 
     def nested_with(self, stream: Stream) -> tuple[Stream, ...]:
-        """Return the nested streams of the table of `stream`, from fine to coarse, or else only `stream`."""
+        """Return the nested streams of the table of `stream`, from fine to coarse, or only `stream`."""
         if stream.receivers:
             return (stream,)
         tables = self._tables or tuple(range(len(self.stream)))

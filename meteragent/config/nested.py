@@ -22,7 +22,7 @@ def expanded(config: Config) -> Config:
 
 
 def parts(stream: Stream) -> tuple[Stream, ...]:
-    """Return the streams of a table, from fine to coarse: one for each share, or one without shares."""
+    """Return the streams of a table, from fine to coarse: one per share, or one if there are no shares."""
     shares = stream.privacy.shares
     if shares is None:
         return (stream,)
@@ -62,11 +62,11 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
 
 
 def _quantum(stream: Stream, window_ms: int) -> Fraction:
-    """Return the quantum of a stream's values, whose energy is at most the preset's for every window length.
+    """Return the quantum of a stream's values. Its energy is at most that of the preset's quantum.
 
     If less is hidden than with the preset, the quantum is proportionally finer, so that rounding up enlarges
-    the radius by no greater fraction than with the preset. It is also finer if it would not be a whole number
-    of millionths of the unit.
+    the radius by no greater fraction than with the preset. The quantum is also finer if it would not be a
+    whole number of millionths of the unit.
     """
     numbers, hide_wh = preset(stream), _hide_wh(stream)
     quantum_wh = (

@@ -42,7 +42,7 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
 
 
 def of_preset(base: Stream, name: str) -> Stream:
-    """Return the stream of a preset, whose slots and noise replace those of the file's stream.
+    """Return the stream of a preset: the file's stream with the preset's slots and noise.
 
     The bands and the time zone of the file stay if the preset uses them. All other settings are the file's.
     """

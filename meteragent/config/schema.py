@@ -38,7 +38,7 @@ class _Generate(GenerateJsonSchema):
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of a file: the shared tables, with one stream's tables or `[[stream]]` tables."""
+    """Return the schema of a file: the shared tables, and one stream's tables or `[[stream]]` tables."""
     generated = Config.model_json_schema(schema_generator=_Generate)
     definitions = generated["$defs"]
     for table in [generated, *definitions.values()]:

@@ -17,10 +17,10 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 
 _HOLD_MS = 15 * 60_000
 _PREFIX_MIN = 3
-"""The length of the shortest profile-name prefix that leads to a suggestion."""
+"""The beginning of a profile's name leads to a suggestion if it is at least this long."""
 
 FORMATS = ("number", "json")
-"""Names of formats that any device may send, which need no device profile."""
+"""Names of formats that any device may send and that need no profile."""
 
 
 def topic_of(source: Source) -> SourceTopic:
@@ -29,12 +29,12 @@ def topic_of(source: Source) -> SourceTopic:
 
 
 def branches(source: Source) -> tuple[str, ...]:
-    """Return the segments of the source's topic, where {shard} stands for any agent of the fleet."""
+    """Return the segments of the source's topic, where `{shard}` stands for any agent of the fleet."""
     return tuple(source.topic.split("/"))
 
 
 def fleet_share(source: Source) -> str:
-    """Return the share of a fleet's meters, as the store records it; a single agent has all meters."""
+    """Return which of a fleet's meters the agent has, as the store records it; a single agent has all."""
     if source.shard is None:
         return "0/1 by name"
     return f"{source.shard} by {'name' if topic_of(source).shard else 'topic'}"
@@ -78,7 +78,10 @@ def has_local_times(source: Source) -> bool:
 
 
 def hold_ms(source: Source) -> int:
-    """Return the longest time for which a power reading counts: `hold`, or the profile's, or 15 minutes."""
+    """Return the longest time for which a power reading counts.
+
+    It is `hold`, or else the profile's time, or else 15 minutes.
+    """
     device = profile(source)
     return source.hold or (_HOLD_MS if device is None else device.hold_ms)
 
@@ -108,8 +111,8 @@ def every_ms(source: Source) -> int:
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
-    Without `every`, it is unknown for energies, and a power with a configured dead band is sent on change,
-    even if the device's profile states a fixed period.
+    Without `every`, the time is unknown for energies. A power with a configured dead band and without `every`
+    is sent on change, even if the device's profile states a fixed period.
     """
     if source.every is not None:
         return source.every
@@ -120,7 +123,7 @@ def period_ms(source: Source) -> int | None:
 
 
 def lateness_ms(source: Source, configured_ms: int | None) -> int:
-    """Return a slot's lateness, as configured or else the time until a device sends the next energy.
+    """Return a slot's lateness: as configured, or else the time until a device sends the next energy.
 
     The default is 0 for power, and for a source without a device's profile.
     """
@@ -140,10 +143,10 @@ def reports_on_change(source: Source) -> bool:
 
 
 def forget_ms(source: Source, configured_ms: int | None) -> int:
-    """Return how long a meter may be silent, as configured or else a day, or 30 days if it sends on change.
+    """Return how long a meter may be silent: as configured, or else a day (30 days if it reports on change).
 
-    A device that reports on change is silent while the load is constant. If its records stopped soon after,
-    the time at which they stop would reveal when something is used.
+    A device that reports on change is silent while the load is constant. If its records stopped after a
+    day of silence, the time at which they stop would reveal when something was last used.
     """
     if configured_ms is not None:
         return configured_ms
@@ -153,9 +156,9 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
 def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    A configured dead band is returned unchanged. Otherwise, a power that is sent at a configured interval,
-    `every`, has no dead band: return 0. If phases are summed, the dead bands of their powers add up, but the
-    step remains that of a single counter (see `counters`).
+    A configured dead band is returned unchanged. Otherwise, a power that is sent at a configured interval
+    (`every`) has no dead band, so 0 is returned. If phases are summed, the dead bands of their powers add up,
+    but the step remains that of a single counter (see `counters`).
     """
     if source.dead_band is not None:
         return source.dead_band
@@ -186,7 +189,7 @@ def counters(source: Source) -> int:
 
 
 def nearest_profile(name: str, more_names: Iterable[str] = ()) -> tuple[str | None, str]:
-    """Return the profiles that were probably meant, or None, and the names of all profiles, in words.
+    """Return, in words, the profiles that were probably meant (or None), and the names of all profiles.
 
     `more_names` come first among the names of devices.
 

@@ -1,4 +1,4 @@
-"""A configuration's tariffs, and the stream bands that they price."""
+"""A configuration's tariffs, and the bands of streams that they price."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _DAY_MIN = 24 * 60
 
 
 class Month(NamedTuple):
-    """The number of windows in an ordinary month, and the number in which each band has hours.
+    """The number of windows in an ordinary month and, for each band, the number in which it has hours.
 
     An ordinary month is one month, 4 weeks, or 30 days; it starts on a Monday and has no holidays.
     """
@@ -49,7 +49,7 @@ def band_names(stream: Stream) -> tuple[str, ...]:
 
 
 def month(stream: Stream) -> Month:
-    """Return the windows in an ordinary month of a stream of bands."""
+    """Return the numbers of windows in an ordinary month, for a stream of bands."""
     length = unit(stream) or "1mo"
     windows = _WINDOWS_OF_A_MONTH[length]
     if length != "1d":

@@ -86,7 +86,7 @@ def step_ms(stream: Stream, window_ms: int) -> int:
 
 
 def _blocks(stream: Stream) -> int:
-    """Return the number of equal slots: configured, the preset's (for its own windows or profiles), or 1."""
+    """Return the number of equal slots: as configured, or else the preset's if it applies, or else 1."""
     window = stream.window
     if space(stream) in {Space.WEIGHTED, Space.ABOVE}:
         return window.blocks or 1
@@ -125,7 +125,7 @@ def band_rules(stream: Stream) -> BandRules:
 
 
 def _usual_bands(stream: Stream) -> tuple[Band, ...]:
-    """Return the bands or price hours of an ordinary window: it begins on a Monday and has no holidays."""
+    """Return the bands or price hours of an ordinary window, which begins on a Monday and has no holidays."""
     rules, window_ms = band_rules(stream), length_ms(stream)
     bands = [
         Band(
@@ -168,7 +168,7 @@ def quantum(stream: Stream) -> Fraction:
 
 
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
-    """Return the slot value of 1 W over a duration; for a peak, of a mean of 1 W.
+    """Return the slot value of 1 W over a duration; for a peak, that of a mean of 1 W.
 
     For bands, energies above a threshold and crowds, return the slot value of 1 Wh instead; for amounts, that
     of 1 Wh at the largest price.
@@ -220,7 +220,7 @@ def _shortest_ms(stream: Stream) -> int:
 
 
 def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> int:
-    """Return the length of a window's shortest slot, without the band that has no hours."""
+    """Return the length of a window's shortest slot; a band without hours is ignored."""
     if space(stream) is Space.WEIGHTED:
         return step_ms(stream, window_ms)
     lengths_ms = [band.duration_ms for band in bands]
@@ -230,8 +230,8 @@ def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -
 def radius(stream: Stream, slot_ms: int) -> Fraction:
     """Return the radius in the unit of slot values: as configured, or else derived from `hide` (DESIGN 2).
 
-    The derived radius is hide / slot for a mean, hide for an energy, and hide times the largest price for an
-    amount, rounded up to the lattice.
+    The derived radius is `hide` / slot for a mean, `hide` for an energy, and `hide` times the largest price
+    for an amount, rounded up to the lattice.
     """
     privacy = stream.privacy
     if privacy.radius is not None:
@@ -354,7 +354,7 @@ def _preset_name(stream: Stream) -> str | None:
 
 @lru_cache(maxsize=64)
 def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, ...]:
-    """Return the distinct terms of all windows; for calendar windows, the terms of ten years from 2025."""
+    """Return the distinct terms of all windows; for calendar windows, the terms of ten years from 2025 on."""
     if unit(stream) is None:
         return (terms(stream, rounding=rounding),)
     windows = schedule(stream, rounding=rounding)
@@ -369,8 +369,8 @@ def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, .
 def budget(stream: Stream) -> Fraction | None:
     """Return the budget as epsilon in 1/W per period; None if the stream has no budget.
 
-    The configuration states it as a level. If epsilon differs between windows, the largest epsilon counts, so
-    a level of k pays for at least k windows of level 1.
+    The configuration states the budget as a level. If epsilon differs between windows, the largest epsilon
+    counts, so a level of k pays for at least k windows of level 1.
     """
     if stream.privacy.budget is None:
         return None

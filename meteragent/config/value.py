@@ -32,7 +32,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
     def validate(value: Any) -> int:
-        """Parse a value. Raises ValueError if it is not a string, and any error that `parse` raises."""
+        """Parse a value. Raises ValueError if it is not a string or `parse` refuses it."""
         if not isinstance(value, str):
             raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
         return parse(value)
@@ -65,7 +65,7 @@ def parse_length(value: Any) -> int | str:
     try:
         return parse_duration(value)
     except ValueError as error:
-        raise ValueError(f"{error}; or with window.timezone '1d', '1w' or '1mo'") from None
+        raise ValueError(f"{error}; or, with window.timezone, '1d', '1w' or '1mo'") from None
 
 
 def _length_text(value: Any) -> str:
@@ -82,7 +82,7 @@ def _hours(value: Any) -> Hours:
     start, end = (int(match[i]) * 60 + int(match[i + 1] or 0) for i in (1, 3))
     minute_max = max(int(match[2] or 0), int(match[4] or 0))
     if start >= _DAY_MIN or end > _DAY_MIN or start == end or minute_max > 59:
-        raise ValueError("hours between 00:00 and 24:00 that do not end at the time at which they start")
+        raise ValueError("hours between 00:00 and 24:00 whose start and end differ")
     return Hours(start, end or _DAY_MIN)
 
 
@@ -159,7 +159,7 @@ def _group_id(value: Any) -> str:
 def _plain_topic(value: Any) -> str:
     """Check a topic without placeholders, and return it."""
     if not isinstance(value, str) or "{" in value or not identity.holds_topic(value):
-        raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
+        raise ValueError("a topic without placeholders or wildcards, such as 'meteragent/status'")
     return value
 
 

@@ -19,8 +19,8 @@
     nonnegative(home).values                # non-negative values with the same energy (see `view`)
     mean_value(meters.values(), t_ms)       # the mean over homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
-    guess_under_prior(home, t_ms, prior)    # under the receiver's prior; no interval, not for sums
-    peak(meters.values(), start_ms, end_ms) # the largest mean over homes of a slot, corrected for bias
+    guess_under_prior(home, t_ms, prior)    # the best guess under a prior; no interval, not for sums
+    peak(meters.values(), start_ms, end_ms) # the largest mean over homes in a slot, less its bias
     by_feeder(Slots.of(meters.values()), feeder_of, Rules(at_least=15))     # thousands of homes, slot by slot
     home.to_pandas()                        # or .to_arrow(), or polars.DataFrame(home.columns())
     crowd_totals(payloads)                  # totals of crowds, with the noise of two operators

@@ -2,7 +2,7 @@
 
 The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so readers of
 Parquet can read the folder as one table. The manifest's facts are JSON in the metadata of that file. In
-outputs of earlier versions and in folders that `meteragent.spark` writes from a stream, they are in
+outputs of earlier versions and in folders that `meteragent.spark` writes from a stream, the facts are in
 `_manifest.json`.
 
 This module needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
@@ -67,7 +67,7 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
 
 
 def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]:
-    """Read the series of each of `meters`, or of all meters if None, from an output.
+    """Read the series of each of `meters` from an output, or of all meters if `meters` is None.
 
     Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns.
 

@@ -48,7 +48,7 @@ class CrowdDescriptor:
         fields = Fields("descriptor", message, float)
         facts = {name: value for name, value in fields.facts.items() if name != "id"}
         if fields.text("id") != facts_id(facts):
-            raise fields.error("id", "is not that of its facts")
+            raise fields.error("id", "does not match its facts")
         epsilon, quantum = (fields.parse_with(name, exact) for name in ("epsilon", "quantum"))
         level, hides_wh = (fields.parse_with(name, exact) for name in ("level", "hides_wh"))
         agreements = {
@@ -67,7 +67,7 @@ class CrowdDescriptor:
         try:
             noise = LInfLaplace(epsilon, quantum, 1)
         except ValueError:
-            raise fields.error("epsilon", "and the quantum do not make a mechanism") from None
+            raise fields.error("epsilon", "does not make a mechanism with the quantum") from None
         step_ms = fields.parse_with("step", duration_ms)
         names = fields.text("id"), fields.text("group"), fields.text("group_id")
         return cls(*names, noise, level, hides_wh, step_ms, fields.facts)
@@ -75,7 +75,7 @@ class CrowdDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class CrowdTotal:
-    """The energy of all gateways of a group that reported in a slot, in Wh.
+    """The energy, in Wh, of those gateways of a group that reported in a slot.
 
     `homes` is the number of these gateways.
     """
@@ -86,7 +86,7 @@ class CrowdTotal:
     descriptor: CrowdDescriptor
 
     def energy(self, coverage: float = COVERAGE) -> Estimate:
-        """Estimate the energy of all gateways, in Wh.
+        """Estimate the energy of these gateways, in Wh.
 
         Raises:
             ValueError: the coverage is not between 0 and 1.
@@ -161,5 +161,5 @@ def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdT
             raise fields.error(name, "contradicts the descriptor")
     expected_sd = Fraction(sd(descriptor.noise, homes))
     if abs(fields.number("sd") - expected_sd) > expected_sd / 1000:
-        raise fields.error("sd", "is not that of the descriptor")
+        raise fields.error("sd", "does not match the descriptor")
     return CrowdTotal(time_ms, homes, fields.number("value"), descriptor)

@@ -17,11 +17,11 @@ which is 1 - (1-c)/2. If z_t <= g_t for all t, the largest y_t - g_t is at most 
 between the two ends with a probability of at least c.
 
 Value. If the m_t were known, the bias would be B(m) = E max(m_t + z_t) - max m_t. It is large if many slots
-have almost the largest mean, and close to zero if a single slot does. B is evaluated at the y_t after
-shrinking them towards their mean until they have the variance of the m_t, which is estimated as the variance
+have almost the largest mean, and close to zero if a single slot does. The m_t are replaced by the y_t,
+shrunk towards their mean until they have the variance of the m_t. This variance is estimated as the variance
 of the y_t less the variance of the noise. Without shrinking, the y_t would vary more than the m_t, and the
-computed bias would be too small. Slots are treated as independent in this computation. No estimator of a
-largest mean is unbiased for all m; tests measure the remaining bias.
+computed bias would be too small. Slots are treated as independent in this computation. No estimator
+of a largest mean is unbiased for all m; tests measure the remaining bias.
 """
 
 import math
@@ -40,7 +40,7 @@ _POINTS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest mean over homes of any slot in the requested time, in `unit`.
+    """The largest of the means over homes of all slots in the requested time, in `unit`.
 
     `highest` is the largest of the private means, in the slot that starts at `time_ms`. `value` is `highest`
     less its estimated selection bias. `low` .. `high` contains the largest measured mean with a probability
@@ -57,7 +57,7 @@ class Peak:
 
 
 def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95) -> Peak:
-    """Estimate the largest mean over meters of any slot from `start_ms` to `end_ms`, corrected for bias.
+    """Estimate the largest slot mean over meters from `start_ms` to `end_ms`, corrected for bias.
 
     Raises:
         ValueError: there is no meter; a meter's records do not fill that time with whole slots; meters
@@ -96,7 +96,7 @@ def _grid(series: Series) -> tuple[object, ...]:
 
 
 def _parts(homes: Sequence[Series]) -> list[tuple[Part, ...]]:
-    """Return, for each slot, the parts of which the error of the mean over homes is the sum."""
+    """Return, for each slot, the parts that add up to the error of the mean over homes."""
     ids_by_slot = zip(*([record.descriptor for record in series.records] for series in homes), strict=True)
     terms = {id_: descriptor for series in homes for id_, descriptor in series.descriptors.items()}
     parts_by_ids: dict[tuple[str, ...], tuple[Part, ...]] = {}

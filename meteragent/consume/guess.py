@@ -4,7 +4,7 @@ A guess is not an unbiased estimate of the measured value. It moves each private
 expectation, so on average over the prior it is closer to the measured value, but it is biased for each
 individual home. In sums and means of guesses these biases do not cancel out, while sums and means of private
 values are unbiased (`mean_energy`, `mean_value`). A guess has no interval, because an interval of the
-posterior would be right only if the prior is right. For the interval of a slot see `Series.value`.
+posterior is right only if the prior is right. For the interval of a slot see `Series.value`.
 
 The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
 determines the likelihood of a record y = q (z + m) under each of these values x. Here q is the quantum, z has
@@ -64,14 +64,14 @@ def guess_under_prior(
 ) -> PriorGuess:
     """Guess the value of the slot that starts at `time_ms`, with the least expected loss under `prior`.
 
-    Under absolute loss the guess is a value of the prior, clamped to `within`, and the smaller of two equally
-    good values.
+    Under absolute loss, the guess is a value of the prior, clamped to `within`. Of two equally good values,
+    it is the smaller.
 
     Args:
         series: the records of one meter.
         time_ms: the start of the slot.
-        prior: slot values in the series' unit, with weights that need not sum to 1, such as a histogram of a
-            year that the receiver knows from elsewhere.
+        prior: slot values in the series' unit, with weights that need not add up to 1, such as a histogram of
+            a year that the receiver knows from elsewhere.
         loss: the loss of a wrong guess.
         band: the name of the band, if slots are bands.
         within: the agent's range (low, high) in the series' unit, if the receiver knows it. The prior's

@@ -35,7 +35,7 @@ from meteragent.privacy.table import Columns
 from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
 
 Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
-"""The number of meters of a cell under each mechanism and rounding."""
+"""The noise of a cell: for each mechanism and rounding, the number of the cell's meters under them."""
 _TOTAL_MAX_U = 2**62
 """The bound on the largest possible total in millionths of the unit, so that sums cannot exceed 64 bits."""
 
@@ -46,7 +46,7 @@ class Cells(Columns):
 
     `homes` is the number of meters that have a record. `total` and `mean` are in `unit`. `sd` is the standard
     deviation of the mean's noise. `low` .. `high` contains the mean of the measured values with probability
-    `coverage`; both ends multiplied by `homes` give an interval for their total. In cells that are not
+    `coverage`; both ends multiplied by `homes` give an interval for the total. In cells that are not
     `shown`, `total`, `mean`, `sd`, `low` and `high` are NaN.
     """
 
@@ -177,7 +177,7 @@ def _as_mapping(
 ) -> Mapping[str, str] | None:
     """Return `feeder_of` as a mapping, or None if it is None.
 
-    Raises TypeError if it is neither a mapping nor a function.
+    Raises TypeError if `feeder_of` is neither a mapping nor a function.
     """
     if feeder_of is None or isinstance(feeder_of, Mapping):
         return feeder_of
@@ -200,7 +200,7 @@ def _feeders(
         return ("",), np.zeros(len(meters), np.int64)
     missing_count = sum(meter not in feeder_of for meter in meters)
     if missing_count:
-        raise ValueError(f"{missing_count} meters have no feeder")
+        raise ValueError(f"meters without a feeder: {missing_count}")
     names = tuple(sorted({feeder_of[meter] for meter in meters}))
     indices = {name: index for index, name in enumerate(names)}
     return names, np.array([indices[feeder_of[meter]] for meter in meters], np.int64)

@@ -36,7 +36,7 @@ _METER_FIELDS = {"id", "meter", "valid_from", "store"}
 """The descriptor fields on which the descriptor's id does not depend."""
 
 _L1_SPACES = {Space.BANDS, Space.PROFILE, Space.WEIGHTED}
-"""The spaces whose promise may refer to the metric l1."""
+"""The spaces whose promise may refer to the metric `l1`."""
 
 _EXACT = re.compile(contract.EXACT, re.ASCII)
 _JSON_NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
@@ -55,12 +55,13 @@ class Descriptor:
 
     Slots are `step_ms` long, unless they are bands. `bands` gives the duration of each band in its window, in
     ms, by the band's name; it is empty if slots are not bands. If they are, `step_ms` is the shortest of
-    these durations that is not 0. A peak's slot is its window, its value is the largest mean of a part, and
-    `step_ms` is the length of a part. `metric` is the distance to which the promise refers. With the metric
-    l1, the noises of slots are independent, and the mechanism has n = 1. Windows follow the local calendar of
-    `timezone`, or are aligned to the Unix epoch if it is None. `rounding` is the rule by which slot values
-    are rounded to whole quanta; it is half-up if the field is absent. If values are amounts, `unit` is a
-    currency, and `price_bound` is the bound on the price per kWh; otherwise `price_bound` is None.
+    these durations that is not 0. A peak has one slot, the window; its value is the largest mean of a
+    part, and `step_ms` is the length of a part. `metric` is the distance to which the promise refers. With
+    the metric `l1`, the noises of slots are independent, and the mechanism has n = 1. Windows follow the
+    local calendar of `timezone`, or are aligned to the Unix epoch if it is None. `rounding` is the rule by
+    which slot values are rounded to whole quanta; it is `half-up` if the field is absent. If values are
+    amounts, `unit` is a currency, and `price_bound` is the bound on the price per kWh; otherwise
+    `price_bound` is None.
     """
 
     id: str
@@ -91,7 +92,7 @@ class Descriptor:
         """
         fields = Fields("descriptor", message, float)
         if fields.text("id") != _id_of(fields.facts):
-            raise fields.error("id", "is not that of its facts")
+            raise fields.error("id", "does not match its facts")
         descriptor = cls(
             id=fields.text("id"),
             meter=fields.text("meter"),
@@ -118,7 +119,7 @@ class Descriptor:
         return descriptor
 
     def _agreements(self, fields: Fields) -> Iterator[tuple[str, bool]]:
-        """Yield, for each consistency condition, the field that it concerns and whether it holds.
+        """Yield, for each condition of consistency, the field concerned and whether the condition holds.
 
         A condition may rely on the conditions before it.
         """
@@ -169,7 +170,7 @@ class Descriptor:
 
     @property
     def is_energy(self) -> bool:
-        """Whether values are energies instead of means of the power, provided that they are not amounts."""
+        """Whether values that are not amounts are energies; if not, they are means of the power."""
         if self.space in {Space.BANDS, Space.ABOVE}:
             return True
         return self.kind is not Kind.POWER and self.space is not Space.PEAK

@@ -1,8 +1,8 @@
 """Combine fine and coarse streams of one meter into unbiased values with smaller errors (THEORY 3.8).
 
 Before noise, the half-hourly energies that one stream releases for a day add up to the daily energy that
-another stream releases with independent noise. Least squares weights both, and makes the half-hourly energies
-add up to the daily energy again. `privacy.nested` has the formulas and the errors.
+another stream releases with independent noise. Least squares weights both streams, and makes the half-hourly
+energies add up to the daily energy again. `privacy.nested` has the formulas and the errors.
 
 A coarse number is combined only with a *complete* set of finer numbers, whose slots fill its window exactly.
 If a record is missing, or a slot straddles an end of the window, the coarse number is not combined with the
@@ -12,7 +12,7 @@ records (the half hours of that day) take its place.
 The result is unbiased only if, before noise, the fine slots of a window add up to the coarse slot. They do if
 one source feeds both streams with the same lateness, gap, range and calendar, which `privacy.shares` ensures.
 Descriptors do not state all of these settings. The facts that they do state are compared here, and streams
-that differ in them are refused.
+that differ in these facts are refused.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def _source_facts(terms: Descriptor) -> tuple[Any, ...]:
 
 
 def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
-    """Make each record of `streams[place]` the parent of the finer pieces that fill its slot.
+    """Make each record of `streams[place]` the parent of the finer trees that fill its slot.
 
-    Return the pieces for the next stream, in time order and without overlaps, and the roots of finished
-    trees, which are pieces that overlap a record's slot without filling it.
+    A piece is a tree that may still get a parent. Return the pieces for the next stream, in time order and
+    without overlaps, and the finished trees, which overlap a record's slot without filling it.
     """
     series = streams[place]
     slots = [_slot(streams, piece) for piece in pieces]

@@ -35,8 +35,7 @@ def total(
 ) -> Register:
     """Compute the running sum at the end of every slot or, if slots are bands, of every window.
 
-    The sum runs from `start_ms`, or from the first record if None, to `end_ms`, or to the last record if
-    None.
+    The sum runs from `start_ms` to `end_ms`, by default from the first record to the last.
 
     A sum's interval never becomes narrower as slots are added, because errors are symmetric and unimodal
     given the noise bounds (Anderson 1955). So the half-width at one time is valid for all earlier times, and
@@ -44,8 +43,8 @@ def total(
     and at most about 2% too wide. The last interval is exact and equals the interval of `Series.energy`.
 
     Raises:
-        ValueError: whole slots do not fill the time, because of a gap or a slot that straddles one of its
-            ends; no energy follows from the values; or coverage is not between 0 and 1.
+        ValueError: whole slots do not fill the time, because of a gap or a slot that straddles an end of
+            the time; no energy follows from the values; or coverage is not between 0 and 1.
     """
     start_ms = int(series.time_ms[0]) if start_ms is None else start_ms
     series_part = series.between(start_ms, int(series.end_ms[-1]) if end_ms is None else end_ms)

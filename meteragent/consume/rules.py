@@ -18,18 +18,18 @@ receiver of private records does not have.
 Threshold. The set of meters that have records is public, so `at_least` is applied directly.
 
 Dominance by public facts. With `capacity` (such as the power of each home's connection, or its class of
-yearly consumption) a cell is withheld if a home has more than `share` of the sum of the capacities in the
+yearly consumption), a cell is withheld if a home has more than `share` of the sum of the capacities in the
 cell. This test is exact, but it concerns capacity instead of energy.
 
 Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
-D_i = E_i - s E, which is positive exactly if i has more than the share s. D_i is a weighted sum of records,
-so its error has a known distribution (`privacy.totals`); let h_i be the bound that this error exceeds with
-probability `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does dominate, the
-feeder is shown only if the error puts that home's D_i too low by more than h_i. The probability of that is at
-most `error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up).
-If there is doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders of few homes
-or over short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test,
-because some home has more than the share s of any positive total.
+D_i = E_i - s E, which is positive exactly if home i has more than the share s. D_i is a weighted sum of
+records, so its error has a known distribution (`privacy.totals`). Let h_i be the bound that this error
+exceeds with probability `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does
+dominate, the feeder is shown only if the error puts that home's D_i too low by more than h_i. The probability
+of that is at most `error`, regardless of the number of homes (each home has to pass, so the probabilities do
+not add up). In case of doubt, a feeder is withheld. Noise makes this rule withhold more feeders, and feeders
+of few homes or over short times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a
+test, because some home has more than the share s of any positive total.
 
 The rule concerns the energy over the whole requested time. If a home dominates a single slot (such as with a
 car that charges at night), the slot's noise hides this from the rule and from every receiver, as promised.
@@ -59,7 +59,7 @@ Composition = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for showing a cell: at least `at_least` homes, none with more than `share` of the cell.
+    """The rules for showing a cell: at least `at_least` homes, none of them with more than `share` of it.
 
     Shares are not limited if `share` is None. If `capacity` has the capacity of each meter, `share` refers to
     public capacities. Otherwise it refers to energies, which are tested on private values, and a feeder with
@@ -88,7 +88,7 @@ class Rules:
         capacities = self.capacity or {}
         capacity_u = np.rint(np.array([capacities.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
         if not (capacity_u > 0).all():
-            raise ValueError(f"{int((~(capacity_u > 0)).sum())} meters have no positive capacity")
+            raise ValueError(f"meters without a positive capacity: {int((~(capacity_u > 0)).sum())}")
         return capacity_u.astype(np.int64)
 
 
@@ -108,8 +108,8 @@ def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> F
 def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
     """Return, for each feeder, whether a home may have more than `share` of the feeder's energy.
 
-    `feeder` is the index of each meter's feeder, and `feeders` the number of feeders. Each meter must have
-    slots.
+    `feeder` holds the index of each meter's feeder, and `feeders` is the number of feeders. Each meter must
+    have slots.
     """
     energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _compositions(slots)
     results = np.zeros(feeders, np.bool_)

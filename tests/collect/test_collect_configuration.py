@@ -52,7 +52,7 @@ def test_defaults() -> None:
             "[accept]",
             '[dataset]\nfolder = "x"\n[accept]',
             8,
-            "database: found both; expected [database]",
+            "database: found both; expected either [database]",
         ),
         ("[database]", "[dataset]", 9, "dataset.url: found an unknown key; expected one of folder"),
         ("[database]", '[database]\npartition = "mnth"', 9, "did you mean 'month'?"),
@@ -81,7 +81,8 @@ def test_records_need_a_place() -> None:
     with pytest.raises(ConfigError) as caught:
         parse('[[stream]]\ntpoic = "p/{meter}"\n')
     assert [error.key for error in caught.value.errors] == ["stream[0].tpoic", "database"]
-    assert "[dataset] with a folder: one of them" in str(caught.value)
+    expected = "either [database] with the url of a PostgreSQL database, or [dataset] with a folder"
+    assert expected in str(caught.value)
 
 
 def test_all_errors_at_once() -> None:

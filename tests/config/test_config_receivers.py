@@ -83,7 +83,7 @@ REFUSED = {
     "sink.url = 'mqtt://there'\n": ("sink.url", "a broker and a topic of its own"),
     "privacy.hide = '1Wh'\n": ("privacy.hide", "each receiver names its preset"),
     "privacy.budget = { level = 48, per = '1d' }\n": ("privacy.budget", "no budget together with"),
-    "window.length = '1h'\n": ("window.length", "a receiver's preset has its windows"),
+    "window.length = '1h'\n": ("window.length", "each receiver's preset sets the windows"),
     "window.clock = 'event'\n": ("window.clock", "'wall'"),
     "archive.key_file = 'k'\n": ("archive", "a file of its own"),
 }

@@ -51,11 +51,11 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "wildcard": ("topic = 'm/{meter}/#'", "source.topic", "'m/{meter}/#'", "without the wildcards"),
     "a name that no topic holds": (
         "topic = 'meters/power'\nmeter = '$home'",
-        *("source.meter", "'$home'", "a name without /, $, +, # and control characters"),
+        *("source.meter", "'$home'", "a name without /, $, +, # or control characters"),
     ),
     "a name of two segments": (
         "topic = 'meters/power'\nmeter = 'a/b'",
-        *("source.meter", "'a/b'", "a name without /, $, +, # and control characters"),
+        *("source.meter", "'a/b'", "a name without /, $, +, # or control characters"),
     ),
     "topic 3": ("topic = 3", "source.topic", "3", "a string"),
     "hold 0": ("hold = '0s'", "source.hold", "'0s'", "greater than 0"),
@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "'2h'",
         "one of '1d', '1w'",
     ),
-    "length": ("length = '1 mo'", "window.length", "'1 mo'", "or with window.timezone '1d', '1w' or '1mo'"),
+    "length": ("length = '1 mo'", "window.length", "'1 mo'", "or, with window.timezone, '1d', '1w' or '1mo'"),
     "step of a day with 23 hours": (
         "length = '1d'\nstep = '2h'\ntimezone = 'Europe/Amsterdam'",
         *("window.step", "'2h'", "a step that divides window.length = '23h', such as"),

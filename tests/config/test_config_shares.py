@@ -152,7 +152,7 @@ def test_other_settings_beside_shares_are_refused_all_at_once() -> None:
 @pytest.mark.parametrize(
     ("shares", "window", "text"),
     [
-        ("'30min' = 0.7, '1d' = 0.4", "", "found 1.1 in all; expected shares that add up to at most 1"),
+        ("'30min' = 0.7, '1d' = 0.4", "", "found a sum of 1.1; expected shares that add up to at most 1"),
         ("'30min' = 0.7", "", "found 1 share; expected two or more"),
         ("", "", "found 0 shares; expected two or more"),
         ("'30min' = 0.7, '1d' = 0", "", "privacy.shares.1d: found 0; expected"),

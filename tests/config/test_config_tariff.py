@@ -27,8 +27,8 @@ def tariff(bands: str = DAY_BAND, *, window: str = "rest = 'night'", **sections:
     [
         (tariff(""), "window.band", "[[window.band]] with name, days"),
         (tariff(window=""), "window.band", "a band for every hour of the week, or window.rest"),
-        (tariff(DAY_BAND * 2), "window.band", "a name for each"),
-        (tariff(window="rest = 'day'"), "window.band", "a name for each"),
+        (tariff(DAY_BAND * 2), "window.band", "a different name for each"),
+        (tariff(window="rest = 'day'"), "window.band", "a different name for each"),
         (tariff(DAY_BAND.replace("day", "unknown", 1)), "window.band", "another name"),
         (tariff(DAY_BAND.replace('"day"', '"a\\"b"')), "window.band[0].name", "letters, digits"),
         (tariff(DAY_BAND.replace("mon-fri", "weekdays")), "window.band[0].days", "days of the week such as"),
@@ -39,7 +39,7 @@ def tariff(bands: str = DAY_BAND, *, window: str = "rest = 'night'", **sections:
             "not overlap",
         ),
         (tariff(window="rest = 'night'\nholidays = ['26-12-25']"), "window.holidays[0]", "a date such as"),
-        (tariff(window="rest = 'night'\nblocks = 4"), "window.blocks", "the slots are its bands"),
+        (tariff(window="rest = 'night'\nblocks = 4"), "window.blocks", ": the bands are the slots"),
         (
             tariff(window="rest = 'night'\nlength = '7d'").replace("timezone = 'Europe/Amsterdam'\n", ""),
             "window.length",

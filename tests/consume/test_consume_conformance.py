@@ -23,7 +23,7 @@ REASONS = {
     "json": "not a JSON object|SenML pack",
     "version": "'v' (is not 1|is missing)",
     "field": "is missing or not|cannot be read|is not a whole number",
-    "id": "'id' is not that of its facts",
+    "id": "'id' does not match its facts",
     "unknown": "cannot be read|unknown to this version",
     "terms": "contradicts other fields|do not make a mechanism",
     "descriptor": "whose descriptor is not among",

@@ -139,7 +139,7 @@ def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
 @pytest.mark.parametrize("name", sorted(describe(TERMS).facts.keys() - {"v"}))
 def test_every_fact_is_covered_by_the_id(name: str) -> None:
     """A descriptor is refused if any of its facts was changed after its id was made."""
-    with pytest.raises(RecordError, match="'id' is not that of its facts"):
+    with pytest.raises(RecordError, match="'id' does not match its facts"):
         Descriptor.parse(changed(described(TERMS), sealed=False, **{name: "changed"}))
 
 

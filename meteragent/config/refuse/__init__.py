@@ -1,7 +1,7 @@
 """Refusals of settings that would break the promise or contradict each other, each with its expected value.
 
 Each check names the keys that it reads (`check.reads`). A check is skipped if one of these keys is malformed
-or was refused by an earlier check, because its own refusal might only be a consequence of that error.
+or was refused by an earlier check, because what the check would find might only follow from that error.
 """
 
 import difflib
@@ -61,7 +61,7 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True):
         for problem in _table_problems(stream, wrong_keys):
             yield problem.under(prefix)
-    # Streams can conflict in names and topics that come from shares and groups, so these are applied first.
+    # Shares and groups are applied first, because the names and topics that they set can also conflict.
     group_streams = [
         stream if _is_without_group(wrong_keys) else counted(stream)
         for stream, wrong_keys in zip(config.stream, wrong_by_stream, strict=True)
@@ -170,7 +170,7 @@ def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
 
 @reads("name")
 def _name(stream: Stream) -> Problems:
-    """Yield a refusal of a name that is not 1 to 64 letters, digits, - and _, or begins with - or _."""
+    """Yield a refusal unless the name is 1 to 64 letters, digits, - or _, and the first a letter or digit."""
     if not _NAME.fullmatch(stream.name):
         expected = "1 to 64 letters, digits, - and _, the first a letter or digit"
         yield ConfigError("name", repr(stream.name), expected)

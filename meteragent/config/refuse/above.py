@@ -1,4 +1,4 @@
-"""Refusals for energies above a threshold: of readings, slots and settings that do not allow them."""
+"""Refusals of readings, slots and settings that do not suit energies above a threshold."""
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import GRID, Problems, reads

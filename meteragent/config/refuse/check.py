@@ -8,7 +8,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 
 Problems = Iterator[ConfigError]
-"""Refusals. The keys in the refusals of a check of one stream are relative to that stream."""
+"""Refusals. If they come from a check of one stream, their keys are relative to that stream."""
 
 GRID = (
     *("window.length", "window.step", "window.blocks", "window.bands", "window.timezone"),

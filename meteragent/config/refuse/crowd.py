@@ -1,4 +1,4 @@
-"""Refusals for a stream in a group's total: of the group's file and id, and of settings that it excludes."""
+"""Refusals of a group's file and id, and of settings that a stream in a group's total cannot have."""
 
 from collections.abc import Collection
 
@@ -19,7 +19,7 @@ _ALLOWED = {
     "window": ("lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
     "privacy": ("accept", "budget"),
 }
-"""The keys of [window] and [privacy] that may be set beside sink.crowd."""
+"""The keys of `[window]` and `[privacy]` that may be set beside `sink.crowd`."""
 _RECORD_KEYS = ("format", "total", "home_assistant", "retain")
 """The sink's keys that concern records, which a home in a crowd does not send."""
 
@@ -71,7 +71,7 @@ def _terms(group: Group) -> str:
     "sink.crowd.group", "sink.spread", "window.lateness", "window.catch_up", "source.kind", "source.interval"
 )
 def deadline(stream: Stream) -> Problems:
-    """Yield a refusal of a group whose deadline may pass before the agent sends its report of a slot."""
+    """Yield a refusal of a group whose deadline may pass before the agent sends the report of a slot."""
     group, window = stream.group, stream.window
     if group is None:
         return
@@ -100,7 +100,7 @@ def limits(stream: Stream) -> Problems:
 
 @reads("sink.crowd.group", "source.kind", "source.unit", "source.interval", "source.profile", "source.value")
 def lattice(stream: Stream) -> Problems:
-    """Yield a refusal of an interval for which the group's quantum is not whole in accumulator units."""
+    """Yield a refusal of an interval for which the group's quantum is not whole in units of accumulators."""
     source, group = stream.source, stream.group
     if group is None or source.kind is Kind.POWER:
         return

@@ -1,4 +1,4 @@
-"""Refusals for peaks: of windows, parts and readings that give no useful largest mean."""
+"""Refusals of windows, parts and readings that give no useful peak."""
 
 from fractions import Fraction
 
@@ -53,7 +53,7 @@ def _readings(stream: Stream, step: int) -> Problems:
 
 @reads(*PROMISE, "window.range")
 def usefulness(stream: Stream) -> Problems:
-    """Yield a refusal if the peak would be useless, with a 95% interval wider than the range of readings."""
+    """Yield a refusal if the peak would be useless: its 95% interval would be wider than `window.range`."""
     if space(stream) is not Space.PEAK or HOUR_MS % step_ms(stream, length_ms(stream)):
         return
     usual = terms(stream)

@@ -1,4 +1,4 @@
-"""Refusals for the promise: of metrics, radii, quanta, noise beyond the samplers' range, and budgets."""
+"""Refusals of unsuitable metrics, radii, quanta and budgets, and of noise beyond the samplers' range."""
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, reads

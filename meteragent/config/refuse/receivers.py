@@ -1,4 +1,4 @@
-"""Refusals for receivers: of excluded settings, repeated names, wrong times and conflicting topics."""
+"""Refusals for receivers: excluded settings, repeated names, wrong times and conflicting topics."""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -18,10 +18,10 @@ _ALLOWED = {
     "privacy": ("accept",),
     "sink": ("format", "pseudonym_key_file", "spread", "inflight"),
 }
-"""The keys that may be set beside receivers, and apply to all of them."""
+"""The keys that may be set beside receivers; they apply to all receivers."""
 
 _REASONS = {
-    "window": "a receiver's preset has its windows",
+    "window": "each receiver's preset sets the windows",
     "privacy": "each receiver names its preset",
     "sink": "each receiver has a broker and a topic of its own",
 }
@@ -34,7 +34,7 @@ StreamProblems = Callable[[Stream, set[Path]], Problems]
 def receivers(
     config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems, *, flat: bool
 ) -> Problems:
-    """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of its stream."""
+    """Yield the refusals of a file with receivers; `wrong_paths` holds the refused paths of the stream."""
     if not flat:
         expected = (
             "[source] and [window] instead of [[stream]], or a [[stream]] for each receiver instead of"

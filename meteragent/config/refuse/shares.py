@@ -1,4 +1,4 @@
-"""Refusals for nested streams: of excluded settings, wrong shares, and windows that do not nest."""
+"""Refusals for nested streams: excluded settings, wrong shares, and windows that do not nest."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,7 +21,7 @@ _ALLOWED = {
     "window": ("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
     "privacy": ("shares", "preset", "level", "hide", "accept"),
 }
-"""The keys of [window] and [privacy] that may be set beside `privacy.shares`."""
+"""The keys of `[window]` and `[privacy]` that may be set beside `privacy.shares`."""
 
 _REASONS = {
     "window.length": "each share sets the length of its windows",
@@ -50,7 +50,7 @@ def beside(stream: Stream) -> Problems:
 def nesting(stream: Stream) -> Problems:
     """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest.
 
-    Fewer than two shares, and time zones that are wrong or that no length needs, are refused, too.
+    Fewer than two shares are refused, too, and so is a time zone that is wrong or that no length needs.
     """
     shares = stream.privacy.shares
     if shares is None:
@@ -64,7 +64,7 @@ def nesting(stream: Stream) -> Problems:
     total = sum(shares.values(), Fraction(0))
     if total > 1:
         expected = "shares that add up to at most 1, because together they spend the level"
-        yield ConfigError("privacy.shares", f"{exact(total)} in all", expected)
+        yield ConfigError("privacy.shares", f"a sum of {exact(total)}", expected)
     streams = parts(stream)
     zone_problems = [problem for part in streams for problem in zone.problems(part)]
     if zone_problems:
@@ -79,7 +79,7 @@ def nesting(stream: Stream) -> Problems:
 
 
 def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
-    """Yield a refusal if the windows of a fine stream do not fill the windows of the next coarser stream."""
+    """Yield a refusal if the windows of a stream do not fill the windows of the next coarser stream."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
     key, value = f"privacy.shares.{fine}", f"a share of {fine!r} together with one of {coarse!r}"
     if usual_ms(fine) == usual_ms(coarse):

@@ -1,4 +1,4 @@
-"""Refusals for a source and settings that must fit it: of names, brokers, kinds, devices and formats."""
+"""Refusals for a source and settings that must fit it: names, brokers, kinds, devices and formats."""
 
 from meteragent.config.files import sink_broker as broker_of_sink
 from meteragent.config.files import wrong_address
@@ -58,7 +58,7 @@ def meter(stream: Stream) -> Problems:
     """Yield a refusal of a meter name that cannot be a segment of the sink's topic."""
     name, has_pseudonym = stream.source.meter, stream.sink.pseudonym_key_file is not None
     if name is not None and not has_pseudonym and (not identity.holds_name(name) or "/" in name):
-        expected = "a name without /, $, +, # and control characters: it is a segment of the sink's topic"
+        expected = "a name without /, $, +, # or control characters: it is a segment of the sink's topic"
         yield ConfigError("source.meter", repr(name), expected)
 
 

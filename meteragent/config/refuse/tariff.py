@@ -1,4 +1,4 @@
-"""Refusals of tariffs: for repeated names, different currencies, and missing, unknown or unpriced bands."""
+"""Refusals for tariffs: repeated names, different currencies, and missing, unknown or unpriced bands."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence
@@ -19,8 +19,8 @@ def tariffs(
 ) -> Problems:
     """Yield refusals of repeated names, of a second currency, and of missing, unknown or unpriced bands.
 
-    `wrong_paths` holds the paths in the list of tariffs that have already been refused (if there are some,
-    nothing is checked), and `wrong_by_stream` the paths that have been refused in each stream.
+    `wrong_paths` holds the refused paths in the list of tariffs; if there are any, nothing is checked.
+    `wrong_by_stream` holds the refused paths in each stream.
     """
     if wrong_paths:
         return

@@ -104,7 +104,7 @@ def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
             continue
         peers = [peer for peer, paths in zip(streams, wrong_paths, strict=True) if _is_sound(paths)]
         if any(_uses(peer, topic, _broker(stream.source.url)) for peer in peers):
-            expected = "a topic with public prices that no stream reads as readings or writes to"
+            expected = "a topic with public prices that no stream writes to or gets readings from"
             yield ConfigError("window.weights.topic", repr(topic), expected).under(prefix)
 
 
@@ -148,7 +148,7 @@ def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
 
 
 def _broker(url: str) -> tuple[str, int]:
-    """Return the host and port of a broker; localhost, loopback and unspecified addresses are one host."""
+    """Return the host and port of a broker; localhost, loopback and unspecified addresses count as one."""
     endpoint = Endpoint.parse(url)
     return "loopback" if _is_loopback(endpoint.host) else endpoint.host, endpoint.port
 

@@ -1,4 +1,4 @@
-"""Refusals for weights: of missing weights, wrong prices, and settings that amounts exclude."""
+"""Refusals for amounts: missing weights, wrong prices, and settings that amounts exclude."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -35,7 +35,7 @@ def weights(stream: Stream) -> Problems:
         return
     for key in ("step", "blocks", "bands"):
         if getattr(stream.window, key) is not None:
-            yield ConfigError(f"window.{key}", "slots of a window", "nothing: a window has one amount")
+            yield ConfigError(f"window.{key}", "slots of a window", f"no {key}: a window has one amount")
     yield from _hours(stream, table) if table.topic is None else _topic(stream, table, table.topic)
     yield from _amounts(table)
     if stream.sink.total:
@@ -63,9 +63,10 @@ def _hours(stream: Stream, table: Weights) -> Problems:
 
 
 def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
-    """Yield refusals of a topic together with a table or the event clock, or used by this home's messages."""
+    """Yield refusals of a topic beside a table of prices, of the event clock, and of this home's topics."""
     if table.price:
-        yield ConfigError("window.weights.topic", repr(topic), "only one of window.weights.topic and .price")
+        expected = "only one of window.weights.topic and window.weights.price"
+        yield ConfigError("window.weights.topic", repr(topic), expected)
     if stream.window.clock is not Clock.WALL:
         expected = "'wall': a price counts only if it arrives before its time"
         yield ConfigError("window.clock", repr(str(stream.window.clock)), expected)

@@ -1,4 +1,4 @@
-"""Refusals for the window: of calendars, bands, slots that do not divide a window, ranges and gap values."""
+"""Refusals for windows: calendars, bands, slots that do not divide a window, ranges and gap values."""
 
 import difflib
 import zoneinfo
@@ -15,7 +15,7 @@ from meteragent.domain.shape import UNKNOWN_BAND, Space
 from meteragent.domain.units import HOUR_MS, Kind
 
 BANDS_MAX = 96
-"""The largest number of bands; more would take seconds to check, and their windows even longer to open."""
+"""The largest number of bands; more would take seconds to check, and even longer when a window opens."""
 
 
 @reads("window.timezone", "window.length", "privacy.preset")
@@ -63,7 +63,7 @@ def alternatives(stream: Stream) -> Problems:
 def bands(stream: Stream) -> Problems:
     """Yield a refusal of slots that do not fit the space: only profiles have bands of the day.
 
-    A profile needs local days, and bands that do not overlap and are not too many.
+    A profile needs local days, and at most BANDS_MAX bands, which must not overlap.
     """
     window, is_profile = stream.window, space(stream) is Space.PROFILE
     if window.bands is not None and not is_profile:
@@ -109,7 +109,7 @@ def energy_bands(stream: Stream) -> Problems:
     for key in ("step", "blocks", "bands"):
         if getattr(window, key) is not None:
             yield ConfigError(
-                f"window.{key}", "slots of another kind", "[[window.band]]: the slots are its bands"
+                f"window.{key}", "slots of another kind", "[[window.band]]: the bands are the slots"
             )
     if unit(stream) is None:
         expected = "'1mo', '1w' or '1d' with window.timezone: bands are hours of local days"
@@ -140,9 +140,8 @@ def _bands_that_fit(stream: Stream) -> Problems:
     if len(names) > BANDS_MAX:
         yield ConfigError("window.band", str(len(names)), f"at most {BANDS_MAX} bands")
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield ConfigError(
-            "window.band", f"two bands named {name!r}", "a name for each; one band may have many hours"
-        )
+        expected = "a different name for each band; a band may have several hours"
+        yield ConfigError("window.band", f"two bands named {name!r}", expected)
     if UNKNOWN_BAND in names:
         expected = "another name: this one is reserved for energy whose band is unknown"
         yield ConfigError("window.band", repr(UNKNOWN_BAND), expected)

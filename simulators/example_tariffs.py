@@ -1,6 +1,6 @@
 """Four example tariffs and a day of prices, for simulations and pictures. All numbers are invented.
 
-They belong to no supplier. The bands are parts of the local week; each tariff has one price for each band:
+They belong to no supplier. Each tariff has one price for each band. The bands are parts of the local week:
 
     night    23:00 to 07:00, every day
     day      07:00 to 23:00 from Monday to Friday, except the peak
@@ -76,5 +76,5 @@ def band_of_slots(weekday: int) -> NDArray[np.int64]:
 
 
 def prices() -> NDArray[np.float64]:
-    """Return the prices of all tariffs by band, (tariffs, bands), in EUR per kWh."""
+    """Return the prices of all tariffs by band, in EUR per kWh, shape (tariffs, bands)."""
     return np.array([[tariff.prices[band] for band in BANDS] for tariff in TARIFFS])

@@ -1,4 +1,4 @@
-"""Write simulated homes, their load and their events, to files or MQTT, a day at a time.
+"""Write the load and the events of simulated homes to files, or send the load over MQTT, a day at a time.
 
 The series has the columns home, time (UTC) and watts (the meter's mean power over the step that begins then);
 the events have home, appliance, start, end, watts (mean) and channel (of a television). The series is written

@@ -36,7 +36,7 @@ _DARK, _LIGHT = (0.05, 0.3), (0.65, 0.85)
 """The mean brightness of scenes is uniform between two bounds, which each channel draws daily from these
 ranges."""
 _SHOT_SPREAD = (0.15, 0.35)
-"""Each channel also draws daily, from this range, the standard deviation of shots around their scene."""
+"""Each channel also draws daily, from this range, the standard deviation of the shots in a scene."""
 _BLACK = 0.3
 """The share of scenes that begin with a second of black."""
 _LAG = np.array([162, 60, 22, 8, 3, 1])
@@ -86,7 +86,7 @@ def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10)
 
 
 class Sets(NamedTuple):
-    """The power of each home's set in mW: when it shows black, and per unit of brightness, both (homes,)."""
+    """The power of each home's set in mW: for a black picture, and per unit of brightness, both (homes,)."""
 
     base_mw: Integers
     gain_mw: Integers

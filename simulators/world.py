@@ -92,8 +92,8 @@ _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where fsync costs nothi
 class Observations:
     """Observations of a run.
 
-    `initial` holds the first accumulator of each slot, `rows` the rows sent and the times (Unix ms) of
-    sending them, and `tokens` the acknowledged tokens.
+    `initial` holds the first accumulator of each slot, `rows` the rows sent, each after its time of sending
+    (Unix ms), and `tokens` the acknowledged tokens.
     """
 
     initial: dict[Slot, int] = field(default_factory=dict)

@@ -61,7 +61,7 @@ def _write_or_send(plan: Plan, target: str, topic: str) -> str:
 def _run_on_spark(plan: Plan, target: str) -> str:
     """Write the tables to folders on Spark's workers; return a summary."""
     if "://" in target or Path(target).suffix:
-        raise ValueError(f"{target} is not a folder: with --engine spark there are many files")
+        raise ValueError(f"{target} is not a folder, and --engine spark writes many files")
     try:
         from simulators import spark  # noqa: PLC0415 - needs pyspark
     except ModuleNotFoundError as error:

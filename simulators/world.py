@@ -345,6 +345,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         f"{summary['messages']:,} messages of {summary['readings']:,} readings;"
         f" {summary['slots']:,} slots were released once each, as charged in the ledger, and the"
-        f" {summary['slots_exact']:,} that no fault touched are the exact mean plus noise: {arguments.out}"
+        f" {summary['slots_exact']:,} that no fault touched are the exact mean plus noise."
+        f" The files are in {arguments.out}."
     )
     return 0

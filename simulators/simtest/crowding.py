@@ -26,7 +26,7 @@ class Crowding:
         self._end_ms = end_ms
 
     def join(self, configurations: list[Configuration]) -> list[Configuration]:
-        """Add a crowd's stream to most configurations; when its windows change, so does its group."""
+        """Add a crowd's stream to most configurations; if the stream's windows change, so does its group."""
         first = self._draw_stream(configurations[0][0])
         crowded = [(*configurations[0], first)]
         for configuration in configurations[1:]:

@@ -27,7 +27,7 @@ class Spending(NamedTuple):
 
 @dataclass
 class Message:
-    """A message in the outbox, its queue, and the topic that the core gave it.
+    """A message in the outbox, with its queue and the core's topic for it.
 
     A message that is deleted before it is delivered also counts as delivered.
     """

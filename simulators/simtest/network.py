@@ -101,7 +101,7 @@ _NO_HOOKS = Hooks()
 
 
 class Piece(NamedTuple):
-    """Bytes that arrive together, with the ends of the packets in them and their hooks."""
+    """Bytes that arrive together, and the position and the hooks of each packet's end in these bytes."""
 
     data: bytes
     ends: list[tuple[int, Hooks]]

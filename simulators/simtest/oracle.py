@@ -50,7 +50,7 @@ _PRICES = [
 
 
 class ExpectedMeaning(NamedTuple):
-    """The true meaning of a message: a reading or, in `refused`, the reason why it is not one.
+    """The true meaning of a message: a reading or, in `refused`, the reason why it is not a reading.
 
     `prices` holds the prices of a message on the price topic; the other fields are the message's meaning for
     a stream without such a topic.
@@ -130,7 +130,7 @@ class Oracle:
     def begin(self, started_ms: int, counts: Counts, store: Store, streams: set[str]) -> None:
         """Begin a process with a store that must hold all commits, and nothing else.
 
-        `streams` holds the names of the streams that run; the windows of all others are deleted.
+        `streams` holds the names of the streams that run; the windows of all other streams are deleted.
         """
         self.settle(store, streams)
         self.check_marked()

@@ -81,7 +81,7 @@ class Keys(Event):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Event):
-    """An outage of a broker: of the source, the sink, or some receivers (`side`: source, sink, outside).
+    """An outage of a broker: of the source, the sink, or receivers (`side`: `source`, `sink`, `outside`).
 
     The source's broker may forget its sessions (`forgets`), or redeliver in another order (`shuffles`).
     """

@@ -47,7 +47,7 @@ class Absences:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Households:
-    """Homes and their traits, each an array of shape (homes,); `homes` are their numbers.
+    """Homes and their traits, each an array of shape (homes,); `homes` holds the homes' numbers.
 
     `busy` is a factor with mean 1 on the number of starts, `late_s` the delay of all starts in a home
     (negative if they are early), and `commutes` says whether nobody is home during work on weekdays.

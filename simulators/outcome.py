@@ -81,7 +81,7 @@ class Outcome:
         return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
 
     def choose(self, count: int) -> list[int]:
-        """Return the indices of `count` homes: the median home if `count` is 1, otherwise the first ones."""
+        """Return the indices of `count` homes: the median home if `count` is 1, otherwise the first homes."""
         return [self.median_index] if count == 1 else list(range(count))
 
     def power_w(self, count: int) -> Compared:

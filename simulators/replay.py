@@ -4,7 +4,7 @@ Each reading is sent as ``{"t": <Unix seconds>, "power": <watts as in the trace>
 (they all replay the same trace), in order, with a limit on unacknowledged messages. A reading is due at start
 + (its time since the first reading) / speed, regardless of earlier readings, so delays do not add up. In a
 loop, each lap begins a nominal step after the last reading of the previous lap. Over MQTT, a final reading
-repeats the last value a nominal step after the last lap.
+repeats the last value a nominal step later.
 """
 
 import argparse
@@ -74,7 +74,7 @@ async def replay(
 
 
 async def paced(trace: Trace, speed: float, loops: int = 1) -> AsyncIterator[bytes]:
-    """Yield each payload of a trace's laps when it is due; the first is due at once."""
+    """Yield each payload of a trace's laps when it is due; the first payload is due at once."""
     start_s, first_ms = time.monotonic(), int(trace.times_ms[0])
     for lap in trace.laps(loops):
         for time_ms, payload in zip(lap.times_ms.tolist(), payloads(lap), strict=True):

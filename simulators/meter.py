@@ -69,7 +69,7 @@ class Meter:
         return cls(resolution_w, float(gain), float(drift_ppm), round(float(ahead_ms)))
 
     def shown_w(self, watts: ArrayLike) -> Floats:
-        """Return the displayed power: the nearest multiple of the resolution, halves rounded up."""
+        """Return the displayed power: the nearest multiple of the resolution (halves are rounded up)."""
         steps = np.floor(np.asarray(watts, np.float64) * self.gain / self.resolution_w + 0.5)
         return np.round(steps * self.resolution_w, _DIGITS)
 

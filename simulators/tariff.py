@@ -35,7 +35,7 @@ SURE = 0.95
 _SLOT_MS = 1_800_000
 _DAY_MS = SLOTS_A_DAY * _SLOT_MS
 _MONDAY_MS = 4 * _DAY_MS
-"""The first Monday after the Unix epoch, which was on a Thursday."""
+"""The first Monday after the Unix epoch; the epoch was on a Thursday."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

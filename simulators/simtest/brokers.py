@@ -48,7 +48,7 @@ PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
 )
 """The payload of each message without prices on the price topic, and the counter of its refusal."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
-"""The refusals for a time. If times are not decoded, messages with these refusals are readings of value 5."""
+"""The refusals due to times. If times are not decoded, messages with these refusals are readings of 5."""
 
 
 class Broker:

@@ -59,7 +59,7 @@ class World(Traffic):
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives
-    the readings other values at the same times. `log` holds the publications, `counts` the event counts.
+    the readings other values at the same times. `log` holds the publications, and `counts` counts events.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:

@@ -1,6 +1,7 @@
 """Run the whole chain: simulated homes, a broker, the agent, and a receiver with its results.
 
-With --crowd, compare two totals of the homes: with noise from every home, and with noise from two operators.
+With --crowd, compare two totals of the homes: one with noise from every home, and one with noise from two
+operators.
 
 The homes are seeded but the noise is not, so every run has the same homes and different private numbers.
 """
@@ -32,7 +33,7 @@ INTERRUPTED = 130
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo, print its text and draw its picture.
 
-    Return 1, after printing the reason, if this fails, 130 if it is interrupted, and otherwise 0.
+    Return 0. If the demo fails, print the reason and return 1; if it is interrupted, return 130.
     """
     try:
         show = _crowd_demo() if arguments.crowd else _run
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _crowd_demo() -> Callable[[Street, Path], None]:
-    """Return the crowd's demo. Raises DemoError if the package cryptography is missing or unusable."""
+    """Return the crowd demo's `run`. Raises DemoError if the package cryptography is missing or unusable."""
     try:
         from simulators import crowd_demo  # noqa: PLC0415  it needs the extra `crowd`
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
 """Four example tariffs and a day of prices, for simulations and pictures. All numbers are invented.
 
-They belong to no supplier. The bands are parts of the local week; each tariff has one price for each band:
+They belong to no supplier. Each tariff has one price for each band. The bands are parts of the local week:
 
     night    23:00 to 07:00, every day
     day      07:00 to 23:00 from Monday to Friday, except the peak
@@ -39,7 +39,7 @@ HOURLY_EUR = (
     *(0.21, 0.20, 0.19, 0.19, 0.19, 0.20, 0.24, 0.29, 0.30, 0.27, 0.24, 0.22),
     *(0.20, 0.19, 0.20, 0.22, 0.27, 0.35, 0.456, 0.41, 0.33, 0.28, 0.25, 0.23),
 )
-"""A day of hourly prices per kWh."""
+"""A day of hourly prices, in EUR per kWh."""
 
 _SLOTS_A_DAY = 48
 _WORKDAY = ((14, "night"), (34, "day"), (42, "peak"), (46, "day"), (48, "night"))
@@ -68,7 +68,7 @@ hours = ["17:00/21:00"]
 
 
 def band_of_slots(weekday: int) -> NDArray[np.int64]:
-    """Return the index in `BANDS` of each half hour of a weekday, shape (48,); weekday 0 is Monday."""
+    """Return the band of each half hour of a weekday, as an index in `BANDS`, shape (48,); 0 is Monday."""
     indices, begin = np.zeros(_SLOTS_A_DAY, np.int64), 0
     for end, band in _WEEKEND if weekday >= 5 else _WORKDAY:
         indices[begin:end], begin = BANDS.index(band), end
@@ -76,5 +76,5 @@ def band_of_slots(weekday: int) -> NDArray[np.int64]:
 
 
 def prices() -> NDArray[np.float64]:
-    """Return the prices of all tariffs by band, (tariffs, bands), in EUR per kWh."""
+    """Return the prices of all tariffs by band, in EUR per kWh, shape (tariffs, bands)."""
     return np.array([[tariff.prices[band] for band in BANDS] for tariff in TARIFFS])

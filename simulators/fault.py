@@ -1,8 +1,8 @@
 """Faults of meters and networks: which readings arrive, when, and with which stamps.
 
 Each reading may be dropped, sent twice, overtaken by the next or late. In addition, a home has episodes, of
-which at most one of each kind begins on a day: its clock runs at a wrong rate (skew) or shows a wrong time
-(jump) until it is set, readings are delayed and then arrive all at once (burst), or no reading is sent
+which at most one of each kind begins on a day: the meter's clock runs at a wrong rate (skew) or shows a wrong
+time (jump) until it is set, readings are delayed and then arrive all at once (burst), or no reading is sent
 (silence). Faults are a pure function of the seed, the home and the reading's true time, so batching and order
 do not change them.
 
@@ -30,7 +30,7 @@ Flags = NDArray[np.bool_]
 NETWORK_MS: Final = 500
 """The longest delay of a message without a fault."""
 OVERTAKEN_MS: Final = 90_000
-"""Delay of a reading that arrives out of order. If the meter sends every minute, the next reading arrives
+"""The delay of a reading that arrives out of order. If the meter sends every minute, the next reading arrives
 first."""
 _COPY_MS: Final = 60_000
 """The longest time between the first and the second copy of a reading."""
@@ -61,7 +61,7 @@ class Arrivals:
 
 
 class Row(NamedTuple):
-    """A fault in the ground truth: a reading, by its home and true time, the fault's name, and the stamp."""
+    """A fault in the ground truth: the reading's home and true time, the fault, and the reading's stamp."""
 
     home: int
     sent_ms: int
@@ -70,7 +70,7 @@ class Row(NamedTuple):
 
 
 class _Episode(NamedTuple):
-    """For each time: whether an episode is active, its beginning and end, and its number in (0, 1)."""
+    """For each time: whether an episode is active, its beginning and end, and its random size in (0, 1)."""
 
     is_active: Flags
     begin_ms: Integers
@@ -137,7 +137,7 @@ class Faults:
         return arrivals, _make_rows(home, sent_ms, stamps_ms, flags_by_fault)
 
     def _draw_episode(self, seed: int, name: str, home: int, sent_ms: Integers) -> _Episode:
-        """Draw, for each time, the episode of its day, or of the day before if that lasts past midnight."""
+        """Return the episode, if any, that is active at each time; it began that day or the day before."""
         is_active = np.zeros(len(sent_ms), bool)
         begin_ms, end_ms, size = np.zeros_like(sent_ms), np.zeros_like(sent_ms), np.zeros(len(sent_ms))
         for days_ago in (1, 0):
@@ -157,7 +157,7 @@ NONE: Final = Faults(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def count(rows: Sequence[Row]) -> dict[str, int]:
-    """Count the readings that each fault affected, by the fault's name, including zeros."""
+    """Return the number of readings that each fault affected, by the fault's name."""
     counts = Counter(row.fault for row in rows)
     return {field.name: counts[field.name] for field in fields(Faults)}
 
@@ -194,7 +194,7 @@ def _arrival_ms(
 def _make_rows(
     home: int, sent_ms: Integers, stamps_ms: Integers, flags_by_fault: dict[str, Flags]
 ) -> list[Row]:
-    """Return the rows of the ground truth, sorted by true time, then by name."""
+    """Return the rows of the ground truth, sorted by true time, then by the fault's name."""
     return sorted(
         Row(home, int(sent_ms[index]), name, int(stamps_ms[index]))
         for name, flags in flags_by_fault.items()

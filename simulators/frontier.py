@@ -47,7 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draw(points: Sequence[curve.Point], scene: Scene, path: Path) -> None:
-    """Draw the points as PDF or PNG. Raises Unusable if matplotlib is missing or `path` ends differently."""
+    """Draw the points as PDF or PNG.
+
+    Raises Unusable if matplotlib is missing, or if `path` ends in neither .pdf nor .png.
+    """
     try:
         from simulators.adversary.picture import save  # noqa: PLC0415 (it needs matplotlib)
     except ModuleNotFoundError as error:

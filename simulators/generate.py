@@ -1,4 +1,4 @@
-"""Write simulated homes, their load and their events, to files or MQTT, a day at a time.
+"""Write the load and the events of simulated homes to files, or send the load over MQTT, a day at a time.
 
 The series has the columns home, time (UTC) and watts (the meter's mean power over the step that begins then);
 the events have home, appliance, start, end, watts (mean) and channel (of a television). The series is written
@@ -61,7 +61,7 @@ def _write_or_send(plan: Plan, target: str, topic: str) -> str:
 def _run_on_spark(plan: Plan, target: str) -> str:
     """Write the tables to folders on Spark's workers; return a summary."""
     if "://" in target or Path(target).suffix:
-        raise ValueError(f"{target} is not a folder: with --engine spark there are many files")
+        raise ValueError(f"{target} is not a folder, and --engine spark writes many files")
     try:
         from simulators import spark  # noqa: PLC0415 - needs pyspark
     except ModuleNotFoundError as error:

@@ -1,9 +1,9 @@
 """The people in the homes: habits that stay the same from day to day, and times when nobody is home.
 
 Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everyone
-goes to work on weekdays. In each week, a household may go on a journey of 1 to 14 days. While nobody is
-home, no attended appliance starts. Sizes and habits are assumptions, scaled so that the mean home uses about
-8 kWh a day (330 W); this folder's README compares simulated homes with real ones. Weather, seasons and public
+goes to work on weekdays. In each week, a household may begin a journey of 1 to 14 days. While nobody is home,
+no attended appliance starts. Sizes and habits are assumptions, scaled so that homes use about 8 kWh a day
+(330 W) on average; this folder's README compares simulated homes with real ones. Weather, seasons and public
 holidays are left out. Day 0 is a Monday.
 """
 
@@ -19,8 +19,8 @@ from simulators.chance import Floats, Integers, lognormal, normal, uniforms
 from simulators.signature import DAY_S
 
 _HOME_SPREAD, _DAY_SPREAD = 0.45, 0.35
-"""Standard deviations of the logarithms of factors with mean 1: for a home's activity and standby power, and
-for a day's activity."""
+"""Standard deviations of the logarithms of factors with mean 1. `_HOME_SPREAD` is for a home's activity and
+standby power, `_DAY_SPREAD` for a day's activity."""
 _STANDBY_W = 112
 _LATE_S = 2900
 _COMMUTERS = 0.45
@@ -47,7 +47,7 @@ class Absences:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Households:
-    """Homes and their traits, each an array of shape (homes,); `homes` are their numbers.
+    """Homes and their traits, each an array of shape (homes,); `homes` holds the homes' numbers.
 
     `busy` is a factor with mean 1 on the number of starts, `late_s` the delay of all starts in a home
     (negative if they are early), and `commutes` says whether nobody is home during work on weekdays.
@@ -75,7 +75,7 @@ class Households:
         )
 
     def activity(self, day: int) -> Floats:
-        """Return each home's factor on all its start rates on the given day."""
+        """Return the factor on each home's start rates on the given day."""
         chance = uniforms(self.seed, "day", self.homes, day)
         return self.busy * lognormal(chance[0], chance[1], _DAY_SPREAD)
 

@@ -1,6 +1,6 @@
 """The log of a long run: a line for each completed part, so that the run can be stopped and continued.
 
-The first line gives the run's name and a digest of the code. Each line after it is a part, as one JSON
+The first line gives the run's name and a digest of the code. Each further line describes one part as a JSON
 object, and is on disk before the next part begins. A line that a crash cut short is dropped. A log from
 another version of the code is refused, because the totals would mix the results of two programs.
 """
@@ -21,7 +21,7 @@ from typing import Any, Self
 ROOT = Path(__file__).resolve().parents[1]
 Part = dict[str, Any]
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-"""Signals that end a run after its last complete part."""
+"""The signals that stop a run; only its completed parts count."""
 
 
 class OtherLog(Exception):
@@ -100,8 +100,7 @@ class LongRun:
     def append(self, part: Part) -> None:
         """Append a completed part and sync it; signals in STOP_SIGNALS are delayed until it is on disk.
 
-        Raises OtherLog if the code has changed since the start, because both versions may have produced the
-        part.
+        Raises OtherLog if the code has changed since the start, because the part may come from both versions.
         """
         if code_digest(self._folders) != self._code_digest:
             raise OtherLog("the code changed during the run, so this part is not counted; name another log")
@@ -133,7 +132,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise Stopped in the main thread when one of STOP_SIGNALS arrives, even if it was ignored before."""
+    """Raise Stopped in the main thread when a signal in STOP_SIGNALS arrives, even one that was ignored."""
 
     def stop(number: int, _: object) -> None:
         """Raise Stopped with the signal's name."""
@@ -163,9 +162,9 @@ def finish(work: Callable[[], object], report: Callable[[], bool]) -> int:
 
 @contextmanager
 def _delay_signals() -> Iterator[None]:
-    """Delay the first of the signals in STOP_SIGNALS that arrive, and drop the others.
+    """Delay the first signal in STOP_SIGNALS that arrives, and drop later ones.
 
-    A mask would not suffice, because other threads can get them.
+    A signal mask would not suffice, because other threads can get the signals.
     """
     signals: list[int] = []
     try:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from simulators.chance import Floats, Integers, normal, uniforms
 
 _DIGITS = 9
-"""The largest number of decimal places in a multiple of a resolution."""
+"""The number of decimal places to which multiples of a resolution are rounded."""
 _CLASS_B = 0.01
 """The largest relative error of a meter here: half of what 2014/32/EU allows class B at 5 to 30 °C."""
 _DRIFT_PPM = 20.0
@@ -26,7 +26,7 @@ _AHEAD_MS = 2000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readings:
-    """Readings of one meter: increasing `times_ms` by its own clock, and `values`, both (readings,)."""
+    """Readings of one meter: increasing `times_ms` by the meter's clock, and `values`; shape (readings,)."""
 
     times_ms: Integers
     values: Floats
@@ -40,7 +40,8 @@ class Meter:
     """A meter; the default is a perfect one that shows whole watts and whole watt-hours.
 
     `gain` is the value in W that is measured for 1 W. The clock is `ahead_ms` ahead at the start, and gains
-    `drift_ppm` millionths. The register counts in units of `register_wh`, and rolls over at `rollover_wh`.
+    `drift_ppm` microseconds a second. The register counts in units of `register_wh`, and rolls over at
+    `rollover_wh`.
 
     Raises ValueError if a resolution or the rollover is not positive.
     """
@@ -68,12 +69,12 @@ class Meter:
         return cls(resolution_w, float(gain), float(drift_ppm), round(float(ahead_ms)))
 
     def shown_w(self, watts: ArrayLike) -> Floats:
-        """Return the displayed power: the nearest multiple of the resolution, halves rounded up."""
+        """Return the displayed power: the nearest multiple of the resolution (halves are rounded up)."""
         steps = np.floor(np.asarray(watts, np.float64) * self.gain / self.resolution_w + 0.5)
         return np.round(steps * self.resolution_w, _DIGITS)
 
     def stamps_ms(self, times_ms: Integers) -> Integers:
-        """Return the times that the meter's clock shows at true times; its drift starts at the first time."""
+        """Return the times that the meter's clock shows at true times; it drifts from the first time on."""
         elapsed_ms = times_ms - times_ms[:1]
         return np.asarray(
             times_ms + self.ahead_ms + np.floor(elapsed_ms * self.drift_ppm / 1e6 + 0.5), np.int64
@@ -111,8 +112,8 @@ class Meter:
 def _indices_sent(values: Floats, dead_band: float, longest: int) -> NDArray[np.int64]:
     """Return the indices of the readings to send.
 
-    After each reading sent, the next is the first reading outside its dead band, or else the reading
-    `longest` steps later.
+    After each reading sent, the next is the first one outside its dead band. If none of the following
+    `longest` - 1 readings is outside, the next is the reading `longest` steps later.
     """
     indices, index = [], 0
     while index < len(values):

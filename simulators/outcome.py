@@ -1,4 +1,4 @@
-"""The outcome of a street: a receiver's results from private numbers, compared with truth and promise."""
+"""The outcome of a street: a receiver's results from private numbers, compared with truth and promises."""
 
 import math
 from collections.abc import Sequence
@@ -77,11 +77,11 @@ class Outcome:
 
     @property
     def median_index(self) -> int:
-        """The index of the home with the median use."""
+        """The index of the home with the median energy."""
         return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
 
     def choose(self, count: int) -> list[int]:
-        """Return the indices of `count` homes: the median home if `count` is 1, otherwise the first ones."""
+        """Return the indices of `count` homes: the median home if `count` is 1, otherwise the first homes."""
         return [self.median_index] if count == 1 else list(range(count))
 
     def power_w(self, count: int) -> Compared:
@@ -105,17 +105,17 @@ class Outcome:
         return _compared(self.true_w[indices, :slots].mean(axis=0).sum() * kwh, private)
 
     def _promised(self, count: int, slots: int) -> float:
-        """Return the promised half-width of a sum over `slots` slots, as a mean over `count` homes."""
+        """Return the promised half-width of the mean, over `count` homes, of sums over `slots` slots."""
         part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
         return _rounded(half_width_of_total([part], COVERAGE))
 
     @property
     def band_w(self) -> tuple[float, float]:
-        """The promised half-widths of one number, and of the mean of all homes, in W."""
+        """The promised half-widths of one home's number and of the mean of all homes, in W."""
         return self._promised(1, 1), self._promised(self.street.homes, 1)
 
     def spread_w(self) -> Measured:
-        """Measure the standard deviation of a number's error."""
+        """Measure the standard deviation of a private number's error."""
         return measured_spread(self.private_w - self.true_w, self.terms.facts["sd"])
 
     def spread_of_mean_w(self) -> Measured:
@@ -124,12 +124,12 @@ class Outcome:
         return measured_spread((self.private_w - self.true_w).mean(axis=0), promised)
 
     def bias_w(self) -> Measured:
-        """Measure the mean error of a number; the promise is 0."""
+        """Measure the mean error of a private number; the promise is 0."""
         errors = self.private_w - self.true_w
         return Measured(0.0, float(errors.mean()), float(errors.std() / math.sqrt(errors.size)))
 
     def covered(self) -> Measured:
-        """Measure the share of numbers whose band contains the truth."""
+        """Measure the share of private numbers whose band contains the truth."""
         is_covered = np.abs(self.private_w - self.true_w) <= self.band_w[0]
         error = math.sqrt(COVERAGE * (1 - COVERAGE) / is_covered.size)
         return Measured(COVERAGE, float(is_covered.mean()), error)

@@ -1,10 +1,11 @@
 """Print the figures and examples of the three papers as numbers; redraw Chatzikokolakis 2013's Figs. 3 and 4.
 
-ITEM selects a table to print: each number as computed now, as printed in the paper, and as verified. Without
-ITEM and --out, all tables are printed. With --out DIR, the pictures of the items are written to that folder
-(`cabp-figure-3`, also `cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with their numbers as CSV.
+ITEM selects a table to print: each number as computed now, as printed in the paper, and as verified
+independently. Without ITEM and --out, all tables are printed. With --out DIR, the pictures of the items are
+written to that folder (`cabp-figure-3`, also `cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with
+their numbers as CSV.
 
-With --out and no ITEM, both figures are redrawn, and instead of the tables, the command prints how often
+With --out and no ITEM, both figures are redrawn, and instead of the tables the command prints how often
 attackers identify the programme at six epsilons from 0.01 to 1, and writes this as CSV. The captions say what
 epsilon means: for a load signature it is the epsilon of one reading, not of the whole signature. The exit
 code is 1 if a number differs from the verified one, and 2 if an argument or the folder cannot be used.
@@ -48,10 +49,10 @@ EPSILONS = tuple(Fraction(text) for text in ("0.01", "0.03", "0.1", "0.3", "0.5"
 SIGNATURE_EPSILONS = (Fraction(1, 10), Fraction(1, 2))
 SLOTS = 30
 SIGNATURE_CAPTION = (
-    f"Chatzikokolakis 2013, Fig. 4, redrawn with a simulated programme: {SLOTS} means over 10 s.\nWhat "
-    "epsilon is: noise of scale 1/epsilon on each reading keeps it for one reading that moves alone. Where "
-    f"all {SLOTS}\nreadings move, it is {SLOTS} epsilon d_inf. Beside it the two noises that keep epsilon "
-    "d_inf for the whole signature. Mind the axes."
+    f"Chatzikokolakis 2013, Fig. 4, redrawn with a simulated programme: {SLOTS} means over 10 s.\n"
+    "Noise of scale 1/epsilon on each reading promises epsilon for one reading that changes alone. Where "
+    f"all {SLOTS}\nreadings change, it promises {SLOTS} epsilon d_inf. The two noises beside it promise "
+    "epsilon d_inf for the whole signature. Mind the axes."
 )
 MECHANISMS = ("per-reading", "independent", "linf")
 

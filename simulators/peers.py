@@ -3,10 +3,10 @@
     python -m meteragent.privacy.conformance simulators.peers:opendp_laplace epsilon=1/40 n=4
     python -m simulators attack programmes --mechanism "simulators.peers:diffprivlib_laplace epsilon=1/40"
 
-Points are windows of n whole quanta under d_inf. Both libraries draw from their own source of randomness, and
-neither states its output distribution. The mechanisms therefore have no `log_mass`, and the suite tests them
-as black boxes. The functions that construct a mechanism need the extra `peers`; the classes wrap an existing
-one.
+Points are windows of n slots in whole quanta, under d_inf. Both libraries draw from their own source of
+randomness, and neither states its output distribution. The mechanisms therefore have no `log_mass`, and the
+suite tests them as black boxes. The functions construct a mechanism and need the extra `peers`; the classes
+wrap an existing mechanism.
 """
 
 import math
@@ -110,7 +110,7 @@ class Diffprivlib(_OnWindows):
 
 
 def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
-    """Construct OpenDP's Laplace mechanism on whole quanta, scale n/epsilon: its loss is epsilon d_inf."""
+    """Construct OpenDP's Laplace mechanism on whole quanta, with scale n/epsilon and loss epsilon d_inf."""
     dp: Any = _library("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
@@ -119,7 +119,7 @@ def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
 
 
 def diffprivlib_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> Diffprivlib:
-    """Construct diffprivlib's Laplace mechanism on each slot with epsilon/n: its loss is epsilon d_inf."""
+    """Construct diffprivlib's Laplace mechanism with epsilon/n on each slot, and thus loss epsilon d_inf."""
     mechanisms: Any = _library("diffprivlib.mechanisms")
     level = positive("epsilon", epsilon) * positive("quantum", quantum) / n
     return Diffprivlib(mechanisms.Laplace(epsilon=float(level), sensitivity=1), n, quantum)

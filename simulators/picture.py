@@ -71,7 +71,7 @@ def steps(axes: Axes, values: Floats, color: str, width: float, label: str) -> N
 
 
 def finish(*panels: Axes) -> None:
-    """Add a legend to each panel, and hours to the time axis of the last panel, which all of them share."""
+    """Add a legend to each panel, and hours to the time axis of the last panel, which all panels share."""
     for axes in panels:
         legend = axes.legend(
             loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=3, frameon=False, fontsize=9

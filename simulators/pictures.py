@@ -1,4 +1,4 @@
-"""Draw the demo's street, the frontier and the paper's two figures for the documentation, from one seed.
+"""Draw the pictures of `demo`, `frontier` and `paper` for the documentation, from one seed.
 
 The demo draws its noise from the operating system. Here the same mechanism draws its noise from the seed, so
 a seed always gives the same pictures.

@@ -20,7 +20,7 @@ from simulators.wire import connect, publish
 
 _DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 _READINGS_AT_ONCE = 1 << 22
-"""The largest number of a day's readings kept in memory; if there are more, homes are simulated in parts."""
+"""The largest number of a day's readings kept in memory; if a day has more, homes are simulated in parts."""
 
 _TIME = pa.timestamp("ms", "UTC")
 SERIES = pa.schema([("home", pa.uint32()), ("time", _TIME), ("watts", pa.float32())])
@@ -44,7 +44,7 @@ class Files(NamedTuple):
 
     @classmethod
     def at(cls, target: Path) -> "Files":
-        """Return FILE.parquet or FILE.csv and the file of its events, or the two files in a folder.
+        """Return a .parquet or .csv file and the file of its events, or the two files in a folder.
 
         Raises ValueError if `target` has any other ending.
         """
@@ -98,7 +98,7 @@ class Plan:
     def messages(self, topic: str) -> Iterator[tuple[str, bytes]]:
         """Yield all readings as (topic, JSON payload), in order for each meter; `{meter}` becomes m0, m1 ..
 
-        Each meter ends with a repetition of its last value, which states how long that value lasted.
+        The last message of each meter repeats the meter's last value, to show how long that value lasted.
         """
         for fleet in self.parts():
             topics = [topic.replace("{meter}", f"m{home}") for home in fleet.homes]

@@ -63,7 +63,7 @@ def _label(axes: Axes, title: str) -> None:
 
 
 def _events(axes: Axes, events: Events, day: int) -> None:
-    """Draw the events of a home that start on the day: a row for each name, and a bar for each event."""
+    """Draw the events of a home that start on the day: a row for each appliance, and a bar for each event."""
     kinds = sorted(set(events.appliance.tolist()), reverse=True)
     begin = (events.start_s - day * DAY_S) / 3600
     hours = (events.end_s - events.start_s) / 3600

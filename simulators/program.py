@@ -1,4 +1,4 @@
-"""The programs of a demo: processes that must run until they are stopped, and a limit on silence."""
+"""The programs of a demo: processes that must run until they are stopped, and a limit on idle time."""
 
 import asyncio
 import contextlib
@@ -61,13 +61,13 @@ class Program:
 
 
 class Programs:
-    """The processes of a demo. Each must run until it is stopped, and no silence may exceed `SILENCE_S`."""
+    """The processes of a demo. Each must run until it is stopped; the idle time is limited to `SILENCE_S`."""
 
     def __init__(self, tasks: asyncio.TaskGroup, folder: Path, silence: asyncio.Timeout) -> None:
         self.tasks, self._folder, self._silence = tasks, folder, silence
 
     def alive(self) -> None:
-        """Restart the limit on silence, because the demo has made progress."""
+        """Restart the time limit, because the demo has made progress."""
         self._silence.reschedule(asyncio.get_running_loop().time() + SILENCE_S)
 
     @contextlib.asynccontextmanager
@@ -91,7 +91,7 @@ class Programs:
 async def programs(folder: Path) -> AsyncIterator[Programs]:
     """Run the processes of a demo; their standard error goes to files in `folder`.
 
-    Raises DemoError if a program exits, if a connection fails, or after SILENCE_S seconds without progress.
+    Raises DemoError if a program exits, if a connection fails, or after `SILENCE_S` without progress.
     """
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(SILENCE_S) as silence:

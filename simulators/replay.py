@@ -1,10 +1,10 @@
-"""Replay a load trace as MQTT meters (in real time, faster or slower, or at full speed), or to a file.
+"""Replay a load trace over MQTT (in real time, faster, slower or at full speed), or write it to a file.
 
 Each reading is sent as ``{"t": <Unix seconds>, "power": <watts as in the trace>}`` at QoS 1, from every meter
 (they all replay the same trace), in order, with a limit on unacknowledged messages. A reading is due at start
 + (its time since the first reading) / speed, regardless of earlier readings, so delays do not add up. In a
-loop, each lap begins a nominal step after the last reading of the lap before. A final reading repeats the
-last value a nominal step after the end of the trace, but not in files.
+loop, each lap begins a nominal step after the last reading of the previous lap. Over MQTT, a final reading
+repeats the last value a nominal step later.
 """
 
 import argparse
@@ -74,7 +74,7 @@ async def replay(
 
 
 async def paced(trace: Trace, speed: float, loops: int = 1) -> AsyncIterator[bytes]:
-    """Yield each payload of a trace's laps when it is due; the first is due at once."""
+    """Yield each payload of a trace's laps when it is due; the first payload is due at once."""
     start_s, first_ms = time.monotonic(), int(trace.times_ms[0])
     for lap in trace.laps(loops):
         for time_ms, payload in zip(lap.times_ms.tolist(), payloads(lap), strict=True):
@@ -120,7 +120,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _load_trace(arguments: argparse.Namespace) -> Trace:
-    """Load the trace of the arguments, and append its final reading. Raises ValueError if that fails."""
+    """Load the trace that the arguments name, and append its final reading. Raises ValueError on failure."""
     trace = load(arguments.trace, watts=arguments.watts, unit=arguments.unit, time=arguments.time)
     trace = trace if arguments.limit is None else trace.limited(arguments.limit)
     trace = (trace if arguments.start is None else trace.starting(arguments.start)).ended()
@@ -130,7 +130,7 @@ def _load_trace(arguments: argparse.Namespace) -> Trace:
 
 
 def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, str]:
-    """Send or write the trace; return the number of readings, and a phrase on their target and time span."""
+    """Send or write the trace; return the number of readings, and a text with their target and time span."""
     start = iso_time(int(trace.times_ms[0]))
     span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:
@@ -142,6 +142,6 @@ def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, st
 
 
 def _last_ms(trace: Trace, loops: int) -> int:
-    """Return the time at which the last lap ends; in an endless replay, the time at which the first ends."""
+    """Return the time at which the last lap ends, or the first lap in an endless replay."""
     first_ms, end_ms = int(trace.times_ms[0]), int(trace.times_ms[-1])
     return first_ms + (loops or 1) * (end_ms - first_ms)

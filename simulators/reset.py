@@ -1,4 +1,4 @@
-"""Register faults: resets to 0, as when a meter is replaced or loses its count, and rollovers.
+"""Register faults: rollovers, and resets to 0 (as when a meter is replaced or loses its count).
 
 As in `fault`, faults are a pure function of the seed, the home and the day. The ground truth has a row for
 the first reading after each rollover, and after each reset that follows a reading.
@@ -57,7 +57,7 @@ class Resets:
     def _first_after(self, seed: int, home: int, day: int, sent_ms: Integers) -> int:
         """Return the index of the first reading after a day's reset, or 0.
 
-        The index is 0 if the day has no reset, if the first reading follows it, or if no reading does.
+        The index is 0 if the day has no reset, if all readings follow the reset, or if none does.
         """
         chance, time = uniforms(seed, "fault reset", home, day)[:2]
         if chance >= self.reset:

@@ -55,7 +55,7 @@ def _homes(outcome: Outcome, count: int) -> str:
 
 
 def _cells(compared: Compared, unit: str) -> tuple[str, str, str]:
-    """Format the truth, the private number and the half-width, which gets at least two digits."""
+    """Format the truth, the private number and the half-width, which gets at least two significant digits."""
     places = max(0, 1 - math.floor(math.log10(compared.within)))
     within = f"± {compared.within:,.{places}f} {unit}"
     if compared.true is None or compared.private is None:

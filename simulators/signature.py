@@ -3,8 +3,8 @@
 Hart (1992, Nonintrusive appliance load monitoring) distinguishes appliances that are on or off, that go
 through states, and that vary continuously; Reinhardt (2015, AMBAL) adds power that decays or grows after the
 start. Here all classes share one type: steps of (watts, seconds), with a swing by which each step's watts
-vary from run to run. An exponential becomes a ladder of steps, each with its exact energy, whose end times
-double except for the last.
+vary from run to run. An exponential becomes a ladder of steps, each with its exact energy. The end times
+double from step to step, except for the last.
 """
 
 import math
@@ -18,8 +18,9 @@ DAY_0 = date(2025, 1, 6)
 """The Monday that is day 0. In all files from the same seed, a date stands for the same simulated day."""
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
-"""The length of a ladder's first step and the latest start of its last step, in time constants. The last step
-starts where less than 9% of the difference is left, unless the run ends earlier."""
+"""`_TAU_MIN` is the length of a ladder's first step, and `_TAU_MAX` the latest start of its last step, both
+in time constants. The last step starts where less than 9% of the difference is left, unless the run ends
+earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Signature:
 
     @classmethod
     def settling(cls, first_w: float, watts: float, tau_s: float, seconds: int) -> Self:
-        """Return power that settles from `first_w` to `watts` as exp(-t / tau_s), such as a motor's power."""
+        """Return a signature that settles from `first_w` to `watts` as exp(-t / tau_s), such as a motor's."""
         first_s, last_s = max(1, round(tau_s * _TAU_MIN)), min(seconds, _TAU_MAX * tau_s)
         rungs = (first_s << k for k in range(seconds.bit_length()))
         bounds = [0, *(rung for rung in rungs if rung < last_s), seconds]
@@ -77,6 +78,6 @@ class Signature:
 
     @classmethod
     def varying(cls, watts: float, swing: float, hold_s: int, seconds: int) -> Self:
-        """Return power with a new value every `hold_s`, for about `seconds`, such as a computer's at work."""
+        """Return a signature that changes every `hold_s` for about `seconds`, such as a computer's."""
         steps = max(1, round(seconds / hold_s))
         return cls((watts,) * steps, (hold_s,) * steps, swing)

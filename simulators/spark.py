@@ -67,7 +67,7 @@ def write(plan: Plan, folder: Path, spark: SparkSession | None = None) -> str:
     tables = simulate(session, plan.homes, plan.days, **settings)  # type: ignore[arg-type]
     for name, table in zip(tables._fields, tables, strict=True):
         table.write.mode("overwrite").parquet(str(folder / f"{name}.parquet"))
-    return f"{plan.homes:,} homes, {plan.days:,} days in {folder}"
+    return f"homes: {plan.homes:,}, days: {plan.days:,}, in {folder}"
 
 
 def _tables(plan: Plan, table: Table) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:

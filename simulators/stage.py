@@ -48,7 +48,7 @@ path = "{store}"
 
 
 def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
-    """Write the agent's configuration, with the store beside it; return its path."""
+    """Write the agent's configuration, with a store in the same folder; return the configuration's path."""
     path = folder / "meteragent.toml"
     store = (folder / "meteragent.db").as_posix()
     path.write_text(CONFIGURATION.format(url=url, store=store), encoding="utf-8")

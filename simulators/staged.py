@@ -52,7 +52,7 @@ class StagedClock(Clock):
         return self.now_ms()
 
     def pause_s(self, instant_s: int) -> float:
-        """Return the time to wait before the clock is read again, in s: 0 if it has reached `instant_s`."""
+        """Return the seconds until the clock is to be read again: 0 if it has reached `instant_s`."""
         return POLL_S if instant_s > self.now_s() else 0.0
 
 

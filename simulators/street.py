@@ -53,7 +53,7 @@ class Street:
 
     @property
     def readings(self) -> int:
-        """The number of readings that are sent, with one final reading per home."""
+        """The number of readings that are sent, including one final reading per home."""
         return self.homes * (int(self.watts.shape[1]) + 1)
 
     def slots(self, slot_ms: int) -> int:
@@ -65,7 +65,7 @@ class Street:
         return np.asarray(self.watts.reshape(self.homes, -1, slot_ms // READING_MS).mean(axis=2))
 
     def payloads(self, index: int) -> list[bytes]:
-        """Return each home's reading with the given index, counted from START_MS, as JSON.
+        """Return each home's reading with the given index, counted from `START_MS`, as JSON.
 
         Before and after the simulated days, homes send the value of their first or last reading.
         """
@@ -76,7 +76,7 @@ class Street:
     def messages(self) -> Iterator[tuple[int, bytes]]:
         """Yield all readings in time order, as (home, JSON payload).
 
-        Each home ends with a repetition of its last value, which states how long that value lasted.
+        The last message of each home repeats the home's last value, to show how long that value lasted.
         """
         for index in range(self.watts.shape[1] + 1):
             yield from enumerate(self.payloads(index))

@@ -35,7 +35,7 @@ SURE = 0.95
 _SLOT_MS = 1_800_000
 _DAY_MS = SLOTS_A_DAY * _SLOT_MS
 _MONDAY_MS = 4 * _DAY_MS
-"""The first Monday after the Unix epoch, which was on a Thursday."""
+"""The first Monday after the Unix epoch; the epoch was on a Thursday."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,7 +43,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Months:
-    """The energy in whole Wh and the number of half hours by band, both (months, bands).
+    """The energy in whole Wh and the number of half hours by band, both of shape (months, bands).
 
     Each row is a month of one home.
     """
@@ -65,7 +65,7 @@ class Months:
 
     @property
     def costs_eur(self) -> Floats:
-        """The true costs in EUR, (months, tariffs)."""
+        """The true costs in EUR, shape (months, tariffs)."""
         return costs(self.energies_wh.astype(np.float64))
 
 
@@ -90,7 +90,7 @@ class Result:
 
 
 def costs(energies_wh: Floats) -> Floats:
-    """Return the costs in EUR, (..., tariffs), of a month's energies by band in Wh, (..., bands)."""
+    """Return costs in EUR, shape (..., tariffs), from energies by band in Wh, shape (..., bands)."""
     fees = np.array([tariff.fee for tariff in TARIFFS])
     return np.asarray(energies_wh @ example_tariffs.prices().T / 1000 + fees)
 
@@ -123,7 +123,7 @@ def real(folder: Path) -> Iterator[Months]:
 
 
 def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result]:
-    """Yield results for kinds of release and hidden energies, each from `draws` releases of each month."""
+    """Yield a result for each kind of release and hidden energy, from `draws` releases of each month."""
     repeated = Months(np.repeat(months.energies_wh, draws, axis=0), np.repeat(months.slots, draws, axis=0))
     count, bands = repeated.energies_wh.shape
     bits = SeededBits(seed)
@@ -262,7 +262,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _results(arguments: argparse.Namespace) -> Iterator[Result]:
-    """Yield the results for simulated homes; with --data, then for as many or more releases of real homes."""
+    """Yield the results for simulated homes and, with --data, for at least as many releases of real homes."""
     homes, draws, seed = arguments.homes, arguments.draws, arguments.seed
     months = list(real(arguments.data)) if arguments.data is not None else []
     yield from results("simulated", simulated(homes, seed), draws, seed)

@@ -1,6 +1,6 @@
 """The closed forms of THEORY 3.8 and 3.9 beside the figures published there, and the ratios of errors.
 
-E is the hidden energy in kWh, at level 1. The standard deviation of a slot is sqrt2 E / share in a window
+E is the hidden energy in kWh, at level 1. The standard deviation of a slot is sqrt(2) E / share in a window
 with n = 1, and sqrt((n + 1)(n + 2) / 3) E in an l_inf window with n slots (THEORY 1.2).
 """
 
@@ -16,7 +16,7 @@ SLOTS_A_DAY, DAYS = 48, 30
 KETTLE_KWH, TARIFF_KWH, AWAY_KWH = 0.11, 1.0, 6.0
 _UNITS = ("half hour, W", "day, kWh", "month, kWh")
 RATIO_TOLERANCE = 0.15
-"""The relative deviation allowed from a published ratio, which was computed for other prices."""
+"""The allowed relative deviation from the published ratios, which were computed for other prices."""
 
 
 class Figure(NamedTuple):
@@ -34,7 +34,7 @@ class Figure(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Errors of a month's bill, from half hours and from the bill's own query, and the published ratio."""
+    """Errors of a month's bill, from half hours and from the bill's own query, and their published ratio."""
 
     name: str
     half_hours_eur: float
@@ -53,7 +53,7 @@ class Ratio(NamedTuple):
 
 
 def sd_kwh(hidden_kwh: float, share: float = 1.0) -> float:
-    """Return the standard deviation in kWh of one energy that hides `hidden_kwh` with a share of level 1."""
+    """Return the standard deviation in kWh of an energy that hides `hidden_kwh` with a share of level 1."""
     return math.sqrt(2) * hidden_kwh / share
 
 
@@ -112,10 +112,11 @@ def _format_shares(shares: tuple[float, float, float]) -> str:
 
 
 def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float, float]:
-    """Return the standard deviations of a half hour in W, a day and a month in kWh, from nested streams.
+    """Return the standard deviations of a nested half hour (in W), day and month (both in kWh).
 
-    With the variance v of each of m fine values and V of their total, the combined total has the variance
-    1/(1/(m v) + 1/V). A fine value then has the variance v (1 - 1/m) + (the combined total's variance) / m^2.
+    Let v be the variance of each of m fine values, and V that of their total. The combined total has the
+    variance 1/(1/(m v) + 1/V). A fine value then has the variance v (1 - 1/m) + (the combined total's
+    variance) / m^2.
     """
     fine = sd_kwh(KETTLE_KWH, half_hour) ** 2
     days = _combined(SLOTS_A_DAY * fine, day)

@@ -30,13 +30,13 @@ BASE_W, GAIN_W = 85.0, 40.0
 """The average set's power when it shows black, and its additional power when it shows white."""
 
 _BASE_SPREAD, _GAIN_SPREAD = 0.6, 0.3
-"""Largest relative deviations (uniform) of a home's set from the average set."""
+"""The largest relative deviations of a home's set from the average set; deviations are uniform."""
 _SCENE_S, _SHOT_S = 32.0, 4.5
 _DARK, _LIGHT = (0.05, 0.3), (0.65, 0.85)
 """The mean brightness of scenes is uniform between two bounds, which each channel draws daily from these
 ranges."""
 _SHOT_SPREAD = (0.15, 0.35)
-"""Each channel also draws daily, from this range, the standard deviation of shots around their scene."""
+"""Each channel also draws daily, from this range, the standard deviation of the shots in a scene."""
 _BLACK = 0.3
 """The share of scenes that begin with a second of black."""
 _LAG = np.array([162, 60, 22, 8, 3, 1])
@@ -48,7 +48,7 @@ _VIEWING = Appliance(
 
 @lru_cache(maxsize=4 * CHANNELS)
 def brightness_sums(seed: int, channel: int, day: int) -> Integers:
-    """Sum a channel's brightness up to each second of a day, from 0: shape (86401,)."""
+    """Return the sums of a channel's brightness up to each second of a day, shape (86401,)."""
     scene = uniforms(seed, "scene", channel, day, np.arange(int(1.3 * DAY_S / _SCENE_S)))
     scene_s = np.cumsum(1 + np.floor(-_SCENE_S * np.log(scene[0])))
     style = uniforms(seed, "style", channel, day)
@@ -86,7 +86,7 @@ def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10)
 
 
 class Sets(NamedTuple):
-    """The power of each home's set in mW: when it shows black, and per unit of brightness, both (homes,)."""
+    """The power of each home's set in mW: for black, and per unit of brightness; both of shape (homes,)."""
 
     base_mw: Integers
     gain_mw: Integers

@@ -71,10 +71,10 @@ class Trace:
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
     def laps(self, loops: int) -> Iterator[Trace]:
-        """Yield a trace that has a final reading `loops` times (0: endlessly); lap k is shifted by k periods.
+        """Yield a trace that has a final reading `loops` times (0: endlessly), one lap after another.
 
-        A lap ends where the next begins, so the next lap's first reading replaces its final reading; only the
-        last lap keeps its final reading. No time is skipped or repeated.
+        A lap ends where the next begins, so only the last lap keeps its final reading. No time is skipped or
+        repeated.
         """
         period_ms = int(self.times_ms[-1] - self.times_ms[0])
         for lap in range(loops - 1) if loops else count():

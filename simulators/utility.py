@@ -2,8 +2,8 @@
 
 The rows are one number, a day and a month of one home; the mean of a feeder's homes in a slot; and the
 largest such mean of a day, as `meteragent.consume.peak` estimates it and as the private means show it. Homes
-are simulated as in `generate`, with a preset's noise. The exit code is 2 for a bad preset, number of homes,
-number of days or plot file.
+are simulated as in `generate`, with a preset's noise. The exit code is 2 if the preset, the number of homes
+or days, or the plot file cannot be used.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from simulators.utility_row import COVERAGE, MONTH_DAYS, Row
 UNUSABLE = 2
 FEEDERS = (1, 10, 100, 1000)
 PEAK_DAYS, PEAKS = 7, 100
-"""The largest number of days, and of feeders of one size per day, whose peaks are estimated, because each
+"""Peaks are estimated for at most `PEAK_DAYS` days and at most `PEAKS` feeders of each size, because each
 estimate takes a while."""
 
 
@@ -77,7 +77,7 @@ class Street:
     def promised(self, homes: int, days: int | None) -> float:
         """Return the promised 95% half-width of the mean over `homes` homes.
 
-        It is in kWh, for the energy of `days` days, or in W, for a slot, if `days` is None.
+        If `days` is None, it is for a slot, in W; otherwise it is for the energy of `days` days, in kWh.
         """
         noise, terms = self.described.terms.mechanism, self.described.terms
         if days is None:
@@ -137,12 +137,12 @@ def _one_home(street: Street, slot: str) -> Iterator[Row]:
 
 
 def _sums(watts: Floats, days: int, count: int) -> Floats:
-    """Return the sums over `count` periods of `days` days, (homes, count)."""
+    """Return the sums over `count` stretches of `days` days, shape (homes, count)."""
     return np.asarray(watts[:, : count * days].reshape(len(watts), count, -1).sum(axis=2))
 
 
 def _means(watts: Floats, size: int) -> Floats:
-    """Return the means of disjoint feeders of `size` homes each, (feeders, days, slots)."""
+    """Return the means of disjoint feeders of `size` homes each, shape (feeders, days, slots)."""
     feeders = len(watts) // size
     return np.asarray(watts[: feeders * size].reshape(feeders, size, *watts.shape[1:]).mean(axis=1))
 
@@ -159,7 +159,7 @@ def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot
     ]
 
     def figure(name: str) -> Floats:
-        """Return the named figure of each estimate, (feeders, days)."""
+        """Return the named figure of each estimate, shape (feeders, days)."""
         return np.array([[getattr(estimate, name) for estimate in feeder] for feeder in peaks])
 
     low, high = figure("low"), figure("high")
@@ -192,7 +192,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         rows = list(report(Street.of(preset, homes, days, seed)))
         if arguments.plot is not None:
-            _draw(rows, f"Preset {preset}, {homes:,} homes, {days} days", arguments.plot)
+            _draw(rows, f"Preset {preset}, homes: {homes:,}, days: {days}", arguments.plot)
     except (Unusable, OSError) as error:
         print(f"utility: {error}", file=sys.stderr)
         return UNUSABLE
@@ -202,9 +202,8 @@ def run(arguments: argparse.Namespace) -> int:
             json.dumps({**setting, "coverage": COVERAGE, "rows": [row.figures() for row in rows]}, indent=2)
         )
     else:
-        print(
-            f"Preset {preset}, {homes:,} simulated homes, {days} days, seed {seed}: error 95% of the time.\n"
-        )
+        print(f"Preset {preset}, simulated homes: {homes:,}, days: {days}, seed {seed}.")
+        print("Bounds on 95% of the errors:\n")
         print(table(rows))
     return 0
 

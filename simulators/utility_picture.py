@@ -20,7 +20,7 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
     if path.suffix not in _UNDATED:
         raise ValueError(f"a plot is a .pdf or .png, not {path.name}")
     figure = Figure(figsize=(10, 4.5), dpi=120, layout="constrained")
-    figure.suptitle(f"{title}: error 95% of the time, in % of use")
+    figure.suptitle(f"{title}: bounds on 95% of the errors, in % of use")
     home_axes, feeder_axes = figure.subplots(1, 2)
     one_home = [row for row in rows if row.quantity.startswith("a home")]
     _line(home_axes, [row.quantity.removeprefix("a home, ") for row in one_home], one_home, 0, "one home")

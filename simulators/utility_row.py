@@ -9,17 +9,17 @@ from simulators.adversary.scene import Floats
 
 MONTH_DAYS = 30
 COVERAGE = 0.95
-"""The share of absolute errors that must not exceed the promised one."""
+"""The share of absolute errors that must not exceed the promised error."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One use of private numbers: `count` errors in `unit`, each of a mean over `homes` homes.
 
-    95% of the absolute errors should be at most `promised`, and were at most `measured`. The interval
-    contained the truth in a fraction `held` of cases; `bias` is the mean error, and `use` the mean true
-    value. For a peak, whose intervals differ, `promised` is their mean half-width. `promised` and `held` are
-    None if nothing is promised.
+    95% of the absolute errors should be at most `promised`, and were at most `measured`. The promised
+    interval contained the truth in a fraction `held` of cases; `bias` is the mean error, and `use` the mean
+    true value. For a peak, whose intervals differ, `promised` is their mean half-width. `promised` and `held`
+    are None if nothing is promised.
     """
 
     quantity: str

@@ -92,8 +92,8 @@ _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where fsync costs nothi
 class Observations:
     """Observations of a run.
 
-    `initial` holds the first accumulator of each slot, `rows` the rows sent and the times (Unix ms) of
-    sending them, and `tokens` the acknowledged tokens.
+    `initial` holds the first accumulator of each slot, `rows` the rows sent, each after its time of sending
+    (Unix ms), and `tokens` the acknowledged tokens.
     """
 
     initial: dict[Slot, int] = field(default_factory=dict)
@@ -345,6 +345,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         f"{summary['messages']:,} messages of {summary['readings']:,} readings;"
         f" {summary['slots']:,} slots were released once each, as charged in the ledger, and the"
-        f" {summary['slots_exact']:,} that no fault touched are the exact mean plus noise: {arguments.out}"
+        f" {summary['slots_exact']:,} that no fault touched are the exact mean plus noise."
+        f" The files are in {arguments.out}."
     )
     return 0

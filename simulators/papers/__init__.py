@@ -1,4 +1,4 @@
-"""The figures, examples and theorems of the three papers as tables of computed, published, verified numbers.
+"""The figures, examples and theorems of the three papers: tables of computed, published and verified numbers.
 
 HLM is Holohan, Leith, Mason 2014; CABP is Chatzikokolakis, Andrés, Bordenabe, Palamidessi 2013; PG is
 Pauwels, Gerchinovitz 2016. `ITEMS` maps the name of an item to the function that computes its table.

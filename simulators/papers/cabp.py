@@ -29,7 +29,7 @@ READINGS = 30
 
 
 def figure_1() -> Table:
-    """Compute the counterexample to the converse of Fact 5: H after f is private, but H is not."""
+    """Compute the counterexample to the converse of Fact 5: channel H after query f is private, but not H."""
     path = GraphMetric([("x1", "x2"), ("x2", "x3")])
     domain = Finite(["x1", "x2", "x3"], path)
     query = Query({"x1": 0, "x2": 1, "x3": 2}.__getitem__, domain, discrete)
@@ -60,7 +60,7 @@ def figure_1() -> Table:
 
 
 def figure_2() -> Table:
-    """Compute the normalisers of the four Laplace mechanisms, as densities where the figure gives them."""
+    """Compute the normalisers of the four Laplace mechanisms, as densities where the figure has densities."""
     quantum = Fraction(1, 100)
     real, plane, manhattan = Laplace(1, quantum), PlanarLaplace(1, quantum), PlanarManhattan(1, quantum)
     cell = float(quantum)
@@ -168,7 +168,7 @@ _PAIRS: tuple[tuple[str, tuple[_Prior, str], tuple[_Prior, str], str], ...] = (
 
 
 def theorem_9() -> Table:
-    """Compute how much more two users lose with a shared mechanism than with a separate one each."""
+    """Compute how much more two users lose with one shared mechanism than with one mechanism each."""
     user_a, user_b = User(np.array([1, 1, 3]) / 5, _APART), User(np.array([4, 4, 1]) / 9, _APART**2)
     lines = []
     for epsilon, verified in (
@@ -198,7 +198,7 @@ def theorem_9() -> Table:
 
 
 def joint_gap(users: list[User], epsilon: str, distances: Floats = _TRIANGLE) -> float:
-    """Return the excess of the users' least joint loss over the sum of their least separate losses, or 0."""
+    """Return the excess of the users' least joint loss over the sum of their least separate losses."""
     level = float(epsilon) * distances
     gap = best_for_all(users, level).bound - sum(best_mechanism(user, level).value for user in users)
     return max(gap, 0.0)  # the solver's tolerance may make a zero gap negative

@@ -78,7 +78,7 @@ def example_6() -> Table:
 
 
 def example_7() -> Table:
-    """Compute the error of Example 6, and show it beside the floors of Theorems 6 and 7."""
+    """Compute the error of Example 6's mechanism, and show it beside the floors of Theorems 6 and 7."""
     sets = Subsets("abc")
     lines = []
     for delta, verified in (("0", "0.720292"), ("0.1", "0.648263")):
@@ -115,7 +115,7 @@ def theorem_7() -> Table:
         ("0.1", "0.6441", "the centre"),
         ("0.5", "0.5481", "the program's mechanism"),
     ):
-        bound, false = finite_floor(2, 1, epsilon), f"published bound is wrong: {better} has less error"
+        bound, false = finite_floor(2, 1, epsilon), f"published bound is wrong: {better} has a smaller error"
         lines.append(Line(f"published bound, ε={epsilon}", bound, "2/(2+e^ε)", verified, false))
     smallest = least_maximal_error(errors, 0.5 * (1 - np.eye(3)))
     lines.append(

@@ -39,7 +39,7 @@ def example_1() -> Table:
 
 
 def example_2() -> Table:
-    """Compute the probability that a row is released from two neighbours, only one of which contains it."""
+    """Compute the probability that a row is released, with and without the row in the database."""
     release = RandomRow(Databases(Categories("ab"), 5))
     chances = [math.exp(release.log_mass(["b"], list(database))[0]) for database in ("aaaaa", "aaaab")]
     lines = [
@@ -92,7 +92,7 @@ def example_3() -> Table:
             Line(f"exact 95% quantile, ε={epsilon}", counts.largest_error(0.05), "", exact),
         ]
     return Table(
-        "PG Example 3: 10,000 first names, sensitivity 2; no count is off by more 95% of the time", lines
+        "PG Example 3: 10,000 first names, sensitivity 2; bounds on all errors, 95% of the time", lines
     )
 
 
@@ -107,7 +107,7 @@ def example_4() -> Table:
         Line("P(the first) of counts (0, 2)", lower_share, "", "0.1353"),
         Line("log of the odds", math.log(equal_share / lower_share), "≤ 1", "1.307", false),
         Line(
-            "log of the odds, 20 behind",
+            "log of the odds, the first 20 behind",
             distant_odds,
             "≤ 1",
             "1.913",
@@ -144,7 +144,7 @@ def revenue(price_cents: int) -> int:
 
 
 def example_5() -> Table:
-    """Compute the revenues at four prices, and their probabilities under the exponential mechanism."""
+    """Compute the revenues at four prices, and the prices' probabilities under the exponential mechanism."""
     revenues = [revenue(price) for price in PRICES_CENTS]
     chances = np.exp(_auction().log_mass(range(4), revenues))
     printed = ("3", "1.01", "3", "0")
@@ -175,7 +175,13 @@ def example_6() -> Table:
             remark,
         ),
         Line("P(revenue ≤ 1.01)", low_revenue, "", "0.399"),
-        Line("its bound", auction.tail_bound(revenues, 101), "#{u≤c}e^(ε(c-max)/2Δ)", "1.000", "vacuous"),
+        Line(
+            "bound on this probability",
+            auction.tail_bound(revenues, 101),
+            "#{u≤c}e^(ε(c-max)/2Δ)",
+            "1.000",
+            "vacuous",
+        ),
     ]
     return Table("PG Example 6: the distance from the best price, for the bids of Example 5", lines)
 

@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the value, rounded to the decimals of the verified number, equals it."""
+        """Whether the value equals the verified number after rounding to the same decimals."""
         return self.computed == self.verified
 
 

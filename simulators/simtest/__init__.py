@@ -1,12 +1,12 @@
 """The deterministic simulation test: the agent under seeded faults in virtual time, checked after every step.
 
 Theory of operation
-    **A seed is a schedule.** `generator` draws it, and `schedule` writes it as text and reads it back. It
-    consists of the settings of the network and the streams, and of the messages and faults with their times.
-    It determines everything that happens, except the random bytes of sealed messages, so a schedule that
-    fails once fails every time.
+    **A seed is a schedule.** `generator` draws the schedule, and `schedule` writes it as text and reads it
+    back. It consists of the settings of the network and the streams, and of the messages and faults with
+    their times. It determines everything that happens, except the random bytes of sealed messages, so a
+    schedule that fails once fails every time.
 
-    **A world runs it.** `world` starts one agent process after another. Each runs `meteragent.agent`
+    **A world runs a schedule.** `world` starts one agent process after another. Each runs `meteragent.agent`
     unchanged, with the simulation's `Environment` (`agent_process`). The event loop (`loop`) is virtual: it
     never waits. When nothing is ready, its time jumps to the next timer.
 
@@ -25,12 +25,12 @@ Theory of operation
     **The oracle decides what is correct.** The world reports to `oracle` everything that the process receives
     or sends: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
     the definitions and without the agent's arithmetic, which readings count for which time. `receivers`
-    determines which receiver gets which slot. `expected_store` has the contents that must be on disk. When a
-    crash destroys part of the process's state, the oracle discards that part too. A transaction whose COMMIT
-    did not return may be in doubt until the store shows whether it is on disk.
+    determines which receiver gets which slot. `expected_store` holds the contents that must be on disk. When
+    a crash destroys part of the process's state, the oracle discards that part too. A transaction whose
+    COMMIT did not return may be in doubt until the store shows whether it is on disk.
 
     **Invariants are checked at once.** After each step `invariants` compares the agent with the oracle. The
-    first difference raises InvariantViolation and ends the world, at the step that caused it.
+    first difference raises InvariantViolation and ends the world at the step that caused it.
 
     **The end is quiet.** Faults stop several seconds before the end. By the end everything that was due must
     have been received and acknowledged. One schedule in five runs a second time with different values in its

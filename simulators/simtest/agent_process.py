@@ -48,7 +48,7 @@ class ProcessWorld(Protocol):
     def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
-        """Compare a feed of the core with the model."""
+        """Compare the effects of feeding the core with the model's."""
 
 
 class CheckedPipeline(Pipeline):
@@ -110,7 +110,7 @@ def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -
 
 
 def is_device_failure(error: BaseException | None) -> bool:
-    """Return whether an error is a StoreError, or a group of nothing but StoreErrors."""
+    """Return whether an error is a StoreError, or a group that contains only StoreErrors."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_device_failure, error.exceptions))
     return isinstance(error, StoreError)

@@ -46,9 +46,9 @@ PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
     (b'{"start":"noon","end":"2026-03-28T18:00:00Z","price":1}', "refused_time"),
     (b'{"start":1,"end":2,"price":"much"}', "refused_type"),
 )
-"""The payload of each message without prices on the topic of prices, and the counter of its reason."""
+"""The payload of each message without prices on the price topic, and the counter of its refusal."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
-"""The refusals that are due to a time. If times are not decoded, these messages are readings with value 5."""
+"""The refusals due to times. If times are not decoded, messages with these refusals are readings of 5."""
 
 
 class Broker:
@@ -140,7 +140,7 @@ class Broker:
             self.counts["refused connections"] += 1
             connection.send(mqtt.connack(connect.level, reason), Hooks(after=connection.cut))
             return
-        for former in list(self.connections):  # 3.1.4: the client is back before its loss is noticed
+        for former in list(self.connections):  # MQTT 3.1.4: the loss of this connection was not noticed
             if former.connect is not None and former.connect.client_id == connect.client_id:
                 former.cut()
         connection.connect = connect
@@ -174,7 +174,7 @@ class Mail(NamedTuple):
 
 @dataclass(eq=False)
 class Mailbox:
-    """One client's queue at the source's broker: waiting messages, and sent ones by packet id.
+    """One client's queue at the source's broker: waiting messages, and unacknowledged messages by packet id.
 
     `filters` holds the client's subscriptions, including the subscriptions of former processes. `redelivered`
     is the number of messages at the front of `waiting` that are sent as duplicates.
@@ -292,7 +292,7 @@ class SourceBroker(Broker):
 
 
 def _matches(topic_filter: str, topic: str) -> bool:
-    """Return whether a filter, which may have + for a level, matches a topic."""
+    """Return whether a filter, which may have `+` for a level, matches a topic."""
     patterns, levels = topic_filter.split("/"), topic.split("/")
     return len(patterns) == len(levels) and all(map(lambda a, b: a in ("+", b), patterns, levels))
 

@@ -1,8 +1,8 @@
 """A crowd in the simulation: the operators' lists of keys, and the checks of pads, shares and reports.
 
 The world plays both operators of each group. The operators' keys of each day follow from fixed secrets, so
-the checks can open all that a home seals. With P the pad, u the dither, S the energy and L one quantum,
-the accumulator begins as u - P L modulo 2^64 L, and the share in the report plus P is floor((u + S) / L)
+the checks can open everything that a home seals. Let P be the pad, u the dither, S the energy and L one
+quantum. The accumulator begins as u - P L modulo 2^64 L. The share in the report plus P is floor((u + S) / L)
 modulo 2^64.
 """
 
@@ -95,7 +95,7 @@ class ShareCheck(NamedTuple):
 
     @classmethod
     def of(cls, on_disk: OpenWindow, terms: Terms, energy: int) -> "ShareCheck":
-        """Open a stored window's pad as the helper; its accumulator must be u - P L + S mod 2^64 L."""
+        """Open a stored window's pad as the helper; the accumulator must be u - P L + S mod 2^64 L."""
         [slot], sealed = on_disk.slots, on_disk.sealed_pad
         check(sealed is not None, "a slot of a crowd has no pad", on_disk.start_ms)
         pad = _open("helper", terms, on_disk.public_id, on_disk.start_ms, sealed.pad)  # type: ignore[union-attr]
@@ -116,7 +116,7 @@ class ShareCheck(NamedTuple):
 
 
 def check_report(row: Outgoing, slot: ClosedSlot, public_id: str, share_check: ShareCheck | None) -> None:
-    """Check a report: its slot, its deadline, and that it contains neither pad nor share unsealed.
+    """Check a report's slot and deadline, and that the report contains neither pad nor share unsealed.
 
     If the open window was ever on disk, the pad must be the one on disk, and the share plus the pad must be
     floor((u + S) / L) modulo 2^64.
@@ -152,7 +152,7 @@ def report_place(row: Outgoing) -> tuple[str, int]:
 
 
 def has_days(lists: dict[tuple[str, str], CommittedList], group_id: str, start_ms: int) -> bool:
-    """Return whether the committed lists of both operators have a key for the day of the slot's start."""
+    """Return whether the committed lists of both operators have a key for the day on which a slot starts."""
     day = start_ms // DAY_MS
     return all((group_id, role) in lists and day in lists[group_id, role].days for role in ROLES)
 

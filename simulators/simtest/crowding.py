@@ -10,9 +10,9 @@ from simulators.simtest.schedule import Configuration, Event
 from simulators.simtest.setting import Setting
 
 CROWDED = {"fast": 0.03, "slow": 0.15, "autumn": 0.15}
-"""Share of the schedules in which a stream counts in a crowd, by pace.
+"""The share of the schedules in which a stream counts in a crowd, by pace.
 
-Only schedules without prices and receivers are counted. Without the extra `crowd`, there is no such stream.
+The share is of the schedules that have neither prices nor receivers. Without the extra `crowd`, it is 0.
 """
 _GRIDS = {"fast": ["10/10", "20/20", "40/40"], "slow": ["5/5", "30/30"], "autumn": ["5/5", "30/30"]}
 
@@ -26,7 +26,7 @@ class Crowding:
         self._end_ms = end_ms
 
     def join(self, configurations: list[Configuration]) -> list[Configuration]:
-        """Add a crowd's stream to most configurations; when its windows change, so does its group."""
+        """Add a crowd's stream to most configurations; if the stream's windows change, so does its group."""
         first = self._draw_stream(configurations[0][0])
         crowded = [(*configurations[0], first)]
         for configuration in configurations[1:]:
@@ -50,7 +50,7 @@ class Crowding:
         )
 
     def draw_keys(self) -> Iterator[Event]:
-        """Yield lists of keys, some of them late, for few days, replaced, repeated, too old or forged."""
+        """Yield lists of keys; some are late, replaced, repeated, too old or forged, or cover few days."""
         for role in ROLES:
             at_ms, serial = self._random.randrange(0, 2500), 1
             while at_ms < self._end_ms:

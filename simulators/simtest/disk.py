@@ -5,19 +5,19 @@ folder, which the agent's next process opens:
 
     commit-before   in the middle of a transaction: none of it is on disk
     commit-torn     power cut before the fsync of the write-ahead log (WAL): a part of the new content, then
-                    garbage, then the former content; or while `.gen` counts a commit with records
+                    garbage, then the former content; or while `.gen` is rewritten to count the commit
     commit-written  the transaction is only in the WAL; some of its records may have been sent
     commit-moved    power cut while the WAL is moved into the file: some of the pages, and the whole WAL; or
-                    while it is erased: some of the blocks that were overwritten since the last sync
+                    while the WAL is erased: some of the blocks that were overwritten since the last sync
                     (`power`); or while the next `.gen` is being prepared
     commit-done     everything is done
     settle          before, between or after the transactions that admit and revoke receivers (`world`)
     open, close     before or after one of the lines of the store's own code that change its files
 
 At all other places (`world`, `traffic`) a crash leaves the files as they are. Around a commit, the files are
-read when SQLite is about to run COMMIT, after the transaction, and before and after the checkpoint that
-follows, a separate step during which the agent continues. The files are therefore real ones, not a model of
-them. Everything that a call synced before it returned is always present.
+read when SQLite is about to run COMMIT, after the transaction, and before and after the checkpoint. The
+checkpoint is a separate step, during which the agent continues. The files are therefore real ones, not a
+model of them. Everything that a call synced before it returned is always present.
 """
 
 import asyncio
@@ -72,8 +72,8 @@ def write_files(files: Files, folder: Path) -> Path:
 def settle(folder: Path) -> Path:
     """Make a copied folder valid: write the inode of its generation file into that file.
 
-    A crash leaves files in place, whereas a copy would be refused by the store as restored. A folder whose
-    generation file is missing, unreadable or without an inode is left as it is.
+    A real crash leaves the files in place, whereas the store would refuse these copies as restored. A folder
+    whose generation file is missing, unreadable or without an inode is left as it is.
     """
     current, path = generation.read(folder / "db"), folder / "db.gen"
     if current and current.inode is not None:
@@ -93,7 +93,7 @@ class DiskObserver(Protocol):
         """End the process with the crash `trap`, which leaves `files`."""
 
     def execute(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function of the store's thread, during which the process may die."""
+        """Run a function of the store's thread; the process may die during the call."""
 
     def end_commit(self, rows: Sequence[outbox.WaitingRow]) -> None:
         """Treat the transaction as committed, with the new `rows`."""
@@ -113,10 +113,10 @@ class DiskObserver(Protocol):
 
 
 class Disk(StoreThread):
-    """The agent's store thread, without a thread: a commit takes time, within which the process may die.
+    """The agent's store thread, without a thread: a commit takes time, during which the process may die.
 
     `takes_s` is the duration of a commit, and also of the erasure that follows. During the next commit and
-    erasure, the device fails after `fails` steps of SQLite; it does not fail if that is None.
+    erasure, the device fails after `fails` steps of SQLite; it does not fail if `fails` is None.
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
@@ -149,7 +149,7 @@ class Disk(StoreThread):
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Commit a transaction, during which the process may die; return the new rows.
+        """Commit a transaction and return the new rows; the process may die during the transaction.
 
         The disk's next step erases the log. Raises StoreError if the device fails.
         """
@@ -185,7 +185,7 @@ class Disk(StoreThread):
     async def _erase(self, trap: Crash | None) -> None:
         """Erase the log after `takes_s`, and prepare the next commit.
 
-        With a `trap` the process then dies, and leaves the files from before, during or after the erasure.
+        With a `trap`, the process then dies and leaves the files from before, during or after the erasure.
         """
         try:
             await asyncio.sleep(self.takes_s)
@@ -225,7 +225,7 @@ class Disk(StoreThread):
             raise asyncio.CancelledError
 
     def _begin_failing(self) -> None:
-        """Make the device fail once, after `fails` steps, if that is set."""
+        """Make the device fail once, after `fails` steps, unless `fails` is None."""
         if self.fails is not None:
             steps, failing, observer = count(1), self.fails, self._observer
             self.store.connection.set_progress_handler(
@@ -293,7 +293,7 @@ class Disk(StoreThread):
 def record_transactions(store: Store) -> Callable[[], list[Files]]:
     """Start reading the files before each transaction and each COMMIT; return a function that stops this.
 
-    The function returns all states of the files; the last is the current one.
+    The returned function returns all states of the files; the last is the current one.
     """
     states: list[Files] = []
 

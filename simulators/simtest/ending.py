@@ -1,4 +1,4 @@
-"""The checks at the end of a world: everything due was received, and revoked receivers keep no descriptor."""
+"""The checks at the end of a world: all due slots were received, and revoked receivers keep no descriptor."""
 
 from collections.abc import Iterable
 

@@ -27,7 +27,7 @@ class Spending(NamedTuple):
 
 @dataclass
 class Message:
-    """A message in the outbox: its queue, and its topic for the core.
+    """A message in the outbox, with its queue and the core's topic for it.
 
     A message that is deleted before it is delivered also counts as delivered.
     """
@@ -43,7 +43,7 @@ class ExpectedStore:
     """The contents of a store that matter to the checks.
 
     `marks` and `states` are keyed by stream and meter, `spending` by meter, start of the day and stream,
-    `rows` by id, and `prices` by stream. `every_price` also has the prices that the store no longer needs.
+    `rows` by id, and `prices` by stream. `every_price` also holds the prices that the store no longer needs.
     `grants` holds all grants by id. `announced` holds all descriptors of each grant by queue, each with its
     topic; `descriptors` holds the latest of them by queue and topic. `latest` holds the latest descriptors of
     each stream, by the core's topic, and `key_lists` the lists of a crowd's operators, by group and role.
@@ -107,7 +107,7 @@ class ExpectedStore:
         self.rows[self.last_id] = Message(queue, outgoing, core_topic)
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
-        """Return the first difference from a store, or None if there is none.
+        """Return the first difference from the contents of `store`, or None if there is none.
 
         Marks, states and prices are compared for `streams` and all expected streams.
         """
@@ -168,7 +168,7 @@ class ExpectedStore:
         return any(_id_of(received.get(grant.sink_topic(topic))) != _id_of(item) for topic, item in latest)
 
     def _revoke(self, grant: Grant, now_ms: int) -> None:
-        """Delete the messages that wait for a receiver; withdraw its descriptors and the inherited ones."""
+        """Delete the messages that wait for a receiver; withdraw its own and its inherited descriptors."""
         self._drop(grant.queue)
         self.grants[grant.id] = grant._replace(is_revoked=True)
         self.descriptors.pop(grant.queue, None)
@@ -195,7 +195,7 @@ class ExpectedStore:
             row.delivered = True
 
     def _share(self, commit: Commit) -> None:
-        """Append a commit's messages for each receiver that gets them, and note its descriptors."""
+        """Append a commit's messages for each receiver that gets them, and note their descriptors."""
         latest = {item.topic: item.payload for item in commit.descriptors}
         self.latest[commit.stream] = self.latest.get(commit.stream, {}) | latest
         for grant in self.active(commit.stream):

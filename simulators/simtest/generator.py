@@ -15,13 +15,13 @@ from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, slowed
 
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED_SHARE = 0.2
-"""Share of the schedules in which readings of wall-clock streams have no times and are stamped on arrival."""
+"""The share of the schedules in which readings of wall-clock streams are stamped on arrival."""
 ABOVE_SHARE = 0.1
-"""Share of the schedules in which most streams of power release the energy above a threshold."""
+"""The share of the schedules in which most streams of power release the energy above a threshold."""
 PRICED_SHARE = 0.4
-"""Share of the slow and autumn schedules in which most wall-clock streams release amounts at prices."""
+"""The share of the slow and autumn schedules in which most wall-clock streams release amounts at prices."""
 RESUMED_SHARE = 0.15
-"""Share of the schedules in which the machine is resumed from a snapshot."""
+"""The share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
 """Values in millionths of the unit: at rounding boundaries, ordinary, negative, and impossible."""
 _PLACES = (
@@ -96,7 +96,7 @@ def _draw_configuration(random: Random, pace: str) -> Configuration:
 
 _PEAK_GRID = "1d^5"
 _PEAK_RADIUS = 200
-"""The radius by which `_draw_setting` picks the streams of days that it turns into peaks."""
+"""The radius of the streams of days that become peaks."""
 
 
 def _draw_grid(random: Random, pace: str) -> str:
@@ -174,7 +174,7 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Sometimes resume a snapshot: in a fast schedule at most ten minutes later, so fewer windows pass."""
+    """Sometimes resume a snapshot; in a fast schedule at most ten minutes later, so that few windows pass."""
     if random.random() < RESUMED_SHARE:
         jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
@@ -312,7 +312,7 @@ def _draw_faults(random: Random, pace: str, end_ms: int, configurations: int) ->
 
 def _draw_rare_faults(random: Random, end_ms: int, per_ms: float) -> Iterator[Event]:
     def at_ms() -> int:
-        """Draw a time of the schedule."""
+        """Draw a time within the schedule."""
         return random.randrange(0, end_ms)
 
     if random.random() < 0.2:

@@ -36,10 +36,10 @@ class InvariantChecker:
     """The history of a world, and the checks against that history.
 
     `released` holds the released intervals by stream and meter, `descriptors` the descriptors on disk by
-    topic, and `rows` the ids of unretained messages. `queued_until_ms` holds, by stream and topic, the time
-    at which the last of the rows that were waiting when the core began is due. `records` holds all unretained
-    messages that were ever committed, `confirmed` the messages whose delivery the agent learns of, and `late`
-    the reports that were too late. `newest_ms` is the newest time that the agent has read.
+    topic, and `rows` the ids of unretained messages. `queued_until_ms` holds, by stream and topic, the due
+    time of the last row that was waiting when the core began. `records` holds all unretained messages that
+    were ever committed, `confirmed` the messages whose delivery the agent has learned of, and `late` the
+    reports that were too late. `newest_ms` is the newest time that the agent has read.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -56,7 +56,7 @@ class InvariantChecker:
     # --- feeds and transactions ----------------------------------------------------------------
 
     def begin(self, stream: str) -> None:
-        """Begin a core: no new record on a topic may be due before waiting rows, and peaks draw new noise."""
+        """Begin a core: no new record may be due before rows that wait on its topic; peaks draw new noise."""
         self.queued_until_ms = {
             key: due_ms for key, due_ms in self.queued_until_ms.items() if key[0] != stream
         }
@@ -91,7 +91,7 @@ class InvariantChecker:
                 self.late.add(message)
             check(
                 message in self.confirmed or message in self.late,
-                "a row is marked delivered that was neither confirmed nor too late",
+                "a row that was neither confirmed nor too late is marked delivered",
             )
         if model is None or not commit:
             self.expected.apply(commit, delivered)
@@ -136,7 +136,7 @@ class InvariantChecker:
         check(charges == commit.charges, "the charges are not those of the opened windows", commit.stream)
 
     def _check_states(self, model: Model, commit: Commit, now_ms: int) -> None:
-        """Check law 3: the disk holds noise, dither and energy so far, and the noise never changes.
+        """Check law 3: the disk holds noise plus dither plus energy so far, and the noise never changes.
 
         A peak has new noise after each restart, and a slot of a crowd has a pad instead of noise.
         """
@@ -166,7 +166,7 @@ class InvariantChecker:
                     self.windows[key].check_initial(key, slot_index, accumulator - energy)
 
     def _check_share(self, model: Model, on_disk: OpenWindow, key: Key) -> None:
-        """Check that a slot of a crowd has one sealed pad that no other slot uses, and its energy so far."""
+        """Check that a slot of a crowd has one sealed pad that no other slot uses, and holds its energy."""
         window = self.windows[key]
         energy = model.meters[key.meter].energy(key.start_ms, 0, window.terms)
         share = ShareCheck.of(on_disk, window.terms, energy)
@@ -200,7 +200,7 @@ class InvariantChecker:
     # --- new rows of the outbox ----------------------------------------------------------------
 
     def _note_rows(self, last_id: int) -> None:
-        """Note the rows after `last_id`: messages must be new, and records follow their descriptors."""
+        """Note the rows after `last_id`: messages must be new, and records must follow their descriptors."""
         rows = self.expected.rows
         for id_ in range(last_id + 1, self.expected.last_id + 1):
             row = rows[id_].outgoing
@@ -215,7 +215,7 @@ class InvariantChecker:
                 self._check_described(rows[id_])
 
     def check_rows(self, stream: str, rows: Sequence[WaitingRow], last_id: int) -> None:
-        """Check that `rows`, a commit's new rows, which the agent sends, are the rows after `last_id`."""
+        """Check that a commit's new `rows`, which the agent sends, are the rows after `last_id`."""
         expected = self.expected.rows
         messages = [expected[id_] for id_ in range(last_id + 1, self.expected.last_id + 1)]
         predicted = [(message.queue, message.outgoing) for message in messages]
@@ -223,7 +223,7 @@ class InvariantChecker:
         check(new == predicted, "the rows of a commit are not those of its receivers", stream)
 
     def _check_described(self, message: Message) -> None:
-        """Check that a record's descriptor is on disk; a receiver must have got it since its admission."""
+        """Check that a record's descriptor is on disk; a receiver must have got it in this grant."""
         row = message.outgoing
         topic = f"{row.topic}/privacy/{json.loads(row.payload)['d']}"
         is_shared = row.topic != message.core_topic
@@ -332,11 +332,11 @@ class InvariantChecker:
     def check_publication(
         self, message: MessageKey, newest_rows: dict[str, int], now_ms: int | None, *, retain: bool
     ) -> None:
-        """Check a publication on a connection; `newest_rows` maps topics to the newest row sent on it.
+        """Check a publication on a connection; `newest_rows` holds the newest row sent there, by topic.
 
         A retained message must be a descriptor on disk or a waiting withdrawal. By laws 1 and 2 any other
         message is on disk, byte for byte, not marked delivered and not too late, and leaves in order and only
-        once on a connection. It must be due; nothing is while the clock is behind (`now_ms` is None).
+        once on a connection. It must be due; nothing is due while the clock is behind (`now_ms` is None).
         """
         topic = message.topic
         if retain:
@@ -390,7 +390,7 @@ class InvariantChecker:
             window.is_lost |= key not in still_open and not is_complete
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
-        """Treat rows that the store dropped of retired streams as delivered, and their windows as lost."""
+        """Treat dropped rows of retired streams as delivered, and the windows of these streams as lost."""
         retired = {row.queue for row in self.expected.rows.values() if "@" not in row.queue} - streams
         pending = (outbox.pending(store.connection, stream, 2**62, -1) for stream in retired)
         waiting = {row.id for rows in pending for row in rows}

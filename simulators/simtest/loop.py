@@ -17,10 +17,10 @@ from simulators.invariant import InvariantViolation
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
 _TURNS = 50_000
-"""The largest number of turns without time passing; more of them indicate an endless loop.
+"""The largest number of turns without time passing; more turns indicate an endless loop.
 
-Tasks need fewer: when a clock is set ten minutes forward, the agent opens one window after another, which
-takes about 12,000.
+Tasks need fewer turns: when a clock is set ten minutes forward, the agent opens one window after another,
+which takes about 12,000 turns.
 """
 
 

@@ -1,4 +1,4 @@
-"""One meter of the model: the readings that count, the time that each applies to, and what is decided.
+"""One meter of the model: the readings that count, the time to which each applies, and the decided time.
 
 Time is divided into pieces at the moments when held readings begin or cease to apply. For each piece, the
 definition determines which reading applies (`speaker`), and when the piece is decided: once the newest
@@ -16,7 +16,7 @@ from simulators.simtest.prices import PriceBook, PriceMessage
 
 
 class Arrival(NamedTuple):
-    """A message as sent: a reading, or the reason for its refusal (`refused`).
+    """A message as sent: a reading or, in `refused`, the reason why the agent must refuse the message.
 
     `token` identifies the delivery; `prices` holds the prices of a message on the price topic.
     """
@@ -77,7 +77,7 @@ class Meter:
 
     @property
     def rules(self) -> Terms:
-        """The terms by which readings count: those of the oldest open window if the meaning is unchanged."""
+        """The terms by which readings count: those of the oldest window if `meaning` is unchanged."""
         oldest = self.windows[0].terms if self.windows else self.ordinary_terms
         return oldest if meaning(oldest) == meaning(self.ordinary_terms) else self.ordinary_terms
 
@@ -91,7 +91,7 @@ class Meter:
         return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
-        """Return the time that the watermark must reach to decide time `ms`; None if only a close does."""
+        """Return the watermark that decides time `ms`, or None if only the close of a slot decides it."""
         following = min((t for t in self.readings if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -157,8 +157,7 @@ class Meter:
     def take(self, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
         """Accept a reading; return whether it counts, and the tokens that need not be held.
 
-        With `is_stamped` the reading's time is its time of arrival, so no earlier reading is newer, and it
-        replaces a reading of the same time.
+        If `is_stamped`, readings have their times of arrival, and a reading replaces one of the same time.
         """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:

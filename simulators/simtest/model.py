@@ -1,7 +1,7 @@
 """The model, computed from the definitions: which readings count, for which time, and when that is settled.
 
 It implements first windows, `forget`, budgets, receivers and acknowledgements independently of the core;
-`meter` has sample-and-hold and lateness.
+`meter` implements sample-and-hold and lateness.
 """
 
 from collections import Counter
@@ -18,15 +18,16 @@ from simulators.simtest.prices import PriceBook, Row
 from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
-"""The shortest time without a reading after which a meter is forgotten while readings may be waiting in a
-broker, which would have dropped them by then."""
+"""While readings may be waiting in a broker, a meter is not forgotten before it has had no reading for this
+long. By then a broker would have dropped the readings."""
 
 
 class Model:
     """All meters of one stream, in one process of the agent.
 
     `opened_windows`, `redrawn`, `closed_slots` and `changed_meters` grow until the checker clears them.
-    `exceeds` returns whether the budget forbids a window of a meter, and charges the window if it does not.
+    `exceeds` returns whether the budget forbids a window of a meter, and charges the window if the budget
+    allows it.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Model:
         return free + self._pass(now_ms, closing_ms, catching_up)
 
     def _take_prices(self, batch: Sequence[Arrival], now_ms: int) -> list[Any]:
-        """Take the prices of a batch, before its readings; return their tokens."""
+        """Take the prices of a batch before its readings; return the tokens of the messages with prices."""
         weights = self.stream.terms.weights
         messages = [(arrival.prices, arrival.token) for arrival in batch]
         for prices, _ in messages:
@@ -94,7 +95,7 @@ class Model:
         self.book.check_commit(prices, min([now_ms, *(meter.covered_ms for meter in self.meters.values())]))
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
-        """Return a batch without the readings that a later one of the same meter and arrival time replaces.
+        """Return a batch without readings that a later one with the same meter and arrival time replaces.
 
         The tokens of these readings are appended to `free`. If readings have times of their own, none is
         replaced.
@@ -163,7 +164,7 @@ class Model:
             self.outcomes["forgotten"] += 1
 
     def _settle(self, name: str, meter: Meter, before_ms: int) -> None:
-        """Charge a peak's noise once its first part since a restart is over, if the budget allows it."""
+        """Charge a peak's noise once the first part since a restart is over, if the budget allows it."""
         time_ms = meter.covered_ms - 1
         for window in meter.windows:
             if window.needs_noise(before_ms, meter.covered_ms):

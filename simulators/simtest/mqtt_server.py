@@ -19,7 +19,7 @@ alive."""
 
 
 class Malformed(Exception):
-    """The error that a packet breaks the standard, or is one that the agent has no reason to send.
+    """The error for a packet that breaks the standard or that the agent has no reason to send.
 
     The agent sends no wills and no credentials, and publishes and subscribes at QoS 1 only.
     """
@@ -220,7 +220,7 @@ def connack(
 
 
 def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) -> bytes:
-    """Return a PUBLISH (3.3), at QoS 0 if `packet_id` is 0. In `flags`, 1 is retained and 8 is duplicate."""
+    """Return a PUBLISH (3.3), at QoS 0 if `packet_id` is 0. In `flags`, 1 is RETAIN and 8 is DUP."""
     name = topic.encode()
     number = packet_id.to_bytes(2) if packet_id else b""
     first_byte = 0x30 | flags | (2 if packet_id else 0)
@@ -228,7 +228,7 @@ def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) 
 
 
 def puback(packet_id: int, reason: int = 0) -> bytes:
-    """Return a PUBACK (3.4), with the reason code if it is not 0, which only MQTT 5 allows."""
+    """Return a PUBACK (3.4). Only MQTT 5 allows a reason code other than 0."""
     return _packet(0x40, packet_id.to_bytes(2), bytes((reason,)) if reason else b"")
 
 

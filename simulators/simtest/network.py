@@ -2,8 +2,8 @@
 
 The agent's event loop connects (`Broker.connect`), and its MQTT client writes to the connection's `Socket`.
 Bytes take at least `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is
-cut, even in the middle of a packet. When a process dies, the bytes that it has handed to the operating system
-still arrive and the broker soon notices the death, or neither happens, at random.
+cut, even in the middle of a packet. The death of a process is silent or not, at random. If it is not, the
+bytes that the process has handed to the operating system still arrive, and the broker soon notices the death.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ WAY_S = 0.002
 _PIECE_S = 0.0005
 """The time between pieces of one write."""
 _GRACE = 1.5
-"""The number of keep-alive intervals for which a client may be silent (3.1.2.10)."""
+"""The number of keep-alive intervals for which a client may be silent (MQTT 3.1.2.10)."""
 
 
 def _nothing() -> None:
@@ -91,7 +91,7 @@ class Peer(Protocol):
 
 
 class Hooks(NamedTuple):
-    """Callbacks just before the last byte of a packet reaches the agent, and just after."""
+    """Callbacks for just before and just after the last byte of a packet reaches the agent."""
 
     before: Callable[[], None] = _nothing
     after: Callable[[], None] = _nothing
@@ -101,7 +101,7 @@ _NO_HOOKS = Hooks()
 
 
 class Piece(NamedTuple):
-    """Bytes that arrive together, with the ends of the packets in them and their hooks."""
+    """Bytes that arrive together, and the position and the hooks of each packet's end in these bytes."""
 
     data: bytes
     ends: list[tuple[int, Hooks]]
@@ -110,8 +110,8 @@ class Piece(NamedTuple):
 class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
-    A write may be cut at random places: packets are drawn first, and then places within them. Thus the
-    packets that arrive together do not depend on their sizes, which depend on measured values (law 4).
+    A write may be cut at random places: first a packet is drawn, then a place in it. Thus the packets that
+    arrive together do not depend on their sizes, which depend on measured values (law 4).
     """
 
     def __init__(self, peer: Peer, deliver: Callable[[bytes, list[Hooks]], None]) -> None:
@@ -290,7 +290,7 @@ class Connection:
             hooks.after()
 
     def close(self, error: Exception | None = None) -> None:
-        """Close the agent's end and stop reading; the broker learns of it."""
+        """Close the agent's end and stop reading; the broker learns of the close."""
         if not self.closed:
             self.closed = True
             self._to_agent.close()
@@ -298,7 +298,7 @@ class Connection:
             self._peer.loop.call_later(2 * WAY_S, self._peer.leave, self)
 
     def die(self, *, silently: bool) -> None:
-        """End the agent's side with its process; the broker learns of it, or bytes on their way are lost."""
+        """End the agent's side with its process; the broker learns of this unless the end is silent."""
         self._is_silent |= silently
         self.closed = True
         self._to_agent.close()

@@ -27,8 +27,8 @@ class OpenWindow:
     """An open window, and the indices of its slots that have not closed.
 
     For a peak, a part counts if it begins at or after `from_ms`, the time from which this process has seen
-    the readings. `is_drawn` is whether this process has drawn noise, and `is_first` whether this process
-    opened the window.
+    the readings. `is_drawn` says whether this process has drawn noise, and `is_first` whether it opened the
+    window.
     """
 
     start_ms: int

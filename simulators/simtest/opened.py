@@ -33,10 +33,10 @@ class Key(NamedTuple):
 class Window:
     """A window that was opened, with its noise and records so far.
 
-    `public_id` is the meter's public id; `initial` holds each slot's accumulator without energy, which is
-    noise and dither. `records` holds each slot's messages: one, or one for each receiver that gets the slot.
-    `is_lost` is whether its remaining slots need not be released: the store was lost or restored, the stream
-    was retired, or no receiver gets the window any longer.
+    `public_id` is the meter's public id; `initial` holds each slot's accumulator without energy, that is,
+    noise plus dither. `records` holds each slot's messages: one, or one for each receiver that gets the slot.
+    `is_lost` says whether the remaining slots need not be released: the store was lost or restored, the
+    stream was retired, or no receiver gets the window any longer.
     """
 
     terms: Terms
@@ -51,7 +51,7 @@ class Window:
     share: ShareCheck | None = None
 
     def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
-        """Check when noise is drawn, and that a window has one noise bound as long as it needs one.
+        """Check when noise is drawn, and that a window has one noise bound exactly while it needs one.
 
         In d_inf, each slot's noise is drawn when the slot begins, and the noise bound is kept until the last
         draw. In all other metrics there is no noise bound, and all noise is drawn when the window opens.
@@ -78,7 +78,7 @@ class Window:
     def check_initial(self, key: Key, slot_index: int, initial: int) -> None:
         """Check that a slot's noise and dither have not changed, and that the noise is within its bound.
 
-        There must be dither only if the terms round with dither.
+        Dither is allowed only if the terms round with dither.
         """
         noise, dither = divmod(initial, self.terms.lattice(slot_index))
         dithered, place = self.terms.rounding == "dithered", (key, slot_index)

@@ -1,7 +1,8 @@
 """The oracle of a world: a model for each core, and the state of each model at the last commit.
 
 The world reports all events, and the oracle raises InvariantViolation when an event violates an invariant.
-When a crash destroys state of the agent, the oracle discards it too: each model returns to the last commit.
+When a crash destroys state of the agent, the oracle discards the same state: each model returns to the last
+commit.
 """
 
 from collections import Counter
@@ -35,7 +36,7 @@ from simulators.simtest.setting import PAYLOAD_MAX
 from simulators.simtest.stream_spec import StreamSpec
 
 CLOCK_KNOWN_S = 1.5
-"""The time within which an agent checks, after its start, whether its clock is synchronised."""
+"""The time after its start within which an agent checks whether its clock is synchronised."""
 _REASONS = [
     *(*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten", "no_keys"),
     *("prices", "price_conflict", "price_times", "price_clamped"),
@@ -49,7 +50,7 @@ _PRICES = [
 
 
 class ExpectedMeaning(NamedTuple):
-    """The true meaning of a message: a reading or, in `refused`, the reason why it is not one.
+    """The true meaning of a message: a reading or, in `refused`, the reason why it is not a reading.
 
     `prices` holds the prices of a message on the price topic; the other fields are the message's meaning for
     a stream without such a topic.
@@ -105,10 +106,10 @@ class ProcessRecord:
 class Oracle:
     """The reference state of a world.
 
-    `meanings` maps each topic and payload to its meaning. `is_copy` is whether the process was resumed from a
-    snapshot, which it must detect before it does anything. `prices` counts the outcomes of prices in former
+    `meanings` maps each topic and payload to its meaning. `is_copy` says whether the process was resumed from
+    a snapshot, which it must detect before it does anything. `prices` counts the outcomes of prices in former
     processes. `_alternatives` holds other contents that the store may have after a crash while receivers were
-    admitted and revoked; `_is_settled` is whether the store has been compared since then.
+    admitted and revoked; `_is_settled` says whether the store has been compared since then.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -129,7 +130,7 @@ class Oracle:
     def begin(self, started_ms: int, counts: Counts, store: Store, streams: set[str]) -> None:
         """Begin a process with a store that must hold all commits, and nothing else.
 
-        `streams` holds the names of the streams that run; the windows of all others are deleted.
+        `streams` holds the names of the streams that run; the windows of all other streams are deleted.
         """
         self.settle(store, streams)
         self.check_marked()
@@ -164,7 +165,7 @@ class Oracle:
         self._is_settled = True
 
     def settle_receivers(self, shares: Sequence[Share], now_ms: int, *, in_doubt: bool) -> None:
-        """Revoke and admit receivers; if `in_doubt`, the process dies before, between or after its steps."""
+        """Revoke and admit receivers; if `in_doubt`, the process dies at some point meanwhile."""
         expected = self.checker.expected
         if in_doubt:
             before = replace(expected.copy(), states=self._unretired)
@@ -352,7 +353,7 @@ class Oracle:
                 meters[name] = model.meters[name].durable()
 
     def commit_keys(self, group: Group, role: str, serial: int, payload: bytes) -> None:
-        """Note that an operator's list of keys is on disk, which must be newer than the last list."""
+        """Note that an operator's list of keys is on disk; it must be newer than the former list."""
         committed, key = committed_list(payload, group, role), (group.id.hex(), role)
         former = self.checker.expected.key_lists.get(key)
         is_newer = former is None or committed.serial > former.serial
@@ -371,7 +372,7 @@ class Oracle:
         self.process.confirmed.add(message)
 
     def check_acknowledgements(self, packet_ids: list[int]) -> None:
-        """Check law 7: an acknowledged message is committed, refused and counted, or in `acked_open`."""
+        """Check law 7: an acknowledged message is committed, or refused and counted, or in `acked_open`."""
         self.process.early += sum(packet_id not in self.process.acknowledgeable for packet_id in packet_ids)
         check(
             self.process.early

@@ -111,5 +111,5 @@ class Grant(NamedTuple):
         return "/".join([self.topic.replace(identity.PLACEHOLDER, public_id), *below])
 
     def gets(self, window_ms: int, end_ms: int) -> bool:
-        """Return whether the receiver gets a slot that ends at `end_ms`, in a window from `window_ms` on."""
+        """Return whether the receiver gets a slot, given the window's start and the slot's end."""
         return self.since_ms <= window_ms and (self.until_ms is None or end_ms <= self.until_ms)

@@ -49,7 +49,7 @@ class Price(Event):
     """A message with `rows` consecutive prices, each a thousandth of the unit above the price before it.
 
     The first price is for `from_ms` to `to_ms`, in wall-clock ms since the beginning of the world; all prices
-    are for equally long times.
+    apply for the same length of time.
     """
 
     from_ms: int
@@ -81,7 +81,7 @@ class Keys(Event):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Event):
-    """An outage of a broker: of the source, the sink, or some receivers (`side`: source, sink, outside).
+    """An outage of a broker: of the source, the sink, or receivers (`side`: `source`, `sink`, `outside`).
 
     The source's broker may forget its sessions (`forgets`), or redeliver in another order (`shuffles`).
     """
@@ -163,8 +163,8 @@ class Fail(End):
 class Crash(End):
     """A crash or power cut when the process next reaches `where` (see `disk`).
 
-    `part` is the progress at that place, in thousandths. `store` is what then happens to the store's file:
-    nothing if empty, `damaged`, or `restored` (replaced by an earlier copy).
+    `part` is the progress at that place, in thousandths. `store` says what then happens to the store's file:
+    nothing (if empty), damage (`damaged`), or replacement by an earlier copy (`restored`).
     """
 
     where: str
@@ -281,7 +281,7 @@ def _parse_line(
 
 
 def _format_fields(record: Any, defaults: Any = None) -> str:
-    """Format a record's fields, except `at_ms` and those that are equal in `defaults`, as name=value."""
+    """Format a record's fields, except `at_ms` and values that equal those in `defaults`, as name=value."""
     pairs = [(field.name, getattr(record, field.name)) for field in fields(record) if field.name != "at_ms"]
     return " ".join(
         f"{name}={value}" for name, value in pairs if defaults is None or value != getattr(defaults, name)

@@ -62,15 +62,15 @@ class Setting:
     """One stream. Durations are in ticks; `grid` is length/step in ticks, or a grid of local days.
 
     A grid of local days is `1d`, `1d/N` with N equal slots, `1d:bands` with hours of the day, or `1d=hours`
-    with energies in two bands: these hours on Mondays to Fridays except `HOLIDAYS`, and the rest. With ^
-    instead of /, a peak is released, and the number after ^ is the length of its parts in ticks. `key` is the
-    number of the pseudonym key (0: the meter's own name is sent), and `limit` a budget in windows per day (0:
-    none). With `bound`, each window is an amount at prices from a topic, which are at most `bound`
-    hundredths, and `radius` is the hidden energy in Wh. With `threshold`, in W, each window is the energy
-    above it. `stands` is the hold of a power, or the interval of an energy. With `stamped`, readings have no
-    times of their own. `version` is the version of MQTT at the source. `receivers`, separated by commas,
-    share the stream (`receivers.Receiver`). With `crowd`, the stream counts in a group whose deadline is
-    `crowd` ticks later than the latest possible report.
+    with energies in two bands: these hours on Mondays to Fridays except `HOLIDAYS`, and the rest. With `^`
+    instead of `/`, a peak is released, and the number after `^` is the length of its parts in ticks. `key` is
+    the number of the pseudonym key (0: the meter's own name is sent), and `limit` a budget in windows per day
+    (0: none). With `bound`, each window is an amount at prices from a topic, each at most `bound` hundredths,
+    and `radius` is the hidden energy in Wh. With `threshold`, in W, each window is the energy above that
+    power. `stands` is the hold of a power reading, or the interval of an energy reading. With `stamped`,
+    readings have no times of their own. `version` is the version of MQTT at the source. `receivers`,
+    separated by commas, share the stream (`receivers.Receiver`). With `crowd`, the stream counts in a group
+    whose deadline is `crowd` ticks later than the latest possible report.
     """
 
     name: str = "main"

@@ -15,7 +15,7 @@ SHARED_PACE = {"fast": "minutes", "slow": "slow", "autumn": "autumn"}
 Receivers need minutes for their admission, for which a fast schedule is too short.
 """
 SHARED = {"fast": 0.06, "slow": 0.3, "autumn": 0.3}
-"""Share of the schedules without prices in which receivers share the streams, by pace."""
+"""The share of the schedules without prices in which receivers share the streams, by pace."""
 _NAMES = ("app", "utility", "tariff", "landlord")
 _PLACES = ("settle", "settle", "settle", "commit-torn", "publish-after", "confirm", "now")
 _TICK_MS = 100
@@ -29,7 +29,7 @@ class Sharing:
         self._end_ms = end_ms
 
     def share(self, configurations: list[Configuration]) -> tuple[list[Configuration], list[Event]]:
-        """Return the configurations, most of them with shared streams, and the events that are added.
+        """Return the configurations, most of them with shared streams, and the added events.
 
         Further configurations, in which receivers change, are appended.
         """
@@ -107,7 +107,7 @@ def slowed(pace: str, events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _with(configuration: Configuration, receivers: list[list[Receiver]]) -> Configuration:
-    """Return a configuration whose streams are shared, on the wall clock, with names ending in -shared.
+    """Return a configuration whose streams are shared, on the wall clock, with names ending in `-shared`.
 
     A stream without an entry in `receivers` is left out.
     """

@@ -30,7 +30,7 @@ def shrink(
     twin: bool,
     runs: int = 1000,
 ) -> Schedule:
-    """Return the smallest schedule that the search finds to violate the same invariant.
+    """Return the smallest schedule found that violates the same invariant.
 
     The search ends early after `runs` runs. A schedule that violates no invariant is returned unchanged.
     """

@@ -1,4 +1,4 @@
-"""The folders of a world's store: what a process leaves, and its changes before the next start."""
+"""The folders of a world's store: what a process leaves, and what changes before the next start."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +14,9 @@ _OURS = "simtest"
 
 
 class StoreVersions:
-    """The folder of the store. With `keeps`, a copy is made at each start, which can be restored later.
+    """The folder of the store. With `keeps`, each start makes a copy that can be restored later.
 
-    `damages` lists what happened to the store, damage and restorations, for the counts.
+    `damages` lists the store's damage and restorations, for the counts.
     """
 
     def __init__(self, root: Path, *, keeps: bool) -> None:
@@ -73,7 +73,7 @@ class StoreVersions:
     def name(self, store: Store, secret: bytes) -> None:
         """Replace the values that a new store draws with values that follow from the seed.
 
-        They are the client id, the secret, and the claim key of the generation.
+        These values are the client id, the secret, and the claim key of the generation.
         """
         if not store.client_id.startswith(_OURS):
             with store.transaction() as tx:

@@ -1,4 +1,4 @@
-"""The agent's surroundings: meters and markets that send, and faults of brokers, clocks and the disk."""
+"""The agent's surroundings: the messages of meters and markets, and faults of brokers, clocks and disk."""
 
 import asyncio
 import hashlib
@@ -20,8 +20,8 @@ class FaultInjector:
     """The faults and messages of a schedule, except for lists of keys and events that end a process.
 
     `meanings` maps each topic and payload to its meaning. `newest_ms` is the newest time that the agent has
-    read. `brokers` holds all brokers by name. `set_back` is whether the wall clock was ever set back, after
-    which its correction does not count as a jump. With `scramble`, readings have other values at the same
+    read. `brokers` holds all brokers by name. `set_back` says whether the wall clock was ever set back; from
+    then on, its correction does not count as a jump. With `scramble`, readings have other values at the same
     times.
     """
 

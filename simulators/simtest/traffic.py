@@ -66,7 +66,7 @@ class Traffic:
             self._oracle.commit_keys(self._groups()[group_id], role, serial, payload)
 
     def _check_pads(self, files: Iterable[bytes]) -> None:
-        """Check that no file holds a pad of a crowd, unless it is sealed."""
+        """Check that no file holds a pad of a crowd, unless the pad is sealed."""
         shares = [window.share for window in self._oracle.checker.windows.values() if window.share]
         for content in files if shares else ():
             for share in shares:
@@ -76,7 +76,7 @@ class Traffic:
     # --- messages ------------------------------------------------------------------------------
 
     def on_subscribe(self, client_id: str) -> None:
-        """Note that a stream has subscribed; the client id ends with the stream's name, except for main."""
+        """Note that a stream has subscribed; the client id ends with the stream's name, except for `main`."""
         name = client_id.partition("-source")[2].removeprefix("-") or "main"
         self._oracle.process.subscribed_ms.setdefault(name, self._faults.wall_ms())
 
@@ -113,5 +113,5 @@ class Traffic:
         self._oracle.confirm(MessageKey(publication.topic, publication.payload))
 
     def after_confirm(self) -> None:
-        """End the process if a crash is armed for the moment between a confirmation and its mark."""
+        """End the process if a crash is armed for the moment before a confirmed row is marked delivered."""
         self._die_if_armed("confirm")

@@ -51,15 +51,15 @@ EPILOGUE_S = 5.0
 _STOP_S = 30.0
 """A time longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""By the end, records that were due `_SETTLED_S` before must have been sent, and messages that were owed
-`_ANSWER_S` before must have been acknowledged."""
+"""Records that are due `_SETTLED_S` before the end must be sent by the end, and messages that are owed
+`_ANSWER_S` before the end must be acknowledged by the end."""
 
 
 class World(Traffic):
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives
-    the readings other values at the same times. `log` holds the publications, `counts` the event counts.
+    the readings other values at the same times. `log` holds the publications, and `counts` counts events.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
@@ -169,7 +169,7 @@ class World(Traffic):
     # --- environment of a process -----------------------------------------------------------------
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store of a process, which may die meanwhile; the store must contain all commits."""
+        """Open the store of a process; the process may die meanwhile. The store must contain all commits."""
         open_store = partial(
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )
@@ -206,7 +206,7 @@ class World(Traffic):
         return self._disk
 
     def _settle_receivers(self, store: Store) -> None:
-        """Predict which receivers are admitted and revoked; if a crash is armed, it comes at that time."""
+        """Predict which receivers are admitted and revoked; if a crash is armed, it comes meanwhile."""
         shares = [share for setting in self._configuration for share in setting.shares(self._pace)]
         trap = self._traps.spring("settle")
         with self.guard:
@@ -246,7 +246,7 @@ class World(Traffic):
     def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
-        """Check the effects of a feed of the core."""
+        """Check the effects of feeding the core."""
         with self.guard:
             self._oracle.check_feed(model, batch, now_ms, closing_ms, effects)
 
@@ -266,7 +266,7 @@ class World(Traffic):
         return self._traps.spring("commit")
 
     def crash(self, trap: s.Crash, files: power.Files) -> None:
-        """End the process during the transaction or the erasure that follows; `files` are left."""
+        """End the process during the transaction or the erasure that follows, and leave `files`."""
         if trap.where == "commit-before":
             self._oracle.in_doubt = None
         self._die(trap, files)
@@ -278,7 +278,7 @@ class World(Traffic):
             self._oracle.end_commit(rows)
 
     def fail_commit(self) -> None:
-        """Treat the transaction as failed and compare the store, which may hold it or not."""
+        """Treat the transaction as failed, and compare the store, which may or may not hold it."""
         if self._store is not None:
             with self.guard:
                 self._oracle.settle(self._store, self._streams)
@@ -382,7 +382,7 @@ class World(Traffic):
             self._task.cancel()
 
     def _check_end(self) -> None:
-        """Check that everything due has been sent, and that the store agrees; complete the counts."""
+        """Check that everything due has been sent, and that the store is as expected; complete the counts."""
         oracle, settled_ms = self._oracle, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         closed_ms = {c.name: settled_ms for c in self._configuration if c.clock == Clock.WALL}
         check_complete(oracle.checker, closed_ms, self._streams, settled_ms)

@@ -45,8 +45,8 @@ def test_the_command_writes_the_same_bytes_again(
     a, b = ({file: (tmp_path / name / file).read_bytes() for file in FILES} for name in "ab")
     assert a == b
     assert said[0] == said[1]
-    assert "one reading that moves alone" in said[0]
-    assert "all 30\nreadings move, it is 30 epsilon d_inf" in said[0]
+    assert "promises epsilon for one reading that changes alone" in said[0]
+    assert "all 30\nreadings change, it promises 30 epsilon d_inf" in said[0]
     for name in ("draw_dates", "draw_signature"):
         monkeypatch.setattr(paper, name, lambda *_: None)
     assert main(["paper", "--out", str(tmp_path / "c"), *sizes, "--seed", "1"]) == 0

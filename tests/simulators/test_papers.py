@@ -145,7 +145,7 @@ NUMBERS: dict[str, dict[str, str]] = {
         "P(the first) of counts (1, 1)": "0.5",
         "P(the first) of counts (0, 2)": "0.1353",
         "log of the odds": "1.307",
-        "log of the odds, 20 behind": "1.913",
+        "log of the odds, the first 20 behind": "1.913",
         "loss of NoisyMax at ε = 1": "1",
         "the same for counts that only rise": "0.5",
     },
@@ -162,7 +162,7 @@ NUMBERS: dict[str, dict[str, str]] = {
     "pg-example-6": {
         "regret, except with probability e^-1": "14.4",
         "P(revenue ≤ 1.01)": "0.399",
-        "its bound": "1.000",
+        "bound on this probability": "1.000",
     },
 }
 

@@ -146,7 +146,7 @@ def test_the_report_repeats_from_a_seed(capsys: pytest.CaptureFixture[str], tmp_
     assert (found["preset"], found["homes"], found["days"], found["seed"]) == ("appliance", 2, 1, 0)
     assert main(SMALL) == 0
     table = capsys.readouterr().out
-    assert table.startswith("Preset appliance, 2 simulated homes, 1 days, seed 0")
+    assert table.startswith("Preset appliance, simulated homes: 2, days: 1, seed 0")
     for row in found["rows"]:
         assert f"| {row['what']} | {row['homes']} | " in table
 

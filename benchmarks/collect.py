@@ -4,7 +4,7 @@ Every contestant takes the same half-hourly records, in batches of at most 5,000
 in this process, without a broker, and take turns for several rounds. Their CPU time is that of this process,
 without the database's.
 
-* COPY: rows that are already parsed, copied into an empty table with the same key and partitions;
+* COPY: rows that are already parsed, copied into an empty table with the key and partitions of `collect`;
 * a plain consumer: `json.loads` of each record, then COPY; it checks nothing, and fails on a repeated record;
 * `collect`: the core and the database, as `service` calls them;
 * pyarrow: rows that are already parsed, written to one file, which is complete only at the end;
@@ -13,8 +13,8 @@ without the database's.
   into Parquet files at the end.
 
 Then `collect` and the plain consumer run as programs, with each broker that holds the records
-(`collect_sources`): mosquitto, a nats-server with JetStream, and librdkafka's mock cluster, which has no
-disk. `--sources` selects among the brokers.
+(`collect_sources`): mosquitto, a nats-server with JetStream, and librdkafka's mock cluster, which keeps
+nothing on disk. `--sources` selects among the brokers.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def prepare_files(folder: Path) -> None:
 
 
 def new_table(server: Postgres) -> str:
-    """Return the URL of a new database whose tables hold only the descriptor."""
+    """Create the tables anew with only the descriptor; return the database's URL."""
     url = empty_database(server)
     asyncio.run(prepare_table(url))
     return url

@@ -1,5 +1,6 @@
-"""`collect` and a plain consumer as programs, each with a broker that holds the records: part of `collect`.
+"""The part of `benchmarks.collect` that runs `collect` and a plain consumer as programs, with brokers.
 
+Each broker holds the records.
 Each program starts when all records are waiting at the broker. Time runs from the program's start: for
 `collect` with a table, until the table has every record; for `collect` with files and for the plain consumer,
 until the program has exited. CPU time is that of the program's process, including its start, without the
@@ -38,14 +39,18 @@ _PARTITIONS = 64
 
 
 class Feed(NamedTuple):
-    """Where records wait: lines of `[source]` for `collect`, and source and URL for the plain consumer."""
+    """The place where records wait.
+
+    `source` holds the lines of `[source]` for `collect`, and `plain` the kind of broker and its URL for the
+    plain consumer.
+    """
 
     source: str
     plain: tuple[str, str]
 
 
 class Run(NamedTuple):
-    """The cost of a program: records per second, CPU time per record in us, and memory peaks, if measured."""
+    """The cost of a program: records per second, CPU time per record in µs, and memory peaks, if measured."""
 
     rate: float
     cpu_us: float
@@ -202,7 +207,7 @@ def runs(
     prepare_table: Callable[[], str],
     prepare_files: Callable[[Path], Any],
 ) -> Iterator[tuple[str, Run]]:
-    """Yield each program's name and run with one broker; with NATS, also into files."""
+    """Run each program with one broker, with NATS also into files; yield each run's name and cost."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         with FEEDS[name](folder, records, prepare_table()) as feed:

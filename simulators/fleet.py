@@ -72,7 +72,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Starts:
-    """Everything that starts on one day."""
+    """The runs and viewings that start on one day."""
 
     runs: Sequence[Runs]
     viewings: Viewings
@@ -116,7 +116,7 @@ class Fleet:
         Raises ValueError if the step does not divide a day, or the seed is out of range.
         """
         if step_s < 1 or DAY_S % step_s:
-            raise ValueError(f"a step is whole seconds that divide a day, not {step_s} s")
+            raise ValueError(f"a step must be a whole number of seconds that divides a day, not {step_s}")
         starts_before = self._draw(first - 1)
         for day in range(first, first + count):
             starts = self._draw(day)
@@ -207,7 +207,7 @@ def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
 
 
 def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Floats:
-    """Sum edges and standby to the energies of steps in whole milliwatt-seconds, (homes, 86400 / step).
+    """Add up edges and standby power into the energy of each step, in whole mW s: (homes, 86400 / step).
 
     An edge before the day counts from the day's first second; edges after the day are left out.
     """

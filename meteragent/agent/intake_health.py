@@ -21,8 +21,8 @@ SOON_MS = 60_000
 """How long all messages must be refused, or all readings clamped, before this is a problem; at the start,
 `FEWEST` such messages are a problem at once (`IntakeHealth`)."""
 STEP_MS = 60_000
-"""The most that the time between two updates counts as silence; if more has passed, the clock was set or the
-machine slept."""
+"""The longest time between two updates that counts in full as silence. If more has passed, the clock was set
+or the machine slept, and only this time counts."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
 """Counters of decoded messages, each of which shows that the profile is correct."""
@@ -62,7 +62,7 @@ class IntakeHealth:
     """The counters of a stream since its last usable reading, and the problems that they indicate.
 
     `update` is called in every round of the runner. It records the largest number of unreadable messages
-    between two usable readings, the usual number, because a topic filter with a wildcard may match messages
+    between two usable readings (the usual number), because a topic filter with a wildcard may match messages
     of other kinds. More than twice the usual number (at least `FEWEST`), or `ENOUGH`, indicates a problem.
     Until the first usable reading, `FEWEST` refused messages are a problem at once, and until the first
     within the range, so are `FEWEST` readings that are all clamped.
@@ -71,7 +71,10 @@ class IntakeHealth:
     def __init__(
         self, counts: Counts, silence_ms: int | None, now_ms: int, first_silence_ms: int | None = None
     ) -> None:
-        """Start now; `first_silence_ms` is the limit until the first usable reading, or else `silence_ms`."""
+        """Start now.
+
+        `first_silence_ms` is the limit until the first usable reading; None means `silence_ms`.
+        """
         self._counts = counts
         self._silence_ms = silence_ms
         self._first_silence_ms = silence_ms if first_silence_ms is None else first_silence_ms

@@ -44,7 +44,7 @@ def _lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[str]:
         times = f"{iso_time(row.from_ms)} to {iso_time(row.to_ms)}"
         yield f"  {row.topic}: {row.records} of {times}, terms {row.descriptor_id}"
     if receipt.discarded:
-        yield f"deleted:      {receipt.discarded} messages that its broker had not confirmed;"
+        yield f"deleted:      messages that the receiver's broker had not confirmed: {receipt.discarded};"
         yield "              if one of them was on its way, it may have arrived"
     yield ""
     yield "Terms of these records, as in their descriptors:"
@@ -60,7 +60,7 @@ def _lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[str]:
 def _promise(item: Terms) -> str:
     """Return the promise of a window's terms, in one line."""
     preset = f"preset {item.preset}, " if item.preset else ""
-    scope = "in all of a window" if item.metric is Metric.L1 else "in each slot"
+    scope = "in all, over the slots of a window," if item.metric is Metric.L1 else "in each slot"
     length = f"a window of {format_duration(item.length_ms)}"
     if item.timezone is not None:
         length = f"a calendar window of {format_duration(item.length_ms)} in {item.timezone}"

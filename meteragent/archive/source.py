@@ -1,9 +1,9 @@
 """List the files of an archive's input, and read them in pieces.
 
-An input is one Parquet file, or a folder. In a folder, all files `*.parquet` are read, at any depth, except
-files, and the content of subfolders, whose names begin with a dot or an underscore. The input must not change
-while it is being read, and a change in a file is detected. Errors name files and columns but do not quote
-their content, so Arrow's own messages about a file are never passed on.
+An input is one Parquet file, or a folder. In a folder, all files `*.parquet` are read, at any depth. Files
+and subfolders whose names begin with a dot or an underscore are skipped. The input must not change while it
+is being read, and a change in a file is detected. Errors name files and columns but do not quote their
+content, so Arrow's own messages about a file are never passed on.
 """
 
 import hashlib
@@ -33,7 +33,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 class Group(NamedTuple):
     """A row group of a file.
 
-    `times_ms` and `meters` are the smallest and the largest time and meter's name; None if unknown.
+    `times_ms` holds the earliest and the latest time, and `meters` the first and the last of the meters'
+    names in order; each is None if unknown.
     """
 
     path: Path
@@ -87,10 +88,10 @@ class Source:
         """Raise ArchiveError if a file has changed since it was listed."""
         for path, stamp in self.stamps:
             if _stamp(path) != stamp:
-                raise ArchiveError(f"{path}: changed while it was being read: the rest of it is not released")
+                raise ArchiveError(f"{path}: changed while it was being read: nothing more is released")
 
     def digests(self, progress: Callable[[int], object]) -> list[str]:
-        """Compute the SHA-256 of each file's content, and report the bytes read to `progress`."""
+        """Compute the SHA-256 of each file's content, and report the number of bytes read to `progress`."""
         digests = []
         for path, _ in self.stamps:
             digest = hashlib.sha256()

@@ -5,7 +5,6 @@ generator. It yields each task for its caller (`Question`, `Listen`, `Say`), rec
 a `Draft`. Questions that the command line answers are not asked.
 """
 
-import os
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -13,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from meteragent import config
-from meteragent.cli import draft
+from meteragent.cli import draft, new_files
 from meteragent.cli.draft import Draft, Reading, Stated
+from meteragent.cli.new_files import NO
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import holds_name
 from meteragent.domain.units import UNITS, Kind
@@ -24,7 +24,7 @@ from meteragent.tools.discover import Access, Findings
 UNPLACED_MAX = 8
 """The largest number of topics to list if no meter was found."""
 DEFAULT_OUT = "home.toml"
-YES, NO = "yes", "no"
+YES = "yes"
 _FILES = "password-file", "ca-file", "cert-file", "key-file"
 
 
@@ -100,7 +100,7 @@ def converse(options: Options) -> Conversation:
         _topic_objection(base, preset),
     )
     question = Question("out", "Save the configuration as", default=default_out)
-    out = yield from _ask(options, question, _file_objection)
+    out = yield from _ask(options, question, new_files.file_objection)
     unit_file = yield from _choose_unit(options)
     return draft.draft(base, preset, topic, Path(out), password, unit_file)
 
@@ -110,8 +110,9 @@ def _ask(
 ) -> Generator[Step, Any, str]:
     """Return a valid answer: from the command line, or else the default with --yes, or else the operator's.
 
-    `objection` returns the expected form of an invalid answer, or None. Raises Refused if an answer on the
-    command line is invalid, or if --yes is set and a question has neither an answer nor a default.
+    `objection` returns None for a valid answer, and for any other what is expected instead. Raises Refused
+    if an answer on the command line is invalid, or if --yes is set and a question has neither an answer nor a
+    default.
     """
     values = [value for value, _ in question.choices]
     option = options.answers.get(question.key)
@@ -125,14 +126,14 @@ def _ask(
         if values and answer not in values and answer.isdecimal() and 0 < int(answer) <= len(values):
             answer = values[int(answer) - 1]
         expected = f"one of {', '.join(values)}" if values and answer not in values else None
-        expected = expected or (objection(answer) if answer else "an answer")
+        expected = expected or (objection(answer) if answer else _SOME_ANSWER)
         if expected is None:
             return answer
         if option is not None:
             raise Refused(f"--{question.key}: found {answer!r}; expected {expected}")
         if values and answer not in values:
             expected = f"a number from 1 to {len(values)}"
-        yield Say(f"Please answer with {expected}.")
+        yield Say("Please type an answer." if expected == _SOME_ANSWER else f"Please answer with {expected}.")
 
 
 # The broker -----------------------------------------------------------------------------------------
@@ -243,6 +244,7 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Re
     return (yield from _complete(options, reading))
 
 
+_SOME_ANSWER = "an answer"
 _KINDS = (
     ("register", "a running total that only grows"),
     ("interval_energy", "the energy used since the last message"),
@@ -250,9 +252,9 @@ _KINDS = (
 
 
 def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Reading]:
-    """Ask for the kind and unit if neither the broker nor a name states them; they are never guessed.
+    """Ask for the kind and unit if neither the broker nor a topic's name states them; never guess them.
 
-    Then also ask for the interval of an interval energy.
+    If the kind is an interval energy, also ask for its interval.
 
     Raises Refused if nothing states another key, such as the place of the value in a message.
     """
@@ -303,7 +305,7 @@ def _choose_quantities(
 
 def _name_objection(name: str) -> str | None:
     """Return the expected form of a meter's name; None if the name fits a topic."""
-    return None if holds_name(name) and "/" not in name else "a name without /, +, # and $"
+    return None if holds_name(name) and "/" not in name else "a name without /, +, #, $ or control characters"
 
 
 def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, str]:
@@ -328,10 +330,10 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
 
 
 def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | None]:
-    """Return a function that maps an invalid topic root to its expected form, and a valid one to None."""
+    """Return a function that returns None for a valid topic root, and for any other what is expected."""
 
     def objection(topic: str) -> str | None:
-        """Return the expected form of an invalid topic; None if the topic is valid."""
+        """Return what is expected instead of an invalid topic; None if the topic is valid."""
         try:
             config.parse(draft.text(base, preset, topic, "x.db", None))
         except ConfigError as error:
@@ -347,42 +349,18 @@ def _default_out(options: Options) -> str:
     The names are home.toml, home-2.toml and so on; with --yes, only home.toml. Raises Refused if a requested
     file cannot be created, or if there is no default.
     """
-    for key, objection in (("out", _file_objection), ("unit-file", _unit_objection)):
+    for key, objection in (("out", new_files.file_objection), ("unit-file", new_files.unit_objection)):
         option = options.answers.get(key)
         if option is not None and (expected := objection(option)):
             raise Refused(f"--{key}: found {option!r}; expected {expected}")
     if "out" in options.answers:
         return options.answers["out"]
-    if fault := _folder_fault(Path(DEFAULT_OUT)):
+    if fault := new_files.folder_fault(Path(DEFAULT_OUT)):
         raise Refused(f"nothing can be written here: with --out, name a file in {fault}")
-    if options.yes and (file := _existing(Path(DEFAULT_OUT))):
+    if options.yes and (file := new_files.existing(Path(DEFAULT_OUT))):
         raise Refused(f"{file.name} already exists: name another file with --out")
     names = chain([DEFAULT_OUT], (f"home-{number}.toml" for number in count(2)))
-    return next(name for name in names if _existing(Path(name)) is None)
-
-
-def _existing(path: Path) -> Path | None:
-    """Return the first existing file among a configuration, its password file and its store, or None."""
-    paths = (path, draft.password_path(path), draft.store_path(path))
-    return next((path for path in paths if os.path.lexists(path)), None)
-
-
-def _folder_fault(path: Path) -> str | None:
-    """Return a description of a usable folder if a file cannot be created in a path's folder, else None."""
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        return f"a folder that exists, not {folder}"
-    return None if os.access(folder, os.W_OK | os.X_OK) else f"a folder that you may write to, not {folder}"
-
-
-def _file_objection(name: str) -> str | None:
-    """Return the expected answer if the file cannot be created; None if it can.
-
-    A file whose password file or store exists is not created either.
-    """
-    if file := _existing(Path(name)):
-        return f"another name: {file} exists, and `init` never overwrites files"
-    return _folder_fault(Path(name))
+    return next(name for name in names if new_files.existing(Path(name)) is None)
 
 
 def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
@@ -390,16 +368,9 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
     if options.yes and "unit-file" not in options.answers:
         return None
     question = Question(
-        "unit-file", "Write a systemd unit, to start with the machine? A file name, or no", default=NO
+        "unit-file",
+        "Write a systemd unit that starts the agent with the machine? Enter a file name, or no",
+        default=NO,
     )
-    answer = yield from _ask(options, question, _unit_objection)
+    answer = yield from _ask(options, question, new_files.unit_objection)
     return None if answer == NO else Path(answer)
-
-
-def _unit_objection(name: str) -> str | None:
-    """Return None for the answer "no" or a file that can be created, else the expected answer."""
-    if name == NO:
-        return None
-    if os.path.lexists(name):
-        return f"another name: {name} exists, and `init` never overwrites files"
-    return _folder_fault(Path(name))

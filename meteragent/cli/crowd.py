@@ -76,7 +76,7 @@ def _ledger(options: argparse.Namespace) -> int:
 def _key(options: argparse.Namespace) -> int:
     """Create or load an identity, and print its public key; return 0.
 
-    Return 1 if the file cannot be written or read.
+    Return 1 if the file cannot be written. Raises KeyMissing if it cannot be read or holds no identity.
     """
     identity = _module("identity")
     try:

@@ -20,10 +20,11 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.errors import ConfigError, PayloadError
 from meteragent.domain.figures import exact
+from meteragent.domain.refusal import reason
 from meteragent.domain.units import Kind
 
 _SHOWN = 3
-"""The number of readings up to which all are listed."""
+"""The largest number of readings that are all listed."""
 _FIELDS_SHOWN = 20
 """The largest number of fields to list."""
 
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             recorded = _read(file)
         except OSError as error:
-            print(f"meteragent: {file}: {(error.strerror or 'an error').lower()}", file=sys.stderr)
+            print(f"meteragent: {file}: {reason(error)}", file=sys.stderr)
             return 1
         lines, count = _test(profile, recorded)
         read_count += count
@@ -92,7 +93,7 @@ def _test(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
 
 
 def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -> _Outcome:
-    """Return a quantity's outcome in all messages, without messages on topics other than the quantity's."""
+    """Return a quantity's outcome in all messages except those on topics of other quantities."""
     outcome = _Outcome()
     for topic, payload in received:
         if topic is not None and quantity.topic is not None and not topic.endswith(f"/{quantity.topic}"):

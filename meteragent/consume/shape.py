@@ -177,8 +177,8 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     The interval holds for any number of draws k. The absolute error is at most the largest absolute value of
     the k noises, so the error's standard deviation is at most sqrt(k) times that of one noise. The half-width
     covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a probability of at
-    least `coverage` (THEORY A.13). With one draw the estimate is unbiased; with more draws it may be too high
-    on average. The estimate's `sd` is this bound: sqrt(k) times the standard deviation of one noise.
+    least `coverage` (THEORY-2 A.13). With one draw the estimate is unbiased; with more draws it may be too
+    high on average. The estimate's `sd` is this bound: sqrt(k) times the standard deviation of one noise.
 
     Raises:
         ValueError: there is no such window; its value is not a peak; or coverage is not between 0 and 1.

@@ -2,7 +2,7 @@
 
 Requests and answers are acknowledged at once, and wait in a queue of their own with a limited size in bytes.
 Reports stay unacknowledged until the service releases them: after their commit or, if a draw may have delayed
-the commit, at a public instant. When REPORTS_MAX reports are not released, reading pauses, and the broker
+the commit, at a public instant. When REPORTS_MAX reports are unreleased, reading pauses, and the broker
 keeps further reports. The number of reports in the queue is not used for this. It falls when a draw ends and
 the next batch is taken, and the broker sees when reading pauses. Reports from an earlier connection stay in
 the queue; the broker delivers them again, and the machine recognises them as repetitions.
@@ -29,7 +29,7 @@ reading pauses only because of reports without acknowledgement (QoS 0), or repor
 connection.
 """
 REQUEST_BYTES_MAX: Final = 256 << 20
-"""The largest total size of waiting requests and answers; a request for 2^20 homes has about 80 MB."""
+"""The largest total size of waiting requests and answers; a request for 2^20 homes takes about 80 MB."""
 SESSION_EXPIRY_S: Final = 7 * 86_400
 LINGER_S: Final = 0.02
 """How long a batch waits for further messages, so that the messages of a burst are committed together."""
@@ -94,7 +94,7 @@ class Link:
         return arrivals
 
     def release(self, reports: int, tokens: Sequence[Token]) -> None:
-        """Acknowledge the tokens of committed reports; subtract `reports` from the unreleased ones.
+        """Acknowledge the tokens of committed reports; reduce the number of unreleased reports by `reports`.
 
         The broker sees when this happens, so the time must not depend on a draw.
         """
@@ -113,10 +113,10 @@ class Link:
         return min(arrival_times_s, default=now_s)
 
     def send(self, messages: Sequence[Outgoing]) -> int:
-        """Send committed messages at their instants; return how many messages this machine was too slow for.
+        """Send committed messages at their instants; return how many messages this computer was too slow for.
 
-        These are the late or dropped ones among `messages`, and the requests and answers that found no room
-        in the queue since the last call.
+        These are the late or dropped ones among `messages`, and the requests and answers that have found no
+        room in the queue since the last call.
         """
         counts = self.departures.add(messages, self._clock.now_s())
         self.counts.update(counts)

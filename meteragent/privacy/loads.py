@@ -22,11 +22,11 @@ and the last reading for up to T beyond. So the sum is at most the integral of l
 X + p T.
 
 The bound is reached in the limit, with power p for an instant at one reading, and the remaining energy spread
-over times that start and end with a reading. For a constant power q over a stretch d, with readings exactly T
-apart, their energy changes by at most q T (floor(d / T) + 1). A difference that rises and falls k times
-changes it by at most X + k p T. Without a bound on k only the range bounds the effect, because a change that
-lasts only for the instants of readings has no energy. The mean over a slot never changes by more than p, and
-the energy never by more than p times the slot's length.
+over a stretch that starts and ends at a reading. For a constant power q over a stretch d, with readings
+exactly T apart, their energy changes by at most q T (floor(d / T) + 1). A difference that rises and falls k
+times changes it by at most X + k p T. Without a bound on k only the range bounds the effect, because a change
+that lasts only for the instants of readings has no energy. The mean over a slot never changes by more than p,
+and the energy never by more than p times the slot's length.
 
 **Reported on change.** If the device's last report is within b of the sampled power, two sequences of reports
 differ by at most 2 b more than the samples (`stream.reported_radius`), and their energies in a slot by at
@@ -34,11 +34,12 @@ most 2 b times its length more.
 
 **Counted energy.** A register shows the energy E in whole steps, s floor(E / s + phase). From the start of
 the change on, the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and
-interpolation between readings stays between the values of D. So the slot of the change differs by at most
-s ceil(X / s), and every later slot by at most s for as long as the register runs, because the change has
-shifted the phase.
-Loads that differ by at most X in *each* slot can have a low D at a slot's start and a high D at its end, so
-the slot changes by less than X + 2 s and hence by at most s (ceil(X / s) + 1). If a value consists of m
+interpolation between readings stays between the values of D. So no slot differs by more than s ceil(X / s).
+Every slot that begins after the first reading that follows the change differs by at most s, for as long as
+the register runs, because the change has shifted the phase.
+Loads that differ by at most X in *each* slot can have a low D at a slot's start and a high D at its end. If
+there is a reading at each boundary of slots, the slot changes by less than X + 2 s and hence by at most
+s (ceil(X / s) + 1). If a value consists of m
 truncations (intervals that are rounded separately, tariffs or phases that are summed, stretches of a band) of
 parts x_1 + .. + x_m = X,
 
@@ -61,12 +62,13 @@ most
 
 where k - 1 bounds the number of times that the difference turns from adding to removing or back; k = 1 if it
 only adds or only removes. Proof. Let e(t) be the difference of the energies so far, in steps. The registers
-differ by floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the ends of slots, also after
-interpolation, B changes by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e)
-changes by no more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e
-changes by X / s in all. Intervals that are rounded separately do not remember the difference, and each
-interval that the difference touches changes by less than an additional s. A change within one slot comes
-within one step of the bound: it changes this slot by s ceil(X / s), and each later one by s.
+differ by floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the ends of slots, even after
+interpolation, B changes by at most 1 in each slot: m in all. Let e rise first (if it falls first, take
+ceil(e) - B instead). floor(e) begins at 0 and, until e turns, changes by no more than e. After each turn it
+changes by less than 1 more than e. The changes of e add up to X / s. Intervals that are rounded separately
+do not remember the difference, and each interval that the difference touches changes by less than an
+additional s. A change within one slot comes within one step of the bound: it changes this slot by
+s ceil(X / s), and each later one by s.
 """
 
 from fractions import Fraction

@@ -1,9 +1,9 @@
 """The texts of an archive's statement that differ from those for the agent's streams."""
 
 _KEY = (
-    "The noise is derived from a key (AES-256), so that a part that is run again gives the same output."
+    "The noise is derived from a key (AES-256), so that a part that is computed again is the same."
     " Anyone who has the key can remove the noise from a window if they can guess all of its data, until"
-    " `meteragent key forget` removes the window's time from the key."
+    " `meteragent key forget` removes that time from the key."
 )
 _RAW = (
     "`meteragent sanitise` reads readings from the input and writes them nowhere: neither to the output"
@@ -21,20 +21,20 @@ WHO = (
     " know"
 )
 WHERE = (
-    "To a folder of Parquet files, which `meteragent sanitise IN OUT` writes. It has a row for each window"
-    " if the rows of the input are windows, or a row for each slot if they are readings:"
+    "To a folder of Parquet files, which `meteragent sanitise IN OUT` writes. The files have a row for each"
+    " window if the rows of the input are windows, and a row for each slot if they are readings:"
 )
 _MANIFEST = (
-    "`_manifest.parquet` beside them holds the descriptors, the ids of keys, the numbers of windows released"
-    " and refused, and the name of the run, a keyed hash"
+    "`_manifest.parquet`, in the same folder, holds the descriptors, the ids of keys, the numbers of windows"
+    " released and refused, and the name of the run, a keyed hash"
 )
 _WINDOWS = (
     "the existence of meters and windows is not hidden: the output has a window if a reading begins in it, or"
     " if the input has a row for it, whatever its values"
 )
 _ORDER = (
-    "neither the order of rows nor the ends of parts and row groups depend on values; if the rows of the"
-    " input are readings, a part ends after about a million of them"
+    "neither the order of rows nor the ends of parts and row groups depend on values; the ends follow from"
+    " the numbers of readings and windows, and from times and names"
 )
 BESIDE = (_MANIFEST, _WINDOWS, _ORDER)
 SPENT = "the key's ledger, and `OUT.ledger.parquet` of each run, show what each meter has spent"

@@ -40,7 +40,8 @@ REPETITIONS = (1, 14, 30)
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
 IN_ALL_SHARE = Fraction(1, 100)
-"""If readings and rounding add at most this share of the hidden energy, the promise in all has no limits."""
+"""If readings and rounding add at most this share of the hidden energy, the promise in all is
+stated without limits on numbers of days."""
 LEARNT_AT_PERCENT = 95
 """An event counts as learnt once an attacker can be right this often, in per cent."""
 _ROUNDING = 1e-6
@@ -156,7 +157,10 @@ class Guarantee:
 
     @property
     def is_in_all(self) -> bool:
-        """Whether the promise in all needs no limits: readings and rounding add at most `IN_ALL_SHARE`."""
+        """Whether the promise in all needs no limit on days.
+
+        This is so if readings and rounding add at most `IN_ALL_SHARE` of the hidden energy.
+        """
         terms, slots = self.terms, self.in_all[-1].slots
         rounding_wh = loads.rounding_wh(terms) if terms.rounding == "half-up" else 0
         added_wh = loads.in_all_wh(terms, terms.hides_wh, slots) - terms.hides_wh + slots * rounding_wh
@@ -297,9 +301,10 @@ def _exposure(event: Event, terms: Terms) -> Exposure:
 def success_percent(event: Event, terms: Terms, days: int) -> int:
     """Return an attacker's success limit, in per cent, rounded up, for an event that happens on `days` days.
 
-    Both answers are equally likely beforehand. An event that starts just off the grid is rounded up in two
-    windows instead of one; a further quantum (in l1, one for each slot) in the window that it changes least,
-    or in every window of a day or longer, covers that. If a window spans several days, the distances for
+    Before the attack it is equally likely that the event happened and that it did not. An event that starts
+    just off the grid is rounded up in two windows instead of one. A further quantum (in l1, one for each
+    slot) covers that: in every window if windows last a day or longer, and otherwise in the window that the
+    event changes least. If a window spans several days, the distances for
     these days add up. If each slot has its own dithered noise, the sum of all distances also bounds the
     probability (THEORY T.7); off the grid, the event can touch one more window per day, which adds one step
     of the readings.

@@ -101,7 +101,7 @@ def settle(windows: DataFrame, policy: Policy) -> DataFrame:
 
 
 def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
-    """Divide releases into `parts` parts by a hash of name and start, each sorted by start and name.
+    """Divide releases into `parts` parts by a hash of public id and start; sort each by start and public id.
 
     The caller gives the number of parts, because Spark would otherwise choose a number that depends on the
     amount of data that it shuffles.

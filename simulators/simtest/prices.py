@@ -1,7 +1,6 @@
 """The reference for prices from a topic: each quarter hour has one price, which never changes once accepted.
 
-Unlike the agent, this reference forgets no price, so a price that the agent drops too early changes an
-amount.
+Unlike the agent, this reference forgets no price. So if the agent drops a price too early, amounts differ.
 """
 
 from collections.abc import Iterable
@@ -76,9 +75,9 @@ class PriceBook:
         return total
 
     def check_commit(self, prices: tuple[Row, ...] | None, undecided_ms: int) -> None:
-        """Check that accepted prices are on disk as long as time after `undecided_ms` may need them.
+        """Check that a commit after a new price writes each accepted price that ends after `undecided_ms`.
 
-        `prices` holds the prices of a transaction, or is None if the transaction does not change them.
+        Other commits must write none. `prices` holds the prices that a commit writes, or is None.
         """
         is_written = prices is not None
         check(

@@ -99,7 +99,7 @@ def test_an_answer_that_is_wrong_is_asked_for_again() -> None:
     assert talk.asked.count("preset") == 3
     assert (stream.privacy.preset, stream.source.meter) == ("street", "ok")
     said = [step.text for step in talk.steps if isinstance(step, Say)]
-    assert said[0] == "Please answer with a name without /, +, # and $."
+    assert said[0] == "Please answer with a name without /, +, #, $ or control characters."
     assert said[1:] == ["Please answer with a number from 1 to 2."] * 2
 
 

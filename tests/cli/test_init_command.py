@@ -55,7 +55,7 @@ def test_a_folder_that_does_not_exist_is_refused_before_listening(
     """The option and the folder are named."""
     refuses_to_listen(monkeypatch, option, "none/file")
     told = capsys.readouterr().err
-    assert f"{option}: found 'none/file'; expected a folder that exists, not " in told
+    assert f"{option}: found 'none/file'; expected a file in a folder that exists, not " in told
 
 
 @pytest.mark.parametrize("arguments", [[], ["--yes"], ["--out", "x.toml"]])

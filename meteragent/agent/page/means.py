@@ -76,7 +76,7 @@ class SlotMeans:
         self._windows.append(window)
 
     def _close(self) -> None:
-        """Keep the means of ended slots, and drop windows without open slots, except a last remaining one."""
+        """Keep the means of ended slots; drop windows without open slots, but never the last window."""
         for window in self._windows:
             for index in [i for i in window.slots if window.slot_end_ms(i) <= self._end_ms]:
                 if (mean := self._mean(window, index)) is not None:
@@ -109,7 +109,7 @@ def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
 
 
 def _power(terms: Terms, accumulator: int, observed_ms: int) -> float:
-    """Return the mean power over the observed time that a slot's noiseless accumulator represents."""
+    """Return the mean power over `observed_ms` that follows from a slot's accumulator without noise."""
     if terms.kind is Kind.POWER:
         return accumulator / observed_ms / MICRO
     return accumulator / terms.interval_ms / MICRO * HOUR_MS / observed_ms

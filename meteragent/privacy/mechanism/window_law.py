@@ -2,9 +2,9 @@
 
 P(z) ~ e^(-a max|z_i|) for z in Z^n. Given R, z is uniform on {-R .. R}^n, and r = R + 1/2 has
 P(r) ~ r^n e^(-ar) on the half-integers. So k given slots all lie within +-m with probability
-E[min(1, (m + 1/2)/r)^k]. If more than 2^14 half-integers were needed, the midpoints of about 2^13 wider
-cells replace them; for n up to 1,440, probabilities then have errors below 5e-5. In the limit of small a, r
-is Gamma(n+1, 1/a) and the largest |z_i| is Gamma(n, 1/a) (THEORY 1.1, 1.2).
+E[min(1, (m + 1/2)/r)^k]. If more than 2^14 half-integers would be needed, the midpoints of about 2^13
+wider cells replace them; for n up to 1,440, probabilities then have errors below 5e-5. In the limit of small
+a, r is Gamma(n+1, 1/a) and the largest |z_i| is Gamma(n, 1/a) (THEORY 1.1, 1.2).
 """
 
 import math
@@ -42,7 +42,7 @@ class WindowLaw:
 
     def __init__(self, n: int, a: float) -> None:
         self.n, self.a = n, a
-        end = (n + 60 + math.sqrt(3600 + 120 * n)) / a  # weights beyond are about e^-60 of the largest
+        end = (n + 60 + math.sqrt(3600 + 120 * n)) / a  # each weight beyond is below e^-60 of the largest
         self._exact = end <= _TERMS_LIMIT
         width = 1.0 if self._exact else end / _MIDPOINTS
         self._r = (np.arange(math.ceil(end / width) + 1) + 0.5) * width

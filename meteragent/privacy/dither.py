@@ -82,7 +82,7 @@ def dither_tests(
 
 
 def _p_values(law: WindowLaw, f: float, sample: _Sample) -> tuple[float, float, float]:
-    """Return p-values for the rate of rounding up, the joint law of z and B, and the law of y - m."""
+    """Return p-values for the rate of rounding up, for z and B jointly, and for y - m."""
     rate = float(binomial_p(np.count_nonzero(sample.all_b), sample.all_b.size, f))
     ends = law.quantiles([0.5], 1)
     cuts = np.concatenate([-1 - ends, [-1], ends])

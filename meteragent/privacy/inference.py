@@ -11,8 +11,8 @@ distributions k quanta apart: everything that can be inferred from the releases 
 (THEORY 5.1, with unit steps on the lattice). With a = epsilon q for the quantum q, TV is 1 - e^(-ak/2) for
 even k and 1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). For windows of one slot the bound is attained.
 
-Several windows. The product of the pairs, P and Q, dominates any adaptive sequence of releases. With L =
-ln(P/Q) and mu = sqrt(P Q),
+Several windows. The product of the pairs, P and Q, dominates any adaptive sequence of releases. With
+L = ln(P/Q) and mu = sqrt(P Q),
 
     1 - TV = sum min(P, Q) = sum mu e^(-|L|/2).
 

@@ -190,7 +190,7 @@ class Projection:
         return len(self.times_s)
 
     def image(self, law: Mapping[Curve, Any]) -> dict[tuple[Fraction, ...], Any]:
-        """Return the distribution of the values of a random curve with the law {curve: probability}."""
+        """Return the distribution of a random curve's values, given that of the curve, {curve: chance}."""
         probabilities: defaultdict[tuple[Fraction, ...], Any] = defaultdict(int)
         for curve, probability in law.items():
             probabilities[self(curve)] += probability

@@ -15,8 +15,8 @@ adds costs). The loss of releases from disjoint parts x_1 .. x_m of the data is 
 
 So the cost is the largest epsilon if the distance is the *sum* over parts, or if neighbours differ in one
 part only (one household in a street; an event inside one window). If neighbours differ in one part only, the
-largest delta and the largest rho are likewise the cost. Under d_inf all parts may differ at once: a lasting
-difference affects all windows of a meter. So the costs of the windows add, and the ledger adds them.
+cost also has the largest delta and the largest rho of the parts. Under d_inf all parts may differ at once: a
+lasting difference affects all windows of a meter. So the costs of the windows add, and the ledger adds them.
 
 If a small delta is accepted, many windows together cost less at a given radius than the sum of their costs:
 `meteragent.privacy.divergence.Composed`.

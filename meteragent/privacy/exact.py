@@ -77,7 +77,7 @@ def positive(name: str, value: Any) -> Fraction:
 
 
 def not_negative(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction of at least zero.
+    """Return `value` as a Fraction that is not negative.
 
     Raises:
         TypeError: `value` is not exact.  ValueError: `value` is negative or not a finite number.

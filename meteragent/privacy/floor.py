@@ -179,13 +179,13 @@ def _certainty(delta: Exact) -> Fraction:
     """Return 1 - delta."""
     exact = rational("delta", delta)
     if not 0 <= exact <= 1:
-        raise ValueError(f"delta lies in [0, 1], not {exact}")
+        raise ValueError(f"delta must lie in [0, 1], not {exact}")
     return 1 - exact
 
 
 def _finite(distance: Distance) -> Fraction:
     if not math.isfinite(distance):
-        raise ValueError("an output infinitely far from the input has no expected error")
+        raise ValueError("the expected error is infinite: an output is infinitely far from the answer")
     return Fraction(distance)
 
 

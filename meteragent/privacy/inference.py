@@ -95,7 +95,7 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     if not counts:
         return 0.5
     product = _product_variation(a * coarse, counts, times)
-    # The sum of all distances also bounds the product (THEORY 5.1 on the windows' sum metric).
+    # The sum of all distances also bounds the product (THEORY 5.1, for the sum over windows).
     total = sum(k * count for k, count in steps.items())
     return (1 + min(product, LatticePair(mechanism.a, times * total).total_variation)) / 2
 

@@ -143,10 +143,10 @@ class _Stream(BytesBits):
 def tags(key: bytes, *parts: Words) -> bytes:
     """Compute the tags of rows of 64-bit words, 12 bytes each, end to end.
 
-    Each of `parts` is an array of shape (count, any width); row i consists of row i of every part. Its tag is
-    is the first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A MAC
-    that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts the blocks of
-    many rows together.
+    Each of `parts` is an array of shape (count, any width); row i consists of row i of every part. The tag of
+    a row is the first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A
+    MAC that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts the
+    blocks of many rows together.
 
     Raises:
         ImportError: the package `cryptography` is missing; the message names the extra.
@@ -217,7 +217,7 @@ def _cipher(key: bytes) -> Encrypted:
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:
-        raise ImportError("noise from a key needs cryptography, of the extra 'archive'") from None
+        raise ImportError("noise from a key needs cryptography, from the extra 'archive'") from None
     # ECB encrypts each block independently, which a function from addresses to bits requires.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 

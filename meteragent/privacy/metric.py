@@ -31,7 +31,7 @@ Distance = Fraction | float
 
 Metric = Callable[[Any, Any], Distance]
 
-_SLACK = 1e-12  # relative error by which rounded irrational distances may seem to break an inequality
+_SLACK = 1e-12  # the relative rounding error of irrational distances that does not break an inequality
 
 
 def root(square: Fraction) -> Distance:

@@ -5,7 +5,8 @@ Calibration
 Draws can be tested against a known log mass on any space, without a sum over all outputs. A fair coin decides
 whether y is drawn from x (coin = 0) or from x' (coin = 1). Given y, with T = ln P(y | x')/P(y | x), the draw
 came from x' with probability h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have
-mean 0 and variance V = sum of h (1-h) (times T^2 for the second). Each deviates by t or more with probability
+mean 0 and variance V = sum of h (1-h) (times T^2 for the second). Each sum deviates by t or more with the
+probability
 
     p <= 2 e^(-t^2 / (2 (V + Bt/3)))    (Bernstein's inequality, not a limit theorem),
 
@@ -33,7 +34,7 @@ from meteragent.privacy.space import Categories, Numbers, Windows
 from meteragent.privacy.statistics import MISS, chi_square
 
 CALIBRATION_PAIRS, CELL_POINTS = 6, 3
-"""Calibration tests at most six pairs, and frequencies are tested at no more than three points.
+"""Calibration is tested with at most six pairs, and frequencies at no more than three points.
 
 Pairs with a loss near 2 are taken first.
 """
@@ -144,7 +145,7 @@ def check_calibration(trial: Trial, alarm: float) -> Check:
 
 
 def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Draw from two points, chosen by fair coins; return log ratios and a mask of the second's draws."""
+    """Draw from two points, chosen by fair coins; return log ratios, and which draws are from `x_prime`."""
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.x_prime)):

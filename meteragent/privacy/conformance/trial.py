@@ -41,10 +41,10 @@ def promised_pairs(
 ) -> list[PointPair]:
     """List the pairs of points between which the mechanism makes a promise that can be tested.
 
-    The pairs are taken from the first 512 of `pairs` or, if `pairs` is None, of the mechanism's space. For a
-    promise (epsilon, delta), two databases are listed only if they differ in exactly one row, and two other
-    points only if they differ. For a metric promise, pairs at distance 0 or at an infinite distance are
-    omitted. If `needs_law` is False, the mechanism's methods are not checked.
+    The pairs are taken from the first 512 of `pairs` or, if `pairs` is None, of those that the mechanism's
+    space proposes. For a promise (epsilon, delta), two databases are listed only if they differ in exactly
+    one row, and two other points only if they differ. For a metric promise, pairs at distance 0 or at an
+    infinite distance are omitted. If `needs_law` is False, the mechanism's methods are not checked.
 
     Raises:
         UnsupportedMechanism: a method or the promise is missing, or there is no such pair.

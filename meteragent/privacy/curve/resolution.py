@@ -24,7 +24,7 @@ from meteragent.privacy.exact import Exact, positive
 class Hoelder:
     """Curves with |f(t) - f(u)| <= constant |t - u|^exponent, with t and u in seconds.
 
-    Curves with the exponent 1 are Lipschitz. In a block of length h no value is farther than constant
+    Curves with the exponent 1 are Lipschitz. In a block of length h, no value is farther than constant
     (h/2)^exponent from the block's mean.
 
     Raises:
@@ -64,7 +64,10 @@ class BoundedVariation:
         object.__setattr__(self, "variation", positive("variation", variation))
 
     def approximation(self, duration_s: Fraction) -> tuple[float, float]:  # noqa: ARG002 - the same for any T
-        """Return (c, alpha): on average over time, k equal block means are within c k^-alpha of the curve."""
+        """Return (c, alpha): on average, the means of k equal blocks are within c k^-alpha of the curve.
+
+        The average is over time.
+        """
         return float(self.variation) / 2, 1.0
 
 

@@ -167,7 +167,7 @@ class Composed:
     def delta(self, epsilon: float) -> float:
         """Return the least delta for which all releases together are (epsilon, delta)-private (pld).
 
-        The result is rounded up. At epsilon 0 delta is the total variation distance: a test that decides
+        The result is rounded up. At epsilon 0, delta is the total variation distance: a test that decides
         between two equally likely histories is correct with a probability of at most (1 + delta(0))/2.
 
         Raises:
@@ -206,7 +206,7 @@ class Composed:
         return min(self.figures(delta), key=lambda figure: figure.epsilon)
 
     def _rdp(self, delta: float) -> tuple[float, float]:
-        """Return the least epsilon that Renyi divergences give, and the order that gives it, minus 1.
+        """Return the least epsilon that Renyi divergences give, and the s = order - 1 that gives it.
 
         The result is (0, 1) if the total loss is 0.
         """
@@ -327,7 +327,7 @@ def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float
 def _range_of_sum(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
     """Return bounds on D, the sum of all windows' X - L, in cells, each wrong with a chance of at most 1e-14.
 
-    They follow from P(D > d) <= e^(-ud) E e^(uD), and the same for -D.
+    The bounds follow from P(D > d) <= e^(-ud) E e^(uD), and from the same inequality for -D.
     """
     low, high = 0.0, float(sum(count * int(law.cells.max()) for law, count in laws))
     deviation = math.sqrt(sum(count * law.variance() for law, count in laws)) + 1e-3

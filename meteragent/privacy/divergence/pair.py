@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-Let M be an epsilon d-private mechanism and x, x' two points with loss
-X = epsilon d(x, x') between them. If x and x' are joined by a path of small steps whose lengths add up to
-d(x, x') (as in R^n under d_inf, and for curves under the sup norm), the pair of distributions (M(x), M(x'))
-is *dominated* by (Lap(0, 1), Lap(X, 1)): one random map turns the first Laplace distribution into M(x) and
-the second into M(x'). So everything that can be inferred from an output can also be inferred from the Laplace
-pair. On the lattice, where a step is a quantum with loss a, the dominating pair consists of two discrete
-Laplace distributions that are k quanta apart, as the points are (THEORY 5.1). With k = 1 the pair is that of
+Let M be an epsilon d-private mechanism, and let x and x' be two points, with the loss X = epsilon d(x, x')
+between them. If x and x' are joined by a path of small steps whose lengths add up to d(x, x') (as in R^n
+under d_inf, and for curves under the sup norm), the pair of distributions (M(x), M(x')) is *dominated* by
+(Lap(0, 1), Lap(X, 1)): one random map turns the first Laplace distribution into M(x) and the second into
+M(x'). So everything that can be inferred from an output can also be inferred from the Laplace pair. On the
+lattice, where a step is a quantum with loss a, the dominating pair consists of two discrete Laplace
+distributions that are k quanta apart, as the points are (THEORY 5.1). With k = 1 the pair is that of
 randomised response, which dominates every pair of distributions of any a-private mechanism. No divergence or
 power defined below is larger for a dominated pair, and an adaptive sequence of releases is dominated by the
 product of the pairs.

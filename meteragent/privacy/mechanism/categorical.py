@@ -5,8 +5,8 @@ with probability 1 - m p:
 
     p = (1 - delta)/(m + e^epsilon),        1 - m p = (e^epsilon + m delta)/(m + e^epsilon).
 
-1 - m p = e^epsilon p + delta, so the pair (epsilon, delta) holds between any two values, and holds for no
-smaller p. For two values and delta = 0 this is Warner's randomised response, p = 1/(1 + e^epsilon).
+As 1 - m p = e^epsilon p + delta, the pair (epsilon, delta) holds between any two values, but for no smaller
+p. For two values and delta = 0 this is Warner's randomised response, p = 1/(1 + e^epsilon).
 
 A release is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p the value
 is replaced by one of the m+1 values, all equally likely. p is irrational (unless epsilon = 0 or delta = 1),

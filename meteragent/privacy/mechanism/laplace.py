@@ -47,8 +47,8 @@ class LInfLaplace:
     """The l_inf Laplace mechanism: epsilon d_inf-private noise for windows of n slots.
 
     An output changes the odds between two windows by a factor of at most e^loss(d), where d is their d_inf
-    distance: the largest difference between their values in any slot. At a multiple of the quantum loss(d) is
-    epsilon d.
+    distance: the largest difference between their values in any slot. At a multiple of the quantum, loss(d)
+    is epsilon d.
 
         >>> mechanism = LInfLaplace(epsilon="1/220", quantum=10, n=2)  # level 1 at 220 W, in steps of 10 W
         >>> mechanism.loss(220)

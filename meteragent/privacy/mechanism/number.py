@@ -176,7 +176,7 @@ class TruncatedGeometric:
 
 
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
-    """Return `points`, whole quanta in `space`, as int64 so small that adding noise cannot overflow.
+    """Return `points` (whole quanta in `space`) as int64, small enough that adding noise cannot overflow.
 
     Raises:
         TypeError: a point is not an integer.  ValueError: a point is not in `space`, or is beyond 2^62.

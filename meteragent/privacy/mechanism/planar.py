@@ -1,4 +1,4 @@
-"""Noise for points of the plane: planar Laplace for d_2, two Laplace numbers for d_1.
+"""Noise for points of the plane: planar Laplace for d_2, and two Laplace numbers for d_1.
 
 These are the Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section
 6.2 on geolocation) on the lattice q Z^2. With a = epsilon q, the noise z, in quanta, has the distribution
@@ -160,7 +160,7 @@ class PlanarLaplace:
     def beyond(self, distance: float) -> float:
         """Return the probability that the noise moves a point by more than `distance`, in the unit.
 
-        For a >= 1/20 the probability is a sum over the lattice. For smaller a, the limit of fine lattices is
+        For a >= 1/20, the probability is a sum over the lattice. For smaller a, the limit of fine lattices is
         used, with an error of less than 0.004. In this limit the length of the noise has an Erlang(2)
         distribution:
 

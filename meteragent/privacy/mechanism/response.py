@@ -112,7 +112,7 @@ class Then:
 class _Answered:
     """A mechanism applied to the answers of a query.
 
-    The answers for the points that `pairs()` of the query's space yields are checked.
+    The answers are checked for the points that `pairs()` of the query's space yields.
 
     Raises:
         ValueError: a checked answer is not a point of the mechanism's space.

@@ -112,7 +112,7 @@ class NoisyMax(_Selection):
     """
 
     def monotone_loss(self, distance: Exact) -> Fraction:
-        """Return the loss if no value falls, or none rises: half of `loss`."""
+        """Return the loss if no value falls, or if no value rises: half of `loss`."""
         return self.loss(not_negative("distance", distance)) / 2
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:

@@ -1,12 +1,12 @@
-"""The cost of several releases: composition on the same data and on disjoint parts of it.
+"""The cost of several releases, from the same data or from disjoint parts of the data.
 
 On the same data. The costs of independent mechanisms add (Pauwels 2016, Proposition 3), and so do the costs
 of mechanisms that are chosen after seeing earlier releases (Proposition 4). Windows w released at epsilon_w
 are together (sum of epsilon_w) d-private, even if each epsilon_w is chosen after seeing earlier releases
-(Rogers et al. 2016, 1605.08294: the filter that stops when the sum would exceed the budget; THEORY 5.2). The
-deltas of pairs (epsilon, delta) and the rhos of zCDP add in the same way (Whitehouse et al. 2023,
-2203.05481). Epsilons in the same unit add; levels at different radii do not. Each of several overlapping
-windows counts in full (THEORY 5.3): a reading in two windows costs the sum of both epsilons.
+(Rogers et al. 2016, arXiv 1605.08294: the filter that stops when the sum would exceed the budget; THEORY
+5.2). The deltas of pairs (epsilon, delta) and the rhos of zCDP add in the same way (Whitehouse et al. 2023,
+arXiv 2203.05481). Epsilons in the same unit add; levels at different radii do not. Overlapping windows each
+count in full (THEORY 5.3): a reading in two windows costs the sum of the two epsilons.
 
 On disjoint parts (McSherry 2009, "parallel composition"; Proposition 3 of Pauwels 2016 has the same name but
 adds costs). The loss of releases from disjoint parts x_1 .. x_m of the data is at most
@@ -14,9 +14,9 @@ adds costs). The loss of releases from disjoint parts x_1 .. x_m of the data is 
     sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i).
 
 So the cost is the largest epsilon if the distance is the *sum* over parts, or if neighbours differ in one
-part only (one household in a street; an event inside one window). If they differ in one part only, the same
-holds for delta and rho. Under d_inf all parts may differ at once: a lasting difference affects all windows of
-a meter, so their costs add. This is why the ledger adds them.
+part only (one household in a street; an event inside one window). If neighbours differ in one part only, the
+cost also has the largest delta and the largest rho of the parts. Under d_inf all parts may differ at once: a
+lasting difference affects all windows of a meter. So the costs of the windows add, and the ledger adds them.
 
 If a small delta is accepted, many windows together cost less at a given radius than the sum of their costs:
 `meteragent.privacy.divergence.Composed`.
@@ -36,11 +36,12 @@ from meteragent.privacy.exact import Exact, positive, rational
 class Cost:
     """The cost of releases: the components epsilon and delta of a pair, and rho of zCDP.
 
-    On the same data costs add, `a + b`, and `a * k` is the cost of k releases that cost `a` each. On disjoint
-    parts each component is the larger of the two, `a | b` (the module's docstring gives the conditions). All
-    components are exact. Costs that are combined must have the same unit: epsilon per unit of distance or at
-    the same radius, rho at the same radius. Releases whose cost has a rho are (epsilon + zcdp_epsilon(rho,
-    delta'), delta + delta')-private for any delta' between 0 and 1 (`meteragent.privacy.divergence`).
+    On the same data, costs add: `a + b`, and `a * k` is the cost of k releases that cost `a` each. On
+    disjoint parts, `a | b` takes the larger of the two in each component (the module's docstring gives the
+    conditions). All components are exact. Combined costs must be in the same unit: both epsilons per unit of
+    distance or both at the same radius, and both rhos at the same radius. Releases whose cost has a rho are
+    (epsilon + zcdp_epsilon(rho, delta'), delta + delta')-private for any delta' between 0 and 1
+    (`meteragent.privacy.divergence`).
 
     Raises:
         TypeError: a component is not exact.  ValueError: a component is negative.
@@ -71,7 +72,7 @@ class Cost:
         return Cost(*(part * times for part in self._parts))
 
     def __le__(self, other: Cost) -> bool:
-        """Return whether no component exceeds the other cost's component; the order is partial."""
+        """Return whether each component is at most the same component of `other`; the order is partial."""
         return all(a <= b for a, b in zip(self._parts, other._parts, strict=True))
 
     def __str__(self) -> str:
@@ -94,7 +95,7 @@ class BudgetExceeded(Exception):
 class Filter:
     """A filter, which adds up adaptively chosen costs and refuses a cost that would exceed the budget.
 
-    A cost is refused if a component of the sum would be above that of the budget. All accepted releases
+    A cost is refused if any component of the sum would exceed that of the budget. All accepted releases
     together stay within the budget, even if each mechanism and its cost are chosen after seeing all earlier
     releases. If the budget is None, the filter only adds up costs. It is deterministic and kept in memory
     only.
@@ -125,12 +126,12 @@ class Filter:
 
 
 class Odometer:
-    """An odometer: the exact sum of the epsilons of each key (a meter) and period, and an optional budget.
+    """An odometer, which adds up the epsilons of each key (such as a meter) in each period, exactly.
 
     Periods last `length_ms` and are aligned to the Unix epoch: a time lies in the period that starts at
     time_ms // length_ms * length_ms. `budget` is the largest epsilon that a key may spend in a period: `add`
-    refuses a charge that would exceed it. If it is None, the odometer only adds up charges. The odometer is
-    deterministic and kept in memory only; the caller stores and restores charges.
+    refuses a charge that would exceed it. If the budget is None, the odometer only adds up charges. The
+    odometer is deterministic and kept in memory only; the caller stores and restores charges.
 
     Raises:
         TypeError: the budget is not exact.  ValueError: length_ms < 1, or the budget is not positive.
@@ -190,10 +191,7 @@ class Odometer:
         self._spent[self._remembered_ms(time_ms)][key] = spent
 
     def forget_before(self, period_start_ms: int) -> None:
-        """Drop all periods before the one that contains `period_start_ms`.
-
-        They can no longer be read or charged.
-        """
+        """Drop all periods before the one of `period_start_ms`; they can no longer be read or charged."""
         floor_ms = self.period_ms(period_start_ms)
         if self._floor_ms is None or floor_ms > self._floor_ms:
             self._floor_ms = floor_ms

@@ -1,11 +1,12 @@
 """Tests of a mechanism that claims to dither: its draws at fractions of a quantum (THEORY-2 A.1.1, A.10).
 
-With L steps to a quantum, a slot at m L + r steps is released as z + m + B, B ~ Bernoulli(f), f = r/L,
-independent of z. Equal bits produce the same noise z and the same dither u. If a window and the whole quanta
-below it are released with the same bits, the difference is B, however large the noise is. With half-up
-rounding, no dither, or a dither of less than a quantum, the rate of rounding up differs from f; a dither
-derived from the noise is not independent of it. A dither that is half a quantum too large (because half-up
-rounding follows) shifts the mean by half a quantum, which is detected unless the noise is much larger.
+With L steps per quantum, a slot at m L + r steps is released as y = z + m + B: z is the noise, and
+B ~ Bernoulli(f), f = r/L, is independent of z. Equal bits produce the same noise z and the same dither u. If
+a window and the whole quanta below it are released with the same bits, the releases differ by B, however
+large the noise is. With half-up rounding, no dither, or a dither of less than a quantum, the rate of rounding
+up differs from f; a dither derived from the noise is not independent of it. A dither that is half a quantum
+too large (because half-up rounding follows) shifts the mean by half a quantum, which is detected unless the
+noise is much larger.
 """
 
 from collections.abc import Iterator
@@ -23,14 +24,15 @@ Integers = NDArray[np.int64]
 TESTS = 3
 """The number of tests that `dither_tests` yields."""
 
-_PARTS = 4  # parts of a quantum: fractions 1/4, 1/2, 3/4, rounded down to steps
+_PARTS = 4  # a quantum is divided into 4 parts: 1/4, 1/2 and 3/4 are tested, rounded down to steps
 _CELLS = 20  # about equally likely cells of the distribution of y - m
 
 
 def fractions(steps: int) -> Integers:
     """Return the fractions of a quantum at which windows are tested, in steps of 1/`steps` quantum.
 
-    They are 1/4, 1/2 and 3/4, rounded down to steps, or all that a quantum of fewer than four steps has.
+    They are 1/4, 1/2 and 3/4, rounded down to steps. If a quantum has fewer than four steps, they are all its
+    fractions in whole steps.
     """
     parts = min(steps, _PARTS)
     return np.array([steps * part // parts for part in range(1, parts)], np.int64)
@@ -54,7 +56,7 @@ def dither_tests(
     """Yield the name and the p-value of each test of `count` windows; yield nothing if a quantum is one step.
 
     Fractions alternate over slots and windows. Each p-value is the smallest over the fractions, times the
-    number of fractions, but at most 1. All are 0 if a B is neither 0 nor 1.
+    number of fractions, but at most 1. All p-values are 0 if any B is neither 0 nor 1.
     """
     parts, row = fractions(steps), np.arange(count)
     if not parts.size:
@@ -80,7 +82,7 @@ def dither_tests(
 
 
 def _p_values(law: WindowLaw, f: float, sample: _Sample) -> tuple[float, float, float]:
-    """Return p-values for the rate of rounding up, the joint distribution of z and B, and that of y - m."""
+    """Return p-values for the rate of rounding up, for z and B jointly, and for y - m."""
     rate = float(binomial_p(np.count_nonzero(sample.all_b), sample.all_b.size, f))
     ends = law.quantiles([0.5], 1)
     cuts = np.concatenate([-1 - ends, [-1], ends])

@@ -18,14 +18,14 @@ Exact = Fraction | Decimal | int | str
 """The types that an exact number may have."""
 
 GUARD_BITS = 12
-"""Extra bits of working precision, so that for k up to 1000 the errors below add up to less than one unit."""
+"""Extra bits of working precision: for k up to 1000, all errors together stay below one unit of a result."""
 
 
 def rational(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction; `name` is the parameter's name in error messages.
 
     Raises:
-        TypeError: `value` is not of a type in `Exact` (a float, a bool); the message shows a correct form.
+        TypeError: `value` is not of a type in `Exact`, or is a bool; the message shows a correct form.
         ValueError: `value` is a string or a Decimal that is not a finite number.
     """
     if isinstance(value, Fraction):
@@ -46,7 +46,7 @@ def round_half_up(
     numerator: NDArray[np.integer | np.object_], denominator: int | NDArray[np.integer | np.object_]
 ) -> NDArray[Any]: ...
 def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
-    """Return floor(numerator / denominator + 1/2): the nearest whole number, the larger of two nearest.
+    """Return floor(numerator / denominator + 1/2): the nearest whole number; of two nearest, the larger.
 
     The result is exact for ints, Fractions and arrays of Python ints (dtype object). Arrays of a fixed width
     overflow without an error if 2 numerator + denominator or 2 denominator does not fit into their type.
@@ -77,7 +77,7 @@ def positive(name: str, value: Any) -> Fraction:
 
 
 def not_negative(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction of at least zero.
+    """Return `value` as a Fraction that is not negative.
 
     Raises:
         TypeError: `value` is not exact.  ValueError: `value` is negative or not a finite number.
@@ -89,7 +89,7 @@ def not_negative(name: str, value: Any) -> Fraction:
 
 
 def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
-    """Return k >= 2 equally spaced levels for a sweep from `lo` to `hi`, both included, exactly.
+    """Return k >= 2 exact, equally spaced levels for a sweep from `lo` to `hi`, both included.
 
     Raises:
         TypeError: an end is not exact.
@@ -105,8 +105,9 @@ def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
     """Return integers lo <= 2^k e^(-num/den) <= hi, a few units apart, for num/den >= -1 and den > 0.
 
     The function sums the Taylor series of e^-y for y = num/den / 2^h with |y| <= 1/2, then squares the sum h
-    times, in units of 2^-w. Each floor loses less than one unit, and its error in later terms shrinks by
-    |y|/i. So the error of a term is less than 2 units, and the omitted terms sum to less than 4.
+    times, in units of 2^-w. Each rounding down loses less than one unit, and in each later term this error
+    shrinks by the factor |y|/i. So the error of a term is less than 2 units, and the omitted terms sum to
+    less than 4.
     """
     if num >= k * den:
         return 0, 1  # e^-x <= e^-k < 2^-k
@@ -161,14 +162,14 @@ def _artanh_bounds(x: Fraction, w: int) -> tuple[int, int]:
 
 
 def power_bounds(lo: int, hi: int, n: int, w: int) -> tuple[int, int]:
-    """Return integers that are at most and at least 2^w x^n, for 0 <= lo <= 2^w x <= hi and n >= 1."""
+    """Return a lower and an upper integer bound on 2^w x^n, for 0 <= lo <= 2^w x <= hi and n >= 1."""
     return _power(lo, n, w, 0), _power(hi, n, w, 1)
 
 
 def _power(base: int, n: int, w: int, up: int) -> int:
     """Return a bound on 2^w (base/2^w)^n, from below if `up` is 0, from above if it is 1.
 
-    It is computed by squaring; each product is rounded down, and `up` is added.
+    The power is computed by repeated squaring; each product is rounded down, and `up` is added.
     """
     result = 1 << w
     while True:

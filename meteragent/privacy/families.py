@@ -1,13 +1,14 @@
 """Families of hiding functions and of neighbourhoods: the paper's families, and equivalent smaller families.
 
 The families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) contain
-*every* map and *every* set of V, the values of a row, or of places; they grow at least as fast as |V|^|V| and
-2^|V|. A family that contains a maximally tight family is maximally tight, too. `row_exchanges`,
-`database_exchanges` and, if V consists of numbers, `row_segments` and `boxes` are maximally tight
-subfamilies: they imply the same privacy and can be enumerated on larger sets.
+*every* map and *every* nonempty subset of V (the values of a row) or of a set of places. Families of maps
+grow at least as fast as |V|^|V|, and families of sets at least as fast as 2^|V|. A family that contains a
+maximally tight family is maximally tight, too. `row_exchanges`, `database_exchanges` and, if V consists of
+numbers, `row_segments` and `boxes` are maximally tight subfamilies: they imply the same privacy and can be
+enumerated on larger sets.
 
-`whole_rows` are N_h of Theorem 2. `replacements`, Phi_h of Theorem 1 ("row i becomes w" for a fixed w), are
-not maximally tight: together they characterise differential privacy only up to a factor of two.
+`whole_rows` is N_h of Theorem 2. `replacements` is Phi_h of Theorem 1 ("row i becomes w" for a fixed w). It
+is not maximally tight: it characterises differential privacy only up to a factor of two.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return the exchanges in Phi_1: v becomes w in row i, and w becomes v; d_1(phi) is their distance.
+    """Return the exchanges in Phi_1: in row i, v and w change places; d_1(phi) is the distance of v and w.
 
     These exchanges imply the same promise as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1
     and normalised d_1 on V^n.
@@ -43,7 +44,7 @@ def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
     They imply the same promise as all of Phi_inf (`database_maps`): they are maximally tight for d_inf on V^n
     (Chatzikokolakis 2013, section 6.1). They are maximally tight for d_h, d_1 and normalised d_1, too,
-    because an exchange of v and w that differ in one row is in Phi_1.
+    because an exchange of two databases that differ in one row is in Phi_1.
     """
     pairs = combinations(product(values, repeat=n), 2)
     return tuple(_rowwise(n, {i: {v[i]: w[i], w[i]: v[i]} for i in range(n)}) for v, w in pairs)

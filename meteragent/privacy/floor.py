@@ -6,10 +6,10 @@ Finite and bounded spaces (Holohan 2014, on expected error). X_x is the output f
 the *maximal expected error* of a sanitisation is the largest E d(x, X_x) over x. Let M be the maximal
 expected error of any (epsilon, delta) sanitisation.
 
-*Two points* x, x' at distance r (Theorem 6: the diameter). For 0 <= s < r let B = {y: d(x, y) <= s}; in B
+*Two points* x, x' at distance r (Theorem 6: the diameter). For 0 <= s < r let B = {y: d(x, y) <= s}; in B,
 d(x', y) >= r - s. With p = P(X_x not in B) and q = P(X_x' in B), 1 - p <= e^epsilon q + delta. Integrate over
 s: p gives at most E d(x, X_x), because this is the integral of P(d > s), and q gives at most E d(x', X_x').
-So r (1-delta) <= M + e^epsilon M. The paper uses a single ball, of radius r/2, and gets half of that:
+So r (1-delta) <= M + e^epsilon M. The paper uses a single ball, of radius r/2, and gets half of this bound:
 
     M >= r (1-delta)/(1+e^epsilon)    here;    M >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
 
@@ -17,7 +17,7 @@ Our bound is attained, on two points, by randomised response. For a metric promi
 distance t/epsilon: the floor is t/(1+e^t)/epsilon, which is largest at t = 1.2785 or, if no two points are so
 far apart, at the largest distance (THEORY 1.4).
 
-*Many points* (Theorem 7): m+1 points, any two at least kappa apart, and outputs among them. With
+*Many points* (Theorem 7). Points 0..m are pairwise at least kappa apart, and the outputs are among them. With
 c = 1 - M/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta). Together with
 P(X_0 = 0) >= c these probabilities sum to at most 1, so c + m e^-epsilon (c - delta) <= 1, which is
 
@@ -30,14 +30,14 @@ radius kappa are disjoint on the points, but not in the space around them. With 
 proof holds for outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa
 holds for such outputs, too; the larger of the two bounds is the floor.
 
-Lemma 4 states that M > 0 for delta < 1. It requires a space with at least two points, and then follows from
-the floor of two points.
+Lemma 4 states that M > 0 for delta < 1. The lemma requires a space with at least two points, and then follows
+from the floor of two points.
 
-Windows (THEORY 1.4). Let noise on R^n be epsilon d_inf-private. For every loss rho that does not decrease
-with |z|, the mean loss per reading is at least the mean loss under l_inf Laplace noise, for which |z| is
-Erlang(K)/epsilon, K uniform on 1..n. The largest error is stochastically no less than Gamma(n)/epsilon. A
-mechanism that does not merely add noise is no better in its worst window. With C the integral of rho from 0
-and G ~ Gamma(n), the mean loss under l_inf Laplace noise is
+Windows (THEORY 1.4). Let noise on R^n be epsilon d_inf-private, and let z be the noise of one reading. For
+every loss rho that does not decrease with |z|, the mean loss per reading is at least that under l_inf Laplace
+noise, for which |z| is Erlang(K)/epsilon with K uniform on 1..n. The largest error is stochastically no less
+than Gamma(n)/epsilon. A mechanism that does not merely add noise is no better in its worst window. With C the
+integral of rho from 0 and G ~ Gamma(n), the mean loss under l_inf Laplace noise is
 
     E rho(|z|) = E C(G/epsilon) epsilon/n,
 
@@ -49,9 +49,9 @@ by (1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w
 
 Limits. For readings in a range [0, P] there is always an answer within P/2, so a floor above P/2 only means
 that no useful release is possible. On the lattice the floor holds for |z| and z^2 in all cases that were
-checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact": noise with probabilities
-~ exp(-a (second + eta largest) / (1+eta)), where `largest` and `second` are the two largest |z_i|, is exactly
-0 in more slots, on average, than l_inf Laplace noise.
+checked (n <= 7, `optimality.best_noise`). The floor fails for the loss "1 unless exact": noise with
+probabilities ~ exp(-a (second + eta largest) / (1+eta)), where `largest` and `second` are the largest and the
+second largest |z_i|, is exactly 0 in more slots, on average, than l_inf Laplace noise.
 """
 
 from __future__ import annotations
@@ -156,13 +156,13 @@ def finite_floor(
 
 
 def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
-    """Bound the maximal expected error of epsilon d-private mechanisms on a connected space from below.
+    """Return a lower bound on the maximal expected error of epsilon d-private mechanisms.
 
         x/(1+e^x)/epsilon,        x = min(1.2785, epsilon diameter)
 
-    The bound is the largest `two_point_floor` over pairs of points (THEORY 1.4, last claim): 0.2785/epsilon
-    if the diameter is at least 1.2785/epsilon. In many spaces the bound is far below the least possible
-    error; for d_inf see `WindowFloor`.
+    The space must be connected. The bound is the largest `two_point_floor` over pairs of points (THEORY 1.4,
+    last claim): 0.2785/epsilon if the diameter is at least 1.2785/epsilon. In many spaces the bound is far
+    below the least possible error; for d_inf see `WindowFloor`.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
@@ -179,13 +179,13 @@ def _certainty(delta: Exact) -> Fraction:
     """Return 1 - delta."""
     exact = rational("delta", delta)
     if not 0 <= exact <= 1:
-        raise ValueError(f"delta lies in [0, 1], not {exact}")
+        raise ValueError(f"delta must lie in [0, 1], not {exact}")
     return 1 - exact
 
 
 def _finite(distance: Distance) -> Fraction:
     if not math.isfinite(distance):
-        raise ValueError("an output infinitely far from the input has no expected error")
+        raise ValueError("the expected error is infinite: an output is infinitely far from the answer")
     return Fraction(distance)
 
 
@@ -197,9 +197,9 @@ class WindowFloor:
     """Lower bounds on the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
 
     epsilon is in 1/unit; errors are in the unit, and squared errors in its square. The l_inf Laplace
-    mechanism attains all bounds except `within` at once. The bounds hold for mechanisms that add noise on
-    R^n, and for any other mechanism in its worst window. For readings in a bounded range [0, P] they apply
-    only if they are well below P/2, the error of an answer without any information.
+    mechanism attains all of these bounds at once, except `within`. The bounds hold for mechanisms that add
+    noise on R^n, and for any other mechanism in its worst window. For readings in a range [0, P], a bound
+    applies only if it is well below P/2, which is the error of an answer without any information.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: epsilon is not positive, or n < 1.
@@ -232,7 +232,7 @@ class WindowFloor:
     def mean_loss(self, loss: Callable[[Floats], Floats]) -> float:
         """Compute the floor of the mean of loss(|error|), for any loss that does not decrease with |error|.
 
-        `loss` takes an array of |error| of readings, in the unit. The relative error of the result is at most
+        `loss` takes an array of values of |error|, in the unit. The relative error of the result is at most
         1e-5 for powers of |error|. If the loss jumps, the position of the jump is accurate to
         (n + 40 + sqrt(1600 + 80 n)) / (2^17 epsilon): 1e-3/epsilon for n = 20, 0.014/epsilon for n = 1440.
         """
@@ -261,8 +261,8 @@ class WindowFloor:
     def longest(epsilon: Exact, error: Exact) -> int:
         """Return the number of readings in the longest window whose mean |error| can be at most `error`.
 
-        The length is floor(2 epsilon error) - 1, or 0 if that is negative. If `error` is half the readings'
-        range, longer windows are no more useful than an answer without information.
+        The length is floor(2 epsilon error) - 1, or 0 if that is negative. If `error` is half the range of
+        the readings, longer windows are no more useful than an answer without information.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is not positive.

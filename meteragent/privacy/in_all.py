@@ -3,16 +3,16 @@
 Theory of operation
 -------------------
 Slot values are released with dithered rounding and with discrete l_inf Laplace noise over a window's n slots.
-As a function of one slot value, in quanta, the probability of an output is linear between whole quanta, and
-at neighbouring whole quanta it differs by a factor of at most e^a. So its logarithm changes by at most
-e^a - 1 for each quantum by which *any* slot of *any* window changes, and the loss between two series of slot
-values is at most
+As a function of one slot value, in quanta, the probability of an output is linear between whole quanta. At
+neighbouring whole quanta it differs by a factor of at most e^a, where a = epsilon q for the quantum q. So its
+logarithm changes by at most e^a - 1 for each quantum by which *any* slot of *any* window changes, and the
+loss between two series of slot values is at most
 
     (e^a - 1) d_1 / q = kappa epsilon d_1,        kappa = (e^a - 1) / a,
 
-where d_1 is the sum of all absolute differences, over any number of slots. By the same argument, this also
-bounds the change in the logarithm of the probability of every event, and d_1 is a geodesic metric. So THEORY
-5.1 holds at X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a
+where d_1 is the sum of all absolute differences, over any number of slots. By the same argument, the bound
+also holds for the logarithm of the probability of every event, and d_1 is a geodesic metric. So THEORY 5.1
+holds at X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a
 probability of at most (1 + TV)/2, where TV = 1 - e^(-X/2). This single bound holds for every attacker,
 however the change is spread over slots.
 
@@ -64,7 +64,7 @@ def success_in_all(mechanism: LInfLaplace, change: Exact) -> float:
     """Return an upper bound on any attacker's success probability for a `change` in all, rounded up.
 
     The attacker distinguishes two equally likely series of slot values and sees all releases. The bound is
-    1 - e^(-X/2)/2 with X = `loss_in_all`. If a is above `A_LIMIT`, it is 1 for every change but 0.
+    1 - e^(-X/2)/2 with X = `loss_in_all`. If a is above `A_LIMIT`, it is 1 for every change except 0.
 
     Raises:
         TypeError: `change` is not exact.  ValueError: `change` is negative.

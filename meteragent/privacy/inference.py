@@ -8,39 +8,39 @@ total variation distance between the distributions of the releases under the two
 
 One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
 distributions k quanta apart: everything that can be inferred from the releases can be inferred from the pair
-(THEORY 5.1, with unit steps on the lattice). With a = epsilon q, TV is 1 - e^(-ak/2) for even k and
-1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). For windows of one slot the bound is attained.
+(THEORY 5.1, with unit steps on the lattice). With a = epsilon q for the quantum q, TV is 1 - e^(-ak/2) for
+even k and 1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). For windows of one slot the bound is attained.
 
-Several windows. The pairs' product P, Q dominates any adaptive sequence of releases. With L = ln(P/Q) and
-mu = sqrt(P Q),
+Several windows. The product of the pairs, P and Q, dominates any adaptive sequence of releases. With
+L = ln(P/Q) and mu = sqrt(P Q),
 
     1 - TV = sum min(P, Q) = sum mu e^(-|L|/2).
 
 A pair has L = a (k - 2z) for z = 0..k. There mu is e^(-ak/2)/(1+e^-a) at the ends, z = 0 and z = k, and this
 value times 1 - e^-a between them. So mu's Fourier transform is
 
-    phi(t) = e^(-ak/2)/(1+e^-a) (2 cos kt + (1-e^-a) sin((k-1)t)/sin t),
+    phi(t) = e^(-ak/2)/(1+e^-a) (2 cos kt + (1-e^-a) sin((k-1)t)/sin t).
 
-the transform of a product of pairs is the product of the transforms, and 1 - TV is the integral of that
+The transform of a product of pairs is the product of the transforms, and 1 - TV is the integral of that
 product times the transform of e^(-|L|/2). By the midpoint rule with J points this is a sum of at most 2^13
-terms. The rule integrates e^(-|L|/2) together with its copies at distances of 2aJ, every second one negative.
-The result is too small by at most 6 e^(-aJ) in total for |L| <= 3aJ, and too large only beyond that, by at
-most 2 e^(-3aJ/2) (Chernoff: mu(|L| > l) <= 2 e^(-l/2)). J is large enough that the first error is below 1e-9
-and the second below 1e-14. To TV, 1e-13 per window is added, which is more than the rounding error of the
-sum. So a bound is never below the true value, and at most slightly above it.
+terms. The rule integrates e^(-|L|/2) together with its copies at distances of 2aJ, of which every second is
+negative. The result is too small by at most 6 e^(-aJ) in total for |L| <= 3aJ, and too large only beyond
+that, by at most 2 e^(-3aJ/2) (Chernoff: mu(|L| > l) <= 2 e^(-l/2)). J is large enough that the first error is
+below 1e-9 and the second below 1e-14. For each window 1e-13 is added to TV, which is more than the rounding
+error of the sum. So a bound is never below the true value, and at most slightly above it.
 
-A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded
-up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
+A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded up: k
+quanta become ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
 lattice whose a is c times as large. So the bound on the coarser lattice is no smaller.
 
 Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let P_i be the
 distribution of the releases of shape i, A_i the set of releases for which the attacker names shape i, and k
-quanta the largest distance between two shapes. As
-P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some
-window m of the lattice, in the middle of all N in every slot, is within ceil(k/2) quanta of each shape. Let B
-be the power of the most powerful test of the discrete Laplace pair ceil(k/2) quanta apart, as a function of
-the probability of a false alarm (`LatticePair.power`). B is concave. So P_i(A_i) <= B(P_m(A_i)), and the mean
-over i is at most B(1/N), since the P_m(A_i) sum to 1 (THEORY 7).
+quanta the largest distance between two shapes. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of
+success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window m of the lattice, which lies in the middle of
+all N shapes in every slot, is within ceil(k/2) quanta of each shape. Let B be the power of the most powerful
+test of the discrete Laplace pair ceil(k/2) quanta apart, as a function of the probability of a false alarm
+(`LatticePair.power`). B is concave. So P_i(A_i) <= B(P_m(A_i)), and the mean over i is at most B(1/N), since
+the P_m(A_i) sum to 1 (THEORY 7).
 """
 
 import math
@@ -66,15 +66,15 @@ Floats = NDArray[np.float64]
 def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: int = 1) -> float:
     """Return an upper bound on any attacker's chance of distinguishing two equally likely load shapes.
 
-    The shapes differ in one window by each of `distances` (d_inf, in the unit of the quantum, before
-    rounding), and all of this is repeated `times` times: for example, an event of several windows on each of
-    `times` days.
+    Each of `distances` is how far apart the shapes are in one window (d_inf, in the unit of the quantum,
+    before rounding). All of these windows are repeated `times` times: for example, an event of several
+    windows takes place on each of `times` days.
 
     The bound lies between 1/2 (a coin toss, also if all distances are 0) and 1. It is not below the true
     value (except for the last bits of a float). For a = epsilon q >= 0.0015 and fewer than 10^5 windows it
     exceeds the value of the discrete Laplace pairs by at most 1e-8. A finer lattice is replaced by a coarser
     one, which adds less than 0.003 to a window's loss. The bound does not fall when a distance or `times`
-    grows nor, apart from this rounding, when epsilon grows (THEORY 5.1, 7).
+    grows nor, apart from the effect of a coarser lattice, when epsilon grows (THEORY 5.1, 7).
 
     Raises:
         TypeError: a distance is not exact.  ValueError: a distance is negative, or times < 1.
@@ -95,7 +95,7 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     if not counts:
         return 0.5
     product = _product_variation(a * coarse, counts, times)
-    # The sum of all distances also bounds the product (THEORY 5.1 on the windows' sum metric).
+    # The sum of all distances also bounds the product (THEORY 5.1, for the sum over windows).
     total = sum(k * count for k, count in steps.items())
     return (1 + min(product, LatticePair(mechanism.a, times * total).total_variation)) / 2
 
@@ -121,7 +121,7 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
 
 
 def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:
-    """Return TV of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times, rounded up.
+    """Return TV, rounded up, of the product of `counts[k]` pairs k >= 1 quanta apart, `times` times.
 
     1 - TV = mean of (product of phi)(t) kernel(t) over t = pi (j + 1/2) / J, 0 <= j < J/2; J = `points`.
     """

@@ -10,9 +10,9 @@ randomness with an advantage of at most the sum of:
 * the advantage of distinguishing AES-256 from a random permutation, for which no practical attack is known;
 * q^2 / 2^129, because blocks of a permutation never repeat and true random blocks do;
 * N^2 / 2^97, because two of the N rows may have the same 96-bit tag, and hence the same bits;
-* if `tags` computes the tags, from different rows: (s + 1)^2 / 2^127 for s blocks in all, by which PMAC may
-  differ from a random function (Black, Rogaway 2002, Theorem 1), plus the advantage of distinguishing AES-256
-  under the tag key from a random permutation.
+* if `tags` computes the tags, and no two rows of its input are equal: (s + 1)^2 / 2^127 for s blocks in all,
+  by which PMAC may differ from a random function (Black, Rogaway 2002, Theorem 1), plus the advantage of
+  distinguishing AES-256 under the tag key from a random permutation.
 
 With N = 2^32 windows of 96 slots under one key (a million meters daily for 11 years; q and s below 2^38) the
 terms in q, N and s are below 2^-52, 2^-32 and 2^-50. Every statement about the noise's distribution then
@@ -38,12 +38,12 @@ KEY_BYTES = 32
 TAG_BYTES = 12
 
 _BLOCK = 16
-_BLOCK_WORDS = 2  # words of 64 bits, as are all words of tags and of addresses
+_BLOCK_WORDS = 2  # words of 64 bits; the words of tags and addresses have the same size
 _BATCH_WORDS = 1 << 16  # keeps the working set in the processor's cache
 _PADDING = 0x80  # the byte that follows a row that ends with half a block; zeros fill the block
 _DOUBLE, _HALF = 0x87, 1 << 127 | 0x43  # x^128 and 1/x in the field of 2^128 elements
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
-_STREAM_BLOCKS = 16  # a stream requests a multiple of these: few words are read from most streams
+_STREAM_BLOCKS = 16  # a stream requests a multiple of this; few words are read from most streams
 
 
 class KeyedRows:
@@ -79,7 +79,7 @@ class KeyedRows:
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read the word at `at` of a page for each row in `rows`; `at` may differ by row: (rows.size,).
+        """Read the word at place `at` of a page for each row in `rows`; `at` may differ by row: (rows.size,).
 
         Raises:
             OverflowError: a place is beyond the page's end, or the page does not exist.
@@ -143,10 +143,10 @@ class _Stream(BytesBits):
 def tags(key: bytes, *parts: Words) -> bytes:
     """Compute the tags of rows of 64-bit words, 12 bytes each, end to end.
 
-    A row is the concatenation of its rows in `parts`, which are arrays of shape (count, any width). Its tag
-    is the first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A MAC
-    that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts the blocks of
-    many rows together.
+    Each of `parts` is an array of shape (count, any width); row i consists of row i of every part. The tag of
+    a row is the first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A
+    MAC that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts the
+    blocks of many rows together.
 
     Raises:
         ImportError: the package `cryptography` is missing; the message names the extra.
@@ -178,18 +178,18 @@ def pmac(encrypted: Encrypted, *parts: Words) -> NDArray[np.uint8]:
         total = last_blocks.view("<u8")
         if earlier_blocks:
             ciphertexts = encrypted(blocks[:-1]).view("<u8").reshape(len(earlier_blocks), -1)
-            total ^= np.bitwise_xor.reduce(ciphertexts)  # on the first axis this is many times as fast
+            total ^= np.bitwise_xor.reduce(ciphertexts)  # much faster along the first axis
         macs[batch] = encrypted(total).reshape(-1, _BLOCK)
     return macs
 
 
 def _offsets(encrypted: Encrypted, width: int) -> Words:
-    """Compute block offsets for a row of `width` words; the last is 0 if the last block is partial."""
+    """Compute block offsets for a row of `width` words; the last offset is 0 for a partial block."""
     zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
     full_offset = zero >> 1 ^ (_HALF if zero & 1 else 0)
     doubled, offset, offsets = [zero], 0, []
     for place in range(1, -(-width // _BLOCK_WORDS)):
-        twos = (place & -place).bit_length() - 1  # place = odd 2^twos; a Gray code changes bit `twos` here
+        twos = (place & -place).bit_length() - 1  # place is odd times 2^twos; a Gray code changes bit `twos`
         while len(doubled) <= twos:
             doubled.append((doubled[-1] << 1) % (1 << 128) ^ (_DOUBLE if doubled[-1] >> 127 else 0))
         offset ^= doubled[twos]
@@ -217,7 +217,7 @@ def _cipher(key: bytes) -> Encrypted:
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:
-        raise ImportError("noise from a key needs cryptography, of the extra 'archive'") from None
+        raise ImportError("noise from a key needs cryptography, from the extra 'archive'") from None
     # ECB encrypts each block independently, which a function from addresses to bits requires.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 

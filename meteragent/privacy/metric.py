@@ -1,4 +1,4 @@
-"""Metrics, which measure privacy (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2, 5).
+"""Metrics, which measure privacy (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2 and 5).
 
 Theory of operation
 -------------------
@@ -31,7 +31,7 @@ Distance = Fraction | float
 
 Metric = Callable[[Any, Any], Distance]
 
-_SLACK = 1e-12  # relative error by which rounded irrational distances may seem to break an inequality
+_SLACK = 1e-12  # the relative rounding error of irrational distances that does not break an inequality
 
 
 def root(square: Fraction) -> Distance:
@@ -61,7 +61,7 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 
 
 def _number(x: Any) -> Fraction | int:
-    """Return a point's number exactly, a float as the rational that it represents.
+    """Return a point's number exactly; a float becomes the rational number that it represents.
 
     Raises:
         ValueError: the number is nan.  OverflowError: it is infinite.
@@ -119,7 +119,7 @@ def normalised_manhattan(width: Exact) -> Rowwise:
 
 
 def euclidean(x: Any, y: Any) -> Distance:
-    """Return d_2, the root of the sum of (x_i - y_i)^2; a float only if it is irrational.
+    """Return d_2, the root of the sum of (x_i - y_i)^2; the result is a float only if it is irrational.
 
     Raises:
         ValueError: the points have different dimensions.
@@ -139,7 +139,7 @@ def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 @dataclass(frozen=True, init=False)
 class Scaled:
-    """A metric times a factor: epsilon d is a metric, too, and epsilon-d-privacy is privacy for epsilon d.
+    """A metric times a factor: epsilon d is a metric, too, and epsilon d-privacy is privacy for this metric.
 
     Raises:
         TypeError: factor is not exact.  ValueError: factor is not positive.
@@ -159,11 +159,11 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Nullable:
-    """A metric extended by None, an absent value, at `null_distance` from every other value.
+    """A metric extended by None (an absent value), which is at `null_distance` from every other value.
 
-    Chatzikokolakis 2013, section 5, uses the largest distance, the domain's width. The result is a metric if
-    and only if `null_distance` is positive and at least half of the width: otherwise the path through None
-    would be a shortcut.
+    In Chatzikokolakis 2013, section 5, `null_distance` is the width of the domain, its largest distance. The
+    result is a metric if and only if `null_distance` is positive and at least half of the width: otherwise
+    the path through None would be a shortcut.
     """
 
     metric: Metric
@@ -197,7 +197,8 @@ class Induced:
     length of a link between two answers is the distance between the nearest two points that have these
     answers. A mechanism H is private for this metric if and only if H after the query is private for
     `metric`, because both conditions bound the same odds for each link: the odds between the answers of two
-    points. Chatzikokolakis 2013, Theorem 6, is the case in which d_Y is Delta times this metric.
+    points. Chatzikokolakis 2013, Theorem 6, is the case in which the metric of the answers is Delta times
+    this metric.
     """
 
     def __init__(self, metric: Metric, query: Callable[[Any], Hashable], points: Iterable[Any]) -> None:
@@ -260,9 +261,9 @@ class Violation(NamedTuple):
 def violations(points: Sequence[Any], metric: Metric, *, extended: bool = True) -> list[Violation]:
     """List all violations of the axioms of a metric on a finite set of distinct points.
 
-    The axioms: d(x, x) = 0; d(x, y) > 0 for x != y; d(x, y) is finite, unless `extended`; d(x, y) = d(y, x);
-    d(x, z) <= d(x, y) + d(y, z), for floats up to a relative rounding error of 1e-12.
-    The running time grows with the cube of the number of points.
+    The axioms are: d(x, x) = 0; d(x, y) > 0 for x != y; d(x, y) is finite, unless `extended`;
+    d(x, y) = d(y, x); d(x, z) <= d(x, y) + d(y, z), for floats up to a relative rounding error of 1e-12. The
+    running time grows with the cube of the number of points.
     """
     table = [[metric(x, y) for y in points] for x in points]
     breaches = [Violation("d(x, x) = 0", (x,)) for i, x in enumerate(points) if table[i][i] != 0]

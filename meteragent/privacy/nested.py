@@ -1,4 +1,4 @@
-"""Least-squares combinations of released numbers and their released sums, with their errors (THEORY 3.8).
+"""Least-squares combinations of released numbers with their released sums, and the errors (THEORY 3.8).
 
 Theory of operation
 -------------------
@@ -13,9 +13,10 @@ here with unequal variances):
     down:  x = z at the root;  x_c = z_c + (U_c/V) (x - S) for a child c of a node whose estimate is x.
 
 The weights depend on the variances alone, never on values. So the error of an estimate is a sum of
-independent noises with known weights, and `privacy.totals` computes its distribution, and intervals, with the
-accuracy and the limits that it states. The weights follow from the *path* of a node: the kinds of the nodes
-from the root down to it. Nodes with equal paths have the same error distribution.
+independent noises with known weights, and `privacy.totals` computes the distribution of the error, and
+intervals, with the accuracy and the limits that its docstring states. The weights follow from the *path* of a
+node: the kinds of the nodes from the root down to it. Nodes with equal paths have the same error
+distribution.
 
 For a dithered number, v is the variance averaged over loads, from `accuracy.sd`. If all numbers are dithered,
 the estimates are unbiased for every load; they are the best linear estimates if the variance of each number
@@ -92,7 +93,7 @@ class Tree:
 
 
 def _down(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float, Path]]:
-    """Yield a node with its estimate and its path, and then all nodes below it with theirs."""
+    """Yield a node with its estimate and its path, and then each node below it in the same way."""
     yield tree, estimate, path
     excess = estimate - math.fsum(child.z for child in tree.children)
     for child in tree.children:

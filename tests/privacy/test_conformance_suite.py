@@ -349,7 +349,7 @@ def test_the_command_writes_json(own: str, capsys: pytest.CaptureFixture[str]) -
         (["{own}"], "write package.module:Name"),
         (["{own}:Laplace", "epsilon"], "key=value"),
         (["{own}:Laplace", "epsi-lon=1"], "key=value"),
-        (["math:pi"], "pi is neither a mechanism nor makes one"),
+        (["math:pi"], "pi is not a mechanism and cannot create one"),
         (["{own}:Laplace", "epsilon=1"], "takes other parameters: .*quantum"),
         (["{own}:Laplace", "epsilon=x", "quantum=1"], "takes other parameters: .*finite number"),
         (["{own}:Nothing"], "space, release, log_mass"),

@@ -151,7 +151,7 @@ def test_the_metric_floor_is_half_as_deep_as_theorem_6() -> None:
 @pytest.mark.parametrize("delta", ["-1/10", "11/10"])
 def test_delta_lies_between_0_and_1(delta: str) -> None:
     """Otherwise it is refused."""
-    with pytest.raises(ValueError, match="delta lies in"):
+    with pytest.raises(ValueError, match="delta must lie in"):
         finite_floor(1, 1, 1, delta)
 
 

@@ -212,7 +212,7 @@ def test_a_key_stays_where_it_is() -> None:
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where `cryptography` is missing the error says what to install."""
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
-    with pytest.raises(ImportError, match="needs cryptography, of the extra 'archive'"):
+    with pytest.raises(ImportError, match="needs cryptography, from the extra 'archive'"):
         keyed(1)
 
 

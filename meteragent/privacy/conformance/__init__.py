@@ -10,13 +10,14 @@ or, without a program of your own, `python -m meteragent.privacy.conformance pac
 The suite checks (each result is a `Check` with its figures):
 
 * the promise: the loss, if the mechanism has one, is exact, is 0 at distance 0, does not decrease with the
-  distance, and refuses floats and negative distances; if `make` is given, the mechanism refuses floats as
-  parameters, too;
+  distance, and refuses floats and negative distances. If `conform` gets `make`, the mechanism must also
+  refuse floats as parameters;
 * the log ratio of masses: it is within the loss at the first 512 pairs that the space proposes for tests, and
-  (unless `tight` is False) reaches the loss at one of them; or, for a pair (epsilon, delta), the hockey-stick
-  sum of max(0, P - e^epsilon P') is within delta at up to 64 of these pairs. The sum is exact if the outputs
-  can be listed. Otherwise it is bounded from below, by the outputs that were drawn or, for outputs that are
-  floats, by Hoeffding's inequality;
+  (unless `tight` is False) reaches the loss at one of them. For a promise (epsilon, delta), the suite checks
+  instead that the hockey-stick sum of max(0, P - e^epsilon P') is within delta at up to 64 of these pairs,
+  where P and P' are the masses of an output at the two points. The sum is exact if the outputs can be listed.
+  Otherwise it is bounded from below, by the outputs that were drawn or, for outputs that are floats, by
+  Hoeffding's inequality;
 * the release: it keeps shapes, does not change its arguments (tested for categories, numbers and windows),
   and takes all randomness from the bits;
 * the draws: they are distributed as `log_mass` states (by two-sided tests: `calibration` and, unless outputs
@@ -28,10 +29,11 @@ above. The points of up to six pairs are released many times. For each pair, one
 event, and the other half gives a lower bound on how well this event distinguishes the two points.
 `audit_release` does the same for a bare function and any claims, except for the checks of promise and shapes.
 
-A mechanism whose promise and `log_mass` are true fails at least one of the tests on draws with a probability
-of at most `alarm`, which is divided among them.
+The probability that a mechanism whose promise and `log_mass` are true fails any of the tests on draws is at
+most `alarm`, which is divided among these tests.
 
-For example, a simple Laplace mechanism on whole numbers, and a subclass with half of the noise it states:
+For example, a simple Laplace mechanism on whole numbers, and a subclass that adds half of the noise that it
+states:
 
     >>> import numpy as np
     >>> from meteragent.privacy import Numbers, SeededBits, SystemBits, discrete_laplace

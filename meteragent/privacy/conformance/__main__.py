@@ -70,7 +70,7 @@ def _load(name: str, keywords: Sequence[str]) -> Any:
     if not isinstance(target, type) and hasattr(target, "release"):
         return target
     if not callable(target):
-        raise UnsupportedMechanism(f"{path} is neither a mechanism nor makes one")
+        raise UnsupportedMechanism(f"{path} is not a mechanism and cannot create one")
     make = partial(target, **{key: int(text) if _WHOLE.match(text) else text for key, text in pairs.items()})
     try:
         make()

@@ -5,15 +5,16 @@ Calibration
 Draws can be tested against a known log mass on any space, without a sum over all outputs. A fair coin decides
 whether y is drawn from x (coin = 0) or from x' (coin = 1). Given y, with T = ln P(y | x')/P(y | x), the draw
 came from x' with probability h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have
-mean 0 and variance V = sum of h (1-h) (times T^2 for the second), and deviate by t or more with probability
+mean 0 and variance V = sum of h (1-h) (times T^2 for the second). Each sum deviates by t or more with the
+probability
 
     p <= 2 e^(-t^2 / (2 (V + Bt/3)))    (Bernstein's inequality, not a limit theorem),
 
-where B, 1 or the largest |T|, is a bound on each term.
+where B bounds each term: it is 1 for the first sum, and the largest |T| for the second.
 
-The second sum is the score statistic for a scale factor: if the true log ratio is (1+f) T, its mean is about
-f V. Neither sum detects that the stated P(y | x) is wrong by a factor that depends on y but not on x;
-`check_frequencies` detects it if outputs repeat.
+The second sum is the score statistic for a scale factor: if the true log ratio is (1+f) T, the mean of this
+sum is about f V. Neither sum detects that the stated P(y | x) is wrong by a factor that depends on y but not
+on x; `check_frequencies` detects it if outputs repeat.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ from meteragent.privacy.space import Categories, Numbers, Windows
 from meteragent.privacy.statistics import MISS, chi_square
 
 CALIBRATION_PAIRS, CELL_POINTS = 6, 3
-"""The largest numbers of pairs and of points that are tested; those with a loss near 2 come first."""
+"""Calibration is tested with at most six pairs, and frequencies at no more than three points.
+
+Pairs with a loss near 2 are taken first.
+"""
 
 _CELLS = 20
-_COVERED = 0.05  # the least mass of cells that is tested, because a smaller mass gets too few draws
+_COVERED = 0.05  # cells with a smaller total mass are not tested, because they get too few draws
 
 
 # The release --------------------------------------------------------------------------------------
@@ -45,8 +49,8 @@ _COVERED = 0.05  # the least mass of cells that is tested, because a smaller mas
 def check_shapes(trial: Trial) -> Check:
     """Check that `release` returns one output for each of six points.
 
-    If the points are categories, numbers or windows, batches of 2 x 3 points and of none must also
-    keep their shapes, and the points must not be changed.
+    If the points are categories, numbers or windows, a batch of 2 x 3 points and an empty batch must also
+    keep their shapes. The points must not be changed.
     """
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
@@ -69,9 +73,9 @@ def check_shapes(trial: Trial) -> Check:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that the same bits repeat the outputs, and that different bits and the default bits do not.
+    """Check that outputs repeat with the same bits, but not with different bits or the default bits.
 
-    No difference is required if an output that is drawn has a mass of at least 0.9.
+    If a drawn output has a mass of at least 0.9, outputs may repeat with any bits.
     """
     x = trial.most_telling(1)[0].x
 
@@ -101,11 +105,11 @@ def check_randomness(trial: Trial) -> Check:
 
 
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Test draws y from x or, where `second` is set, from x'; return two p-values and the second sum's V.
+    """Test draws y from x and, where `second` is set, from x'; return two p-values and the second sum's V.
 
-    `ratios` holds T = ln P(y | x')/P(y | x). As the module's docstring explains, the first p-value detects
-    that one of the points produces more of the draws than stated, and the second that the ratios are larger
-    or smaller than stated. Both, and V, are 0 if an impossible draw occurs.
+    `ratios` holds T = ln P(y | x')/P(y | x). As the module's docstring explains, the first p-value is small
+    if one of the points produces more of the draws than stated, and the second if the ratios are larger or
+    smaller than stated. Both p-values and V are 0 if an impossible draw occurs.
     """
     certain = np.isinf(ratios)
     if (second[certain] != (ratios[certain] > 0)).any():
@@ -127,7 +131,7 @@ def _bernstein(deviation: Floats, spread: Floats, weight: Floats) -> float:
 
 
 def check_calibration(trial: Trial, alarm: float) -> Check:
-    """Check that draws from the two points of a pair differ as `log_mass` states, over up to six pairs."""
+    """Check that draws from the two points of a pair differ as `log_mass` states, for up to six pairs."""
     pairs = trial.most_telling(CALIBRATION_PAIRS)
     draws = [_draw_labelled(trial, pair, trial.samples) for pair in pairs]
     ratios, second = np.concatenate([t for t, _ in draws]), np.concatenate([label for _, label in draws])
@@ -141,12 +145,12 @@ def check_calibration(trial: Trial, alarm: float) -> Check:
 
 
 def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Draw from two points, chosen by fair coins. Return log ratios, and a mask of draws from the second."""
+    """Draw from two points, chosen by fair coins; return log ratios, and which draws are from `x_prime`."""
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.x_prime)):
         draws = trial.draw(point, int((second == label).sum()))
-        # A draw that is impossible at its point counts as coming from the other, so calibration fails.
+        # A draw that is impossible at its point counts as coming from the other point, so calibration fails.
         is_impossible = np.isneginf(trial.log_mass(draws, point))
         impossible_ratio = -np.inf if label else np.inf
         ratios[second == label] = np.where(is_impossible, impossible_ratio, trial.log_ratio(draws, pair))
@@ -156,8 +160,8 @@ def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, N
 def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
     """Check that repeated outputs are as frequent as `log_mass` states, and that masses sum to at most 1.
 
-    There is no check if outputs are floats, nor at a point where cells cover less than 5% of the mass (unless
-    the masses sum to more than 1).
+    Nothing is checked if outputs are floats. A point is skipped if the outputs that can be tested have less
+    than 5% of the mass, unless the masses sum to more than 1.
     """
     points = trial.most_telling(CELL_POINTS)
     for pair in points:
@@ -203,7 +207,7 @@ def _key(value: Any) -> Any:
 
 
 def check_independence(trial: Trial, alarm: float) -> Check:
-    """Check that consecutive draws fill a 2 x 2 table as independent ones would (Fisher's exact test)."""
+    """Check that consecutive draws fill a 2 x 2 table as independent draws would (Fisher's exact test)."""
     pair = trial.most_telling(1)[0]
     ratios = trial.log_ratio(trial.draw(pair.x, trial.samples), pair)
     pilot, sample = np.split(ratios, [len(ratios) // 8])

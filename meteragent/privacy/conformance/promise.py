@@ -1,4 +1,4 @@
-"""Checks of the promise: the loss and parameters are exact, and no ratio or hockey-stick sum exceeds it."""
+"""Checks of the promise: loss and parameters are exact, and no ratio or hockey-stick sum is too large."""
 
 import math
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from meteragent.privacy.mechanism.base import LawlessMechanism, MetricMechanism
 from meteragent.privacy.space import listed
 
 _SLACK = 1e-9
-"""The rounding error allowed in comparisons. A loss below it counts as this number in `check_ratios`."""
+"""The rounding error allowed in comparisons. `check_ratios` counts a smaller loss as this number."""
 
 _DRAWS = 8
-"""The number of outputs drawn from each point at which ratios are computed, besides the points themselves."""
+"""Ratios are computed at this many outputs drawn from each point, and at the points themselves."""
 
 
 def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
@@ -42,7 +42,7 @@ def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
 
 
 def check_parameters(make: "partial[Any]") -> Check:
-    """Check that `make` raises TypeError whichever of its numeric keywords is replaced by a float."""
+    """Check that `make` raises TypeError if any one of its numeric keywords is replaced by a float."""
     floats = [
         name
         for name, value in make.keywords.items()
@@ -77,11 +77,11 @@ def _is_raised(error: type[Exception], call: Any, *args: Any, **keywords: Any) -
 
 
 def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
-    """Check that no pair's log ratio of masses exceeds its loss and, if `tight`, that one reaches it."""
+    """Check that the log ratio of masses exceeds the loss at no pair and, if `tight`, reaches it at one."""
     parts, released = [], {repr(x): x for pair in trial.pairs for x in (pair.x, pair.x_prime)}
     released = {name: trial.draw(point, _DRAWS) for name, point in released.items()}
     for pair in trial.pairs:
-        # A ratio may be large at the releases of both points, and at the points themselves.
+        # The largest ratio may occur at a release of either point, or at one of the points themselves.
         draws = np.concatenate([released[repr(pair.x)], released[repr(pair.x_prime)]])
         outputs = append_points(draws, (pair.x, pair.x_prime))
         masses = trial.log_mass(outputs, pair.x), trial.log_mass(outputs, pair.x_prime)
@@ -112,10 +112,10 @@ def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
 
 
 def _hockey_stick(trial: Trial, pair: PointPair, alarm: float) -> tuple[float, float]:
-    """Return a lower bound on the sum of max(0, P - e^epsilon P'), and the mass of P in it.
+    """Return a lower bound on the sum of max(0, P - e^epsilon P'), and how much of P the sum covers.
 
-    The mass is 1 if the sum is exact. For outputs that are floats it is 0, and the bound is wrong with a
-    probability of at most `alarm`.
+    P and P' are the distributions of the outputs at x and x'. The covered mass is 1 if the sum is exact. For
+    outputs that are floats it is 0, and the bound is wrong with a probability of at most `alarm`.
     """
     draws = trial.draw(pair.x, trial.samples // 10)
     if draws.dtype.kind == "f":

@@ -25,7 +25,7 @@ SAMPLES = 20_000
 
 @dataclass(frozen=True)
 class Report(Columns):
-    """The results of all checks of a mechanism, as data for JSON by `figures()` and as text by `table()`."""
+    """The results of all checks of a mechanism; `figures()` returns them as plain data, `table()` as text."""
 
     mechanism: str
     samples: int
@@ -81,9 +81,9 @@ def conform(
         mechanism: the mechanism under test.
         pairs: pairs of points to distinguish, instead of those of the mechanism's space.
         make: the partial that created the mechanism; each of its numeric keywords is tested with a float.
-        tight: whether at least one pair must reach the loss of a mechanism with `loss` and `log_mass`.
+        tight: whether the log ratio must reach the loss at one of the pairs (for a `MetricMechanism` only).
         samples: the number of draws for each test.
-        alarm: the largest probability that a mechanism that keeps its promise fails a test on draws.
+        alarm: the largest probability that a mechanism that keeps its promise fails any test on draws.
         bits: the source of randomness; None means `BulkBits`.
 
     Raises:
@@ -124,8 +124,8 @@ def audit_release(
     Args:
         release: a function, from any library, that returns an output for each point of an array, with fresh
             noise. Its output distribution need not be known.
-        claims: pairs of points, each with a loss: between the points, no event's probability changes by a
-            factor of more than e^loss.
+        claims: triples (x, x', loss), each of which claims that between the points x and x' no event's
+            probability changes by a factor of more than e^loss.
         samples: the number of draws at each point.
         alarm: the largest probability of failing a release that keeps all claims.
         name: the name of the release in the report.

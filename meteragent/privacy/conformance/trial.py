@@ -41,10 +41,10 @@ def promised_pairs(
 ) -> list[PointPair]:
     """List the pairs of points between which the mechanism makes a promise that can be tested.
 
-    The pairs are the first 512 of `pairs` or, if that is None, of the mechanism's space. For a promise
-    (epsilon, delta), pairs of databases are listed only if they differ in one row, and other pairs only if
-    the points differ. For a metric promise, pairs at distance 0 or at an infinite distance are omitted.
-    Without `needs_law`, the mechanism's methods are not checked.
+    The pairs are taken from the first 512 of `pairs` or, if `pairs` is None, of those that the mechanism's
+    space proposes. For a promise (epsilon, delta), two databases are listed only if they differ in exactly
+    one row, and two other points only if they differ. For a metric promise, pairs at distance 0 or at an
+    infinite distance are omitted. If `needs_law` is False, the mechanism's methods are not checked.
 
     Raises:
         UnsupportedMechanism: a method or the promise is missing, or there is no such pair.
@@ -83,7 +83,7 @@ def _are_neighbours(space: Any, x: Any, y: Any) -> bool:
 def to_array(points: Sequence[Any]) -> NDArray[Any]:
     """Convert points to an array with one entry or row per point.
 
-    The array holds objects if the points have different types, are sets, or have no other dtype in numpy.
+    The array holds objects if the points have different types, are sets, or fit no other dtype of numpy.
     """
     if len({type(point) for point in points}) == 1 and not isinstance(points[0], frozenset | set):
         array = np.asarray(points)
@@ -139,7 +139,7 @@ class Trial:
     def most_telling(self, count: int) -> list[PointPair]:
         """Return up to `count` pairs whose loss is nearest to 2, no two with the same first point.
 
-        At a loss of 2 a draw is most informative (THEORY 6). Under a metric promise, numbers or windows
+        At a loss of 2 a draw is most informative (THEORY 6). Under a metric promise, two numbers or windows
         with a loss below 1 are moved apart if their space allows it.
         """
         nearest: dict[str, PointPair] = {}
@@ -165,7 +165,7 @@ class Trial:
 
 
 def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]:
-    """Append `points` to the outputs `released` if the shapes fit and both are numbers or of the same kind.
+    """Append `points` to the outputs `released` if the shapes fit and all are numbers or of the same kind.
 
     Otherwise return `released` alone.
     """
@@ -178,7 +178,7 @@ def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]
 def list_outputs(trial: Trial, draws: NDArray[Any], point: Any) -> NDArray[Any]:
     """List the distinct outputs that were drawn and, for whole numbers, all numbers between them.
 
-    The numbers between are omitted if their range is 2^20 or more, or if `log_mass` refuses one of them.
+    The numbers between are omitted if the draws span 2^20 or more, or if `log_mass` refuses one of them.
     """
     if draws.dtype.kind in "iu" and draws.ndim == 1 and np.ptp(draws) < _RANGE_LIMIT:
         between = np.arange(int(draws.min()), int(draws.max()) + 1)

@@ -53,9 +53,9 @@ class Mean:
 
     @property
     def norm(self) -> Fraction:
-        """The integral of |w|, the total variation norm: the largest |mean| of curves with sup|f| = 1.
+        """The integral of |w| (the total variation norm): the largest |mean| of a curve with sup|f| = 1.
 
-        If pieces overlap, it is the sum of their norms, an upper bound.
+        If pieces overlap, the norm is the sum of their integrals, which is an upper bound.
         """
         return sum((_absolute(end - start, *ends) for start, end, ends in self.pieces), Fraction(0))
 
@@ -117,7 +117,7 @@ class Means:
 
 
 def block_means(edges_s: Sequence[Exact]) -> Means:
-    """Return the query for the means over the k blocks between k + 1 edges, the first at 0 and the last at T.
+    """Return the query for the means over the k blocks between k + 1 edges, which run from 0 to T.
 
     Raises:
         TypeError: an edge is not exact.
@@ -131,8 +131,8 @@ def block_means(edges_s: Sequence[Exact]) -> Means:
 def hat_means(knots_s: Sequence[Exact]) -> Means:
     """Return the query for k means weighted by linear B-splines, or hats, one for each of k knots.
 
-    Each weight peaks at its knot and is 0 at the neighbouring knots. The first knot is 0 and the last is T.
-    The weights of these two knots are half a hat.
+    Each weight peaks at its knot and is 0 at the neighbouring knots. The first knot is 0 and the last is T;
+    the weight of each of these two knots is half a hat.
 
     Raises:
         TypeError: a knot is not exact.
@@ -190,7 +190,7 @@ class Projection:
         return len(self.times_s)
 
     def image(self, law: Mapping[Curve, Any]) -> dict[tuple[Fraction, ...], Any]:
-        """Project a distribution on finitely many curves, {curve: probability}, to that of their values."""
+        """Return the distribution of a random curve's values, given that of the curve, {curve: chance}."""
         probabilities: defaultdict[tuple[Fraction, ...], Any] = defaultdict(int)
         for curve, probability in law.items():
             probabilities[self(curve)] += probability

@@ -2,11 +2,12 @@
 
 Theory of operation
 -------------------
-A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue constant, the largest sum over j of |b_j(t)|,
-is the factor by which it may enlarge errors of the numbers v_j. Functions that sum to 1 have a constant of at
-least 1; if they are also non-negative, such as steps, hats and Bernstein's polynomials, it is 1. A cubic
-interpolating spline has the constant 1.97, and the polynomial through 33 Chebyshev points 3.19 (THEORY 4.3).
-With k Bernstein polynomials the error near a kink falls only as k^-1/2, so use steps or hats for loads.
+A reconstruction is the sum over j of v_j b_j(t), with numbers v_j and functions b_j. Its Lebesgue constant,
+the largest sum over j of |b_j(t)|, is the factor by which it may enlarge errors of the numbers v_j. Functions
+that sum to 1 have a constant of at least 1. If the functions are also non-negative, as steps, hats and
+Bernstein's polynomials are, the constant is 1. A cubic interpolating spline has the constant 1.97, and the
+polynomial through 33 Chebyshev points has 3.19 (THEORY 4.3). With k Bernstein polynomials the error near a
+kink falls only like k^-1/2, so use steps or hats for loads.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
         edges: the k + 1 increasing edges of the blocks, in any unit of time.
         times: an array of any shape S, in the same unit, within the first and the last edge. The last edge
             belongs to the last block.
-        kind: the functions.
+        kind: the kind of functions.
 
     Returns:
         The values of the curves at the times, of shape (.., *S).
@@ -71,7 +72,7 @@ def _hats(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
 
 
 def _bernstein(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
-    """Evaluate by raising the degree of the basis: b_j becomes (1-s) b_j + s b_(j-1). No term is negative."""
+    """Evaluate a polynomial by raising the degree: b_j becomes (1-s) b_j + s b_(j-1), never negative."""
     share = ((times - edges[0]) / (edges[-1] - edges[0])).astype(np.float64)
     basis = np.ones((1, *share.shape))
     for degree in range(1, values.shape[-1]):
@@ -88,7 +89,7 @@ _KINDS: Mapping[str, Callable[[Floats, NDArray[Any], NDArray[Any]], Floats]] = M
 
 
 def lebesgue_constant(basis: ArrayLike) -> float:
-    """Return the largest sum over j of |b_j(t)|, over the times t of the columns of `basis`.
+    """Return the largest sum over j of |b_j(t)|, over the times t that the columns of `basis` stand for.
 
     `basis` has a row for each b_j and a column for each time. The constant is the factor by which a
     reconstruction may enlarge errors of its numbers. The functions b_j of `reconstruct` are the curves

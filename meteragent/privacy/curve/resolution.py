@@ -1,14 +1,14 @@
-"""The number of values to release for a curve: error bounds, the best number, and why no k serves all curves.
+"""The number of values to release for a curve: error bounds, the best number, and why no number serves all.
 
 Theory of operation
 -------------------
-More numbers approximate a curve more closely but are noisier: the expected error is at most approximation(k)
-+ noise(k), where noise(k) is (k+1)/(2 epsilon) for the mean error and k/epsilon for the largest error (THEORY
-1.2, 4.2). Choose k from public data, never from the private curve. No finite k serves all curves. An
-epsilon-private mechanism has a mean error of at least (k+1)/(2 epsilon) at k points for some curve
-(`floor.WindowFloor`), because polylines embed all vectors of k numbers in C([0, T]). So the error of such a
-mechanism has no bound that holds on all of C([0, T]) (THEORY 4.4). Floats affect only accuracy here, never
-privacy.
+More numbers approximate a curve more closely but are noisier: with k numbers, the expected error is at most
+approximation(k) + noise(k), where noise(k) is (k+1)/(2 epsilon) for the mean error and k/epsilon for the
+largest error (THEORY 1.2, 4.2). Choose k from public data, never from the private curve. No finite k serves
+all curves. An epsilon-private mechanism has a mean error of at least (k+1)/(2 epsilon) at k points for some
+curve (`floor.WindowFloor`), because polylines embed all vectors of k numbers in C([0, T]). So the error of
+such a mechanism has no bound that holds on all of C([0, T]) (THEORY 4.4). Floats affect only accuracy here,
+never privacy.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from meteragent.privacy.exact import Exact, positive
 
 @dataclass(frozen=True, init=False)
 class Hoelder:
-    """Curves with |f(t) - f(u)| <= constant |t - u|^exponent, t and u in seconds; Lipschitz for exponent 1.
+    """Curves with |f(t) - f(u)| <= constant |t - u|^exponent, with t and u in seconds.
 
-    In a block of length h no value is farther than constant (h/2)^exponent from the block's mean.
+    Curves with the exponent 1 are Lipschitz. In a block of length h, no value is farther than constant
+    (h/2)^exponent from the block's mean.
 
     Raises:
         TypeError: a parameter is not exact.
@@ -41,7 +42,7 @@ class Hoelder:
             raise ValueError(f"an exponent above 1 allows only constant curves: {self.exponent}")
 
     def approximation(self, duration_s: Fraction) -> tuple[float, float]:
-        """Return (c, alpha): k equal block means are everywhere within c k^-alpha of the curve."""
+        """Return (c, alpha): the means of k equal blocks are everywhere within c k^-alpha of the curve."""
         alpha = float(self.exponent)
         return float(self.constant) * math.pow(float(duration_s) / 2, alpha), alpha
 
@@ -50,8 +51,8 @@ class Hoelder:
 class BoundedVariation:
     """Curves whose rises and falls sum to at most `variation`, such as switched loads.
 
-    The mean distance of a curve from its mean over a block is at most half of the variation in the block. The
-    largest distance has no bound that decreases with k.
+    Within a block, the mean distance of the curve from its mean is at most half of its variation there. The
+    largest distance has no bound that decreases with the number of blocks.
 
     Raises:
         TypeError: `variation` is not exact.  ValueError: it is not positive.
@@ -63,14 +64,17 @@ class BoundedVariation:
         object.__setattr__(self, "variation", positive("variation", variation))
 
     def approximation(self, duration_s: Fraction) -> tuple[float, float]:  # noqa: ARG002 - the same for any T
-        """Return (c, alpha): k equal block means are within c k^-alpha of the curve, averaged over time."""
+        """Return (c, alpha): on average, the means of k equal blocks are within c k^-alpha of the curve.
+
+        The average is over time.
+        """
         return float(self.variation) / 2, 1.0
 
 
 def error_bound(
     curves: Hoelder | BoundedVariation, epsilon: Exact, duration_s: Exact, k: int, *, largest: bool = False
 ) -> float:
-    """Return a bound on the expected error, averaged over time, of k private block means drawn as steps.
+    """Return a bound on the expected error, averaged over time, of k private block means shown as steps.
 
     The blocks have equal lengths. The bound is c k^-alpha + (k+1)/(2 epsilon). With `largest` the result is a
     bound on the expected largest error, c k^-alpha + k/epsilon (THEORY 4.2, for real numbers; a lattice adds
@@ -92,10 +96,10 @@ def best_k(
 ) -> int:
     """Return the number of blocks with the least `error_bound`.
 
-    The number is near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest error, 1/epsilon. For
-    the mean error this is sqrt(L T epsilon) for curves with the Lipschitz constant L, and sqrt(epsilon V) for
-    the variation V. The bound is a worst case: for a simulated household the number for its variation was 4
-    to 30 times too large (THEORY 4.2), so simulate if you can.
+    The number is near (alpha c/s)^(1/(1+alpha)), where s is 1/(2 epsilon) or, for the largest error,
+    1/epsilon. For the mean error this is sqrt(L T epsilon) for curves with the Lipschitz constant L, and
+    sqrt(epsilon V) for curves with the variation V. The bound is a worst case: for a simulated household, the
+    number computed from its variation was 4 to 30 times too large (THEORY 4.2), so simulate if you can.
 
     Raises:
         As for `error_bound`.

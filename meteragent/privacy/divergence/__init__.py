@@ -1,7 +1,7 @@
 """How well releases can be distinguished: dominating pairs, and their composition over long horizons.
 
-Two load curves are 220 W apart in a window of level 1 at 220 W, on whole watts. For any test that
-distinguishes them, the chances of a false alarm and of a miss sum to at least `risk`. With a false-alarm
+For example, two load curves are 220 W apart in a window of level 1 at 220 W, on whole watts. For any test
+that distinguishes them, the chances of a false alarm and of a miss sum to at least `risk`. With a false-alarm
 probability of 0.05, the power of the test is at most `power(0.05)`:
 
     >>> from meteragent.privacy import Composed, LatticePair, error_bounds
@@ -11,8 +11,8 @@ probability of 0.05, the power of the test is at most `power(0.05)`:
     >>> [round(bound, 4) for bound in error_bounds(1)]
     [0.2929, 0.5193, 0.5379, 0.6065]
 
-A year of windows of half an hour, each of level 1 at 220 W: the total loss for curves that differ by 220 W at
-all times, and epsilon for a delta of one in a million:
+In a year, each half-hour window has level 1 at 220 W. For curves that differ by 220 W at all times, compute
+the total loss, and epsilon for a delta of one in a million:
 
     >>> from fractions import Fraction
     >>> year = Composed.at_radius({Fraction(1, 220): 17520}, radius=220, quantum=1)

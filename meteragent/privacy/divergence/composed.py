@@ -2,22 +2,23 @@
 
 Theory of operation
 -------------------
-The losses of independent pairs add. The product of the pairs dominates any adaptive sequence of releases in
-which each release is dominated by its pair (THEORY 5.1). The bounds, from rough to exact:
+A pair consists of two distributions, P and Q (`divergence.pair`). The losses of independent pairs add. The
+product of the pairs dominates any adaptive sequence of releases in which each release is dominated by its
+pair (THEORY 5.1). The bounds, from rough to exact:
 
 * basic: the sum of the losses, with delta = 0;
 * zcdp: as rdp below, with the bound rho * order on the divergence of each order;
 * rdp: Renyi divergences add up at every order, and the best order is converted to epsilon;
-* pld: the distribution of the summed loss L (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
+* pld (privacy loss distribution): delta = E_P (1 - e^(epsilon - L))+, where L is the summed loss.
 
 For pld, the losses of all pairs are put on one grid. An atom between two grid points is split so that P and Q
 keep their mass, which makes the pair worse, in proportion to the square of the grid's width (Doroshenko et
-al. 2022, 2207.04380). If all pairs have the same a and it is not too small, nothing is split. The
-distributions are tilted by e^(sL), which makes the relevant losses likely, and convolved by the fast Fourier
-transform. Bounds on the omitted masses and on the rounding errors are added to the result, so it is too small
-at most in its last bits. Tails that wrap around are bounded by Chernoff's bound, and the relative rounding
-error of a transform of N numbers in l2 by 8 u log2(N), u = 2^-53 (Higham 2002, Theorem 24.2), once for each
-use of a distribution.
+al. 2022, arXiv 2207.04380). If all pairs have the same a (the loss of one quantum), and a is not too small,
+nothing is split. The distributions are tilted by e^(sL), which makes the relevant losses likely, and
+convolved by the fast Fourier transform. Bounds on the omitted masses and on the rounding errors are added to
+the result, so it can be too small only in its last bits. Tails that wrap around are bounded by Chernoff's
+bound. The relative rounding error in l2 of a transform of N numbers is at most 8 u log2(N), u = 2^-53 (Higham
+2002, Theorem 24.2); it counts once for each use of a distribution.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def rdp_epsilon(order: float, divergence: float, delta: float) -> float:
 
         max(0, divergence + ln((order-1)/order) - (ln delta + ln order)/(order-1))
 
-    See Canonne, Kamath, Steinke 2020, 2004.00010, Proposition 12.
+    See Canonne, Kamath, Steinke 2020, arXiv 2004.00010, Proposition 12.
 
     Raises:
         ValueError: the order is not above 1, or delta is not between 0 and 1.
@@ -63,10 +64,10 @@ def rdp_epsilon(order: float, divergence: float, delta: float) -> float:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return the least `rdp_epsilon` over all orders for rho-zCDP, that is, for divergences rho * order.
 
-    The result is at most rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
+    The result is at most rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, arXiv 1605.02065, Prop. 1.3).
 
     Raises:
-        ValueError: rho is negative, or is positive and delta is not between 0 and 1.
+        ValueError: rho is negative, or rho is positive and delta is not between 0 and 1.
     """
     if not rho >= 0:
         raise ValueError(f"rho must not be negative: {rho}")
@@ -94,10 +95,10 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Composed:
-    """The composition of many releases: a count for each pair (Pauwels 2016, on composition; THEORY 5.2).
+    """The composition of many releases, as a count for each pair (Pauwels 2016, composition; THEORY 5.2).
 
     The bounds hold for any sequence of releases in which each release is dominated by its pair, given any
-    earlier releases. The pairs must be fixed in advance. Epsilons are floats that are too small at most in
+    earlier releases. The pairs must be fixed in advance. Epsilons are floats that can be too small only in
     their last bits.
 
     Raises:
@@ -114,10 +115,10 @@ class Composed:
 
     @classmethod
     def at_radius(cls, charges: Mapping[Fraction, int], radius: Exact, quantum: Exact | None = None) -> Self:
-        """Compose windows released at `charges`, {epsilon: count}, between curves at most `radius` apart.
+        """Compose windows released at `charges`, {epsilon: count}.
 
-        In each window two curves are at most `radius` apart in d_inf. Slot values lie on the lattice of
-        `quantum`, as a meter's windows do; None stands for the limit of fine lattices.
+        In each window the two curves are at most `radius` apart in d_inf. Slot values lie on the lattice of
+        `quantum`, as those of a meter do; None means the limit of fine lattices.
 
         Raises:
             TypeError: an epsilon is neither a Fraction nor an int, or `radius` or `quantum` is not exact.
@@ -125,7 +126,7 @@ class Composed:
         """
         for epsilon in charges:
             positive("epsilon", epsilon)
-            if isinstance(epsilon, str | Decimal):  # two keys might be the same number
+            if isinstance(epsilon, str | Decimal):  # two keys might state the same number
                 raise TypeError(f"epsilon must be a Fraction: write Fraction({str(epsilon)!r})")
         r = positive("radius", radius)
         if quantum is None:
@@ -146,9 +147,9 @@ class Composed:
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon for which all releases together are (epsilon, delta)-private (pld).
 
-        The result is rounded up. It exceeds the exact value by a factor of about 1 + 1e-5 for tens of windows
-        or more, and by up to 1/256 of the standard deviation of a window's loss for a few windows with
-        different a. It is 0 if the total loss is 0.
+        The result is rounded up. For tens of windows or more, it is about 1 + 1e-5 times the exact value. For
+        a few windows with different a, it exceeds the exact value by up to 1/256 of the standard deviation of
+        a window's loss. It is 0 if the total loss is 0.
 
         Raises:
             ValueError: delta is not between 0 and 1 and the total loss is not 0.
@@ -166,7 +167,7 @@ class Composed:
     def delta(self, epsilon: float) -> float:
         """Return the least delta for which all releases together are (epsilon, delta)-private (pld).
 
-        The result is rounded up. At epsilon 0 delta is the total variation distance: a test that decides
+        The result is rounded up. At epsilon 0, delta is the total variation distance: a test that decides
         between two equally likely histories is correct with a probability of at most (1 + delta(0))/2.
 
         Raises:
@@ -178,7 +179,7 @@ class Composed:
             return 0.0
 
         def log_delta(s: float) -> float:
-            """Return ln delta by `rdp_epsilon`; the s that minimises it becomes the tilt."""
+            """Return ln delta by the formula of `rdp_epsilon`; the best s becomes the tilt."""
             return self._moment(s) - s * epsilon + s * math.log(s / (1 + s)) - math.log(1 + s)
 
         return _Tilted.of(self.pairs, _minimise(log_delta)[1]).delta(epsilon)
@@ -197,7 +198,7 @@ class Composed:
         )
 
     def best(self, delta: float) -> Figure:
-        """Return the figure with the least epsilon; of equal epsilons, that of the simplest method.
+        """Return the figure with the least epsilon; if several are equal, that of the simplest method.
 
         Raises:
             As for `epsilon`.
@@ -205,7 +206,7 @@ class Composed:
         return min(self.figures(delta), key=lambda figure: figure.epsilon)
 
     def _rdp(self, delta: float) -> tuple[float, float]:
-        """Return the least epsilon that Renyi divergences give, and the order that gives it, minus 1.
+        """Return the least epsilon that Renyi divergences give, and the s = order - 1 that gives it.
 
         The result is (0, 1) if the total loss is 0.
         """
@@ -326,7 +327,7 @@ def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float
 def _range_of_sum(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
     """Return bounds on D, the sum of all windows' X - L, in cells, each wrong with a chance of at most 1e-14.
 
-    They follow from P(D > d) <= e^(-ud) E e^(uD), and the same for -D.
+    The bounds follow from P(D > d) <= e^(-ud) E e^(uD), and from the same inequality for -D.
     """
     low, high = 0.0, float(sum(count * int(law.cells.max()) for law, count in laws))
     deviation = math.sqrt(sum(count * law.variance() for law, count in laws)) + 1e-3

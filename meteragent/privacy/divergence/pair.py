@@ -2,34 +2,36 @@
 
 Theory of operation
 -------------------
-Let M be an epsilon d-private mechanism and x, x' two points with loss X = epsilon d(x, x') between them.
-If x and x' are joined by a path of small steps whose lengths add up to d(x, x') (R^n under d_inf, C under
-sup), the pair of distributions (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(X, 1)): one random map turns
-the first Laplace distribution into M(x) and the second into M(x'). So everything that can be inferred from an
-output can also be inferred from the Laplace pair. On the lattice, where a step is a quantum with loss a, the
-dominating pair is two discrete Laplace distributions k quanta apart (THEORY 5.1). With k = 1 it is randomised
-response, which dominates every pair of distributions of any a-private mechanism. No divergence or power below
-is larger for a dominated pair, and an adaptive sequence of releases is dominated by the product of the pairs.
+Let M be an epsilon d-private mechanism, and let x and x' be two points, with the loss X = epsilon d(x, x')
+between them. If x and x' are joined by a path of small steps whose lengths add up to d(x, x') (as in R^n
+under d_inf, and for curves under the sup norm), the pair of distributions (M(x), M(x')) is *dominated* by
+(Lap(0, 1), Lap(X, 1)): one random map turns the first Laplace distribution into M(x) and the second into
+M(x'). So everything that can be inferred from an output can also be inferred from the Laplace pair. On the
+lattice, where a step is a quantum with loss a, the dominating pair consists of two discrete Laplace
+distributions that are k quanta apart, as the points are (THEORY 5.1). With k = 1 the pair is that of
+randomised response, which dominates every pair of distributions of any a-private mechanism. No divergence or
+power defined below is larger for a dominated pair, and an adaptive sequence of releases is dominated by the
+product of the pairs.
 
 The pair k quanta apart (THEORY 7) has the loss ln(P/Q) = a(k - 2z) at z = 0..k. Outputs below 0 have the same
 loss as 0 and count as 0; outputs above k count as k:
 
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z).
 
-delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and is linear in e^epsilon' between them.
-The limit of fine lattices is the continuous pair, for which the formula holds everywhere from -X to X. So
-between its losses a lattice has a slightly larger delta than the limit, and delta does not rise if the
-lattice is made twice as fine. TV is delta(0), and the power of the most powerful test is B(q) = min over
-losses l of e^l q + delta(l).
+delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, with X = ak, and is linear in e^epsilon' between
+them. The limit of fine lattices is the continuous pair, for which the formula holds everywhere from -X to X.
+So between its losses a lattice has a slightly larger delta than the limit, and delta does not rise if the
+lattice is made twice as fine. The total variation distance TV is delta(0), and the power of the most powerful
+test is B(q) = min over losses l of e^l q + delta(l).
 
 With L = ln(P/Q) and r = e^(-a(1+2s)), the moments are
 
     ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))).
 
-They are s times the Renyi divergence of order 1+s. Their first derivative at s = 0, KL, is also the zCDP
-parameter. Proof: up to a factor, the measure sqrt(PQ) of L has the generating function
-w^k + (1-e^-a)(w^(k-1) + .. + w) + 1 = (w^k (w - e^-a) - (1 - e^-a w)) / (w - 1). It has zeros only on the
-unit circle, because |w^k (w - e^-a)| is below |1 - e^-a w| inside the circle and above it outside. So
+They are s times the Renyi divergence of order 1+s. Their first derivative at s = 0, the Kullback-Leibler
+divergence KL, is also the zCDP parameter. Proof: up to a factor, the measure sqrt(PQ) of L has the generating
+function w^k + (1-e^-a)(w^(k-1) + .. + w) + 1 = (w^k (w - e^-a) - (1 - e^-a w)) / (w - 1). It has zeros only
+on the unit circle, because |w^k (w - e^-a)| is below |1 - e^-a w| inside the circle and above it outside. So
 E_P e^(sL) is a constant times the product of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in
 (s+1/2)^2 and lies below its tangent at s = 0, which is KL s(s+1). So the Renyi divergence of order alpha is
 at most alpha KL.
@@ -52,7 +54,7 @@ Floats = NDArray[np.float64]
 
 
 class Pair(Protocol):
-    """Two distributions P, Q, symmetric under exchange, and measures of how well they can be told apart."""
+    """Distributions P and Q, symmetric under exchange, and measures of how well they can be told apart."""
 
     @property
     def loss(self) -> Fraction:
@@ -146,7 +148,7 @@ class LaplacePair(_Divergences):
         return _tangent(q, x, min(max(x + math.log(2 * q), 0.0), x))
 
     def moment(self, s: float) -> float:
-        """Return the logarithm of E_P e^(sL), sX + ln(1 - s (1 - e^(-(2s+1)X)) / (2s+1))."""
+        """Return the logarithm of E_P e^(sL): sX + ln(1 - s (1 - e^(-(2s+1)X)) / (2s+1))."""
         x = float(self.loss)
         return s * x + math.log1p(s / (2 * s + 1) * math.expm1(-(2 * s + 1) * x))
 
@@ -159,8 +161,8 @@ class LaplacePair(_Divergences):
 class LatticePair(_Divergences):
     """The pair of discrete Laplace distributions k quanta apart, dominant on the lattice (THEORY 5.1, 7).
 
-    `a` = epsilon q is exact and positive, and `k` >= 0 is ceil(d/q). With k = 1 the pair dominates any
-    a-private pair.
+    With the quantum q and the distance d, `a` = epsilon q is exact and positive, and `k` >= 0 is ceil(d/q).
+    With k = 1 the pair dominates any a-private pair.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: `a` is not positive, or `k` is negative.
@@ -200,9 +202,9 @@ class LatticePair(_Divergences):
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence sup_A P(A) - e^epsilon Q(A).
 
-        The best A is z <= j, j = floor((X - epsilon) / 2a), so for |epsilon| < X it is
-        1 - (e^(-a(j+1)) + e^(epsilon - a(k-j))) / (1 + e^-a). From X on it is 0, and up to -X it is
-        1 - e^epsilon.
+        The best A is z <= j, j = floor((X - epsilon) / 2a), so for |epsilon| < X the divergence is
+        1 - (e^(-a(j+1)) + e^(epsilon - a(k-j))) / (1 + e^-a). For epsilon >= X it is 0, and for epsilon <= -X
+        it is 1 - e^epsilon.
         """
         a, excess = float(self.a), float(self.loss) - epsilon
         if not 0 < excess < 2 * self.loss:
@@ -240,7 +242,7 @@ class LatticePair(_Divergences):
         return mass if self.k else np.ones(1)
 
     def lattice(self, points: int) -> LatticePair:
-        """Return this pair or, if k exceeds `points`, one in steps of several quanta, with k rounded up."""
+        """Return this pair or, if k exceeds `points`, a pair in steps of several quanta, rounded up."""
         c = -(-self.k // points) or 1
         return LatticePair(self.a * c, -(-self.k // c))
 
@@ -266,12 +268,13 @@ class ErrorBounds(NamedTuple):
 
 
 def error_bounds(loss: Exact) -> ErrorBounds:
-    """Return lower bounds on P(false alarm) + P(miss) for any test between two points, `loss` = epsilon d.
+    """Return lower bounds on P(false alarm) + P(miss) for any test between two points at `loss` = epsilon d.
 
     `pauwels`: 1 - sqrt(loss/2) (Pauwels 2016, Proposition 2). `pinsker`: Pinsker's inequality with the
-    largest KL of a pure mechanism, loss tanh(loss/2). `pure`: 1 - tanh(loss/2), tight for pure differential
-    privacy (randomised response attains it). `metric`: e^(-loss/2), tight for metric privacy on R^n (the
-    Laplace mechanism attains it); the bound on the lattice is `LatticePair(a, k).risk`. No bound is below 0.
+    largest KL of a pure mechanism, which is loss tanh(loss/2). `pure`: 1 - tanh(loss/2), tight for pure
+    differential privacy (randomised response attains it). `metric`: e^(-loss/2), tight for metric privacy on
+    R^n (the Laplace mechanism attains it); the bound on the lattice is `LatticePair(a, k).risk`. No bound is
+    below 0.
 
     Raises:
         TypeError: `loss` is not exact.  ValueError: it is not positive.

@@ -17,6 +17,7 @@ Numbers are whole quanta: round a reading x first, by floor(x/q + 1/2). Under d_
 rounding. Under d_1 and d_2, where the roundings of several numbers add up, `loss_before_rounding` of
 `VectorLaplace` and of the planar mechanisms does. `DitheredLaplace` takes whole steps instead; for n = 1 its
 `loss` does not account for rounding to steps.
+
 `bits` is the source of randomness, by default `BulkBits` (for `DitheredLaplace`, `SystemBits`). `SeededBits`
 is for examples, tests and simulations only.
 
@@ -24,7 +25,7 @@ is for examples, tests and simulations only.
     >>> from meteragent.privacy import Categorical, Categories, LInfLaplace, PlanarLaplace, Product
     >>> from meteragent.privacy import Sanitised, SeededBits, count
 
-Two windows of three readings in W, rounded to multiples of 10 W, with level 1 at 220 W:
+Release two windows of three readings in W, rounded to multiples of 10 W, with level 1 at 220 W:
 
     >>> mechanism = LInfLaplace(epsilon="1/220", quantum=10, n=3)
     >>> quanta = np.floor(np.array([[512.0, 498, 2013], [100, 96, 104]]) / 10 + 0.5).astype(int)
@@ -45,7 +46,8 @@ A table of categories, released once with (epsilon, delta) for each row, answers
     >>> fuels.guarantee
     Guarantee(epsilon=Fraction(2, 1), delta=Fraction(1, 100))
 
-A place on a grid of 10 m; an output changes the odds between places 100 m apart by a factor of at most e:
+Release a place on a grid of 10 m; an output changes the odds between two places 100 m apart by a factor of at
+most e:
 
     >>> planar = PlanarLaplace(epsilon="1/100", quantum=10)
     >>> planar.release([123, -32], bits=SeededBits(3)) * 10

@@ -2,9 +2,9 @@
 
 Most mechanisms make one of two promises. Under a metric promise (Chatzikokolakis 2013, Definition 1), no
 output changes the odds between two points by a factor of more than e^loss(d), where d is their distance. A
-pair (epsilon, delta) holds between any two points of the space or, in a space of databases, between
-neighbours (Holohan 2014, Definition 1). On a space of finite diameter a metric promise implies the pair
-(loss(diameter), 0). `DiscreteGaussian` makes neither promise: it states zCDP.
+promise (epsilon, delta), which is called a pair, holds between any two points of the space or, in a space of
+databases, between neighbours (Holohan 2014, Definition 1). On a space of finite diameter a metric promise
+implies the pair (loss(diameter), 0). `DiscreteGaussian` makes neither promise: it states zCDP.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Guarantee(NamedTuple):
 
 
 def pair(epsilon: Exact, delta: Exact) -> Guarantee:
-    """Return the exact pair (epsilon, delta), epsilon >= 0, 0 <= delta <= 1 (Holohan 2014, Definition 1).
+    """Return the exact pair of epsilon >= 0 and 0 <= delta <= 1 (Holohan 2014, Definition 1).
 
     Raises:
         TypeError: a parameter is not exact.  ValueError: a parameter is out of its range.

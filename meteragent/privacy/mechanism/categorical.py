@@ -5,14 +5,14 @@ with probability 1 - m p:
 
     p = (1 - delta)/(m + e^epsilon),        1 - m p = (e^epsilon + m delta)/(m + e^epsilon).
 
-1 - m p = e^epsilon p + delta, so the pair (epsilon, delta) holds between any two values, and holds for no
-smaller p. For two values and delta = 0 this is Warner's randomised response, p = 1/(1 + e^epsilon).
+As 1 - m p = e^epsilon p + delta, the pair (epsilon, delta) holds between any two values, but for no smaller
+p. For two values and delta = 0 this is Warner's randomised response, p = 1/(1 + e^epsilon).
 
 A release is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p the value
 is replaced by one of the m+1 values, all equally likely. p is irrational (unless epsilon = 0 or delta = 1),
-so the draw compares a uniform number with certified bounds on
+so the draw compares a uniform number with certified bounds on s, which grows with y = e^-epsilon:
 
-    s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  which grows with y.
+    s = (m+1)(1-delta) y/(1 + m y).
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Categorical:
     """Randomised response over m+1 >= 2 values: each value but the true one is released with probability p.
 
     p = (1-delta)/(m+e^epsilon). The promise is (epsilon, delta) between any two values (Holohan 2014, Example
-    6), without slack. At (0, 0) the output does not depend on the value; at delta = 1 it is the value.
+    6), without slack. At (0, 0) the output does not depend on the value; at delta = 1 the output is the
+    value.
 
     Raises:
         TypeError: epsilon or delta is not exact; the message shows a correct form.
@@ -92,7 +93,7 @@ class Categorical:
         return Channel(values, values, ([p_true if y == x else p for y in values] for x in values))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
-        """Release `points`, labels in an array of any shape, each independently kept or replaced.
+        """Release `points`, an array of labels of any shape; each label is kept or replaced independently.
 
         The result has the shape of `points`. Its dtype is that of the set's values if they are all ints, all
         strings or all bools, and otherwise object. Strings are as wide as the widest value of the set,
@@ -134,7 +135,7 @@ class Categorical:
         return [(math.floor(lower), math.ceil(upper))]
 
     def _values(self) -> NDArray[np.generic]:
-        """Return the set's values in order, as an array of a plain dtype if that holds them unchanged."""
+        """Return the set's values in order, as an array of a plain dtype if the dtype fits them."""
         values = self.space.points
         plain = np.array(values) if {type(value) for value in values} in _PLAIN else np.empty(0)
         if plain.tolist() == list(values):

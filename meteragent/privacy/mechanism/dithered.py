@@ -15,9 +15,9 @@ quanta, and the largest loss at d = floor(d) + {d} is exactly
     h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
 
 The distribution of y. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability of the
-B_i that attains it, T the largest t_i and g the product of w_i over the slots with t_i = T. Given y, all
+B_i that attains t_i, T the largest t_i and g the product of w_i over the slots with t_i = T. Given y, all
 z_i = y_i - m_i - B_i lie within {-T .. T} with probability g over B, and within {-T-1 .. T+1} for every B. So
-A.10's sum over t has only two terms: with Z as in `laplace`,
+the sum over t in A.10 has only two terms. With Z as in `laplace`,
 
     P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
 """
@@ -43,7 +43,7 @@ _LOSS_BITS = 64
 
 @dataclass(frozen=True, init=False)
 class DitheredLaplace:
-    """The l_inf Laplace mechanism for windows of n slots in steps, released in whole quanta without bias.
+    """The l_inf Laplace mechanism that takes windows of n slots in steps and returns unbiased whole quanta.
 
     `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. For windows of
     whole quanta the output has the same distribution as with `LInfLaplace`.
@@ -89,7 +89,7 @@ class DitheredLaplace:
         """Return the privacy loss between windows whose d_inf is d = `distance`, in the unit.
 
         For n = 1 the loss is h(d/q) of the module's docstring, at most 2^-60 too large and never too small.
-        For n > 1 it is a ceil(d/q). At multiples of the quantum both are epsilon d.
+        For n > 1 it is a ceil(d/q). At multiples of the quantum both formulas give epsilon d.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.

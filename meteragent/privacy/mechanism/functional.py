@@ -1,7 +1,7 @@
 """Noise for curves: k functionals of a curve, rounded to a lattice, are released as a window (THEORY 4.1).
 
-A curve f on [0, T] becomes the numbers L_1 f, .. L_k f, rounded to whole quanta, to which a mechanism for
-windows adds noise. The functionals are Delta-Lipschitz from the sup norm to d_inf, and rounding by
+A curve f on [0, T] becomes the numbers L_1 f, .. L_k f, rounded to whole quanta. A mechanism for windows adds
+noise to these numbers. The functionals are Delta-Lipschitz from the sup norm to d_inf, and rounding by
 floor(x/q + 1/2) turns a distance d into at most q ceil(d/q). So the loss between curves at a sup distance of
 d is at most the mechanism's loss at q ceil(Delta d/q). Anything computed from the noisy numbers, such as a
 curve, is post-processing.
@@ -29,8 +29,8 @@ from meteragent.privacy.space import Curve, Curves, Windows
 class Functional:
     """A mechanism for windows under d_inf, applied to the functionals of curves under the sup norm.
 
-    See Holohan 2014, Example 4; Chatzikokolakis 2013, Fact 5. With a `Projection` as `functionals`, this is a
-    finite-dimensional projection of a mechanism on C([0, T]).
+    See Holohan 2014, Example 4, and Chatzikokolakis 2013, Fact 5. With a `Projection` as `functionals`, this
+    is a finite-dimensional projection of a mechanism on C([0, T]).
 
     Raises:
         ValueError: the points of the mechanism are not unbounded windows under d_inf with one number per

@@ -11,12 +11,12 @@ epsilon, because the privacy loss of an output is unbounded. For every epsilon i
 is computed without slack, up to numerical errors. Of all pairs at d_inf <= d, those that differ by k in every
 number are the worst: the distribution of a number is log-concave, so the best tests of 0 against j quanta are
 half-lines, which do not lose power as j grows. By Blackwell's theorem the pair (0, j) is post-processing of
-(0, k) for j <= k, and so is a product of such pairs; signs do not matter. For the worst pair the log of the
-odds depends only on the sum S of the noise,
+(0, k) for j <= k. The same holds for products of such pairs, and signs do not matter. For the worst pair the
+log of the odds depends only on the sum S of the noise,
 
     ln(P/P') = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = E_P (1 - e^(k (S - s)/sigma^2))+,
 
-where s is the value of S at which the log is epsilon. S has the weights e^(-S^2/(2 n sigma^2)), up to a
+where s is the value of S at which this log is epsilon. S has the weights e^(-S^2/(2 n sigma^2)), up to a
 relative error of at most about 2n e^(-pi^2 sigma^2) (Poisson summation on the integers with a given sum; no
 error for n = 1). For sigma^2 < 5 the distribution of S is computed by convolution instead. A sum of more than
 2^21 terms is replaced by its integral, the delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8).
@@ -37,7 +37,7 @@ from meteragent.privacy.exact import Exact, not_negative, positive
 from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
-_SMOOTH = 5.0  # from this sigma^2 on, S is a discrete Gaussian number to 1e-16 for n <= 10^5
+_SMOOTH = 5.0  # from this sigma^2 on, S is discrete Gaussian within 1e-16 for n <= 10^5
 _SPAN = 40.0  # in standard deviations: the tail beyond has a weight below e^-790
 _TERMS_LIMIT = 1 << 21
 _ORDERS = 4001  # points of the grid over alpha
@@ -93,7 +93,7 @@ class DiscreteGaussian:
     def delta(self, epsilon: Exact, distance: Exact) -> float:
         """Return the least delta such that (epsilon, delta) holds between windows at d_inf <= `distance`.
 
-        `distance` is in the unit. The relative error is at most 1e-7 where delta is above 1e-300.
+        `distance` is in the unit. The relative error is at most 1e-7 if delta is above 1e-300.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.
@@ -107,8 +107,9 @@ class DiscreteGaussian:
             inf over alpha > 1 of e^((alpha-1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha-1)
 
         See Canonne, Kamath, Steinke 2020, Corollary 13. The result is the minimum over a fine grid, or 1 if
-        that is less. The minimum exceeds an infimum above 1e-20 by less than 1e-4 of it. The same formula
-        holds for the sum of the rhos of several releases; for a single release `delta` is smaller.
+        that is less. If the infimum is above 1e-20, the minimum exceeds it by less than 1e-4 of the infimum.
+        The same formula holds for the sum of the rhos of several releases; for a single release `delta` is
+        smaller.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: a parameter is negative.
@@ -167,7 +168,7 @@ def _distribution(variance: float) -> tuple[NDArray[np.float64], NDArray[np.floa
 
 
 def _normaliser(variance: float) -> float:
-    """Sum e^(-z^2/(2 variance)) over Z.
+    """Sum e^(-z^2/(2 variance)) over all integers z.
 
     From variance 5 on, sqrt(2 pi variance) replaces the sum, with a relative error of 2 e^(-2 pi^2 variance).
     """
@@ -212,8 +213,8 @@ def _hockey_stick(n: int, k: int, variance: float, epsilon: float) -> float:
 def _normal_hockey_stick(mu: float, epsilon: float) -> float:
     """Return F(mu/2 - epsilon/mu) - e^epsilon F(-mu/2 - epsilon/mu), F the standard normal distribution.
 
-    Both terms have the factor e^(-x^2/2), x = mu/2 - epsilon/mu. If x < 0 it is taken out, so that neither
-    of them underflows.
+    Both terms have the factor e^(-x^2/2), x = mu/2 - epsilon/mu. If x < 0 this factor is taken out, so that
+    neither term underflows.
     """
     x, y = mu / 2 - epsilon / mu, mu / 2 + epsilon / mu
     factor, tail = math.exp(-x * x / 2) / 2, _scaled_erfc(y / math.sqrt(2))

@@ -1,9 +1,9 @@
-"""The l_inf Laplace mechanism on the lattice q Z^n, for n = 1 the Laplace mechanism (THEORY 1, 2.1).
+"""The l_inf Laplace mechanism on the lattice q Z^n; for n = 1 it is the Laplace mechanism (THEORY 1, 2.1).
 
 The noise of a window is z in Z^n, in quanta, with P(z) = e^(-a max|z_i|) / Z, a = epsilon q. The output,
 x + q z, is epsilon d_inf-private for x in q Z^n, because P(z - k)/P(z) <= e^(a max|k_i|) by the triangle
-inequality.
-This also holds if each slot is released as soon as it ends and later readings react to it (THEORY 3.1).
+inequality. This also holds if each slot is released as soon as it ends and later readings react to it (THEORY
+3.1).
 
 Optimality. For windows of real numbers no noise that is epsilon d_inf-private at *all* distances has a
 smaller mean error, for any measure of error that grows with |z_i| (`floor`). Noise that keeps a level at
@@ -18,9 +18,9 @@ There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2
     Z = 2^n e^(a/2) (1 - e^-a) sum over R >= 0 of r^n e^(-ar).
 
 The first sum is used if at most 2^17 of its terms matter (the terms are added without the 1, so that ln Z
-keeps its precision if Z is barely above 1). With more terms, r^n e^(-ar) is so smooth that its integral,
-n! a^-(n+1), replaces the second sum: by Poisson summation, their relative difference is at most 2 sum over
-m > 0 of |1 + 2 pi i m/a|^-(n+1), below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
+keeps its precision if Z is barely above 1). With more terms, r^n e^(-ar) is so smooth that its integral
+n! a^-(n+1) replaces the second sum. By Poisson summation, the relative difference is at most 2 sum over m > 0
+of |1 + 2 pi i m/a|^-(n+1), which is below 1e-11 for n >= 2. For n = 1, Z = coth(a/2).
 """
 
 from __future__ import annotations  # help() shows `ArrayLike`, not the long union that it stands for
@@ -47,8 +47,8 @@ class LInfLaplace:
     """The l_inf Laplace mechanism: epsilon d_inf-private noise for windows of n slots.
 
     An output changes the odds between two windows by a factor of at most e^loss(d), where d is their d_inf
-    distance: the largest difference between their values in any slot. At a multiple of the quantum loss(d) is
-    epsilon d.
+    distance: the largest difference between their values in any slot. At a multiple of the quantum, loss(d)
+    is epsilon d.
 
         >>> mechanism = LInfLaplace(epsilon="1/220", quantum=10, n=2)  # level 1 at 220 W, in steps of 10 W
         >>> mechanism.loss(220)
@@ -103,7 +103,8 @@ class LInfLaplace:
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(output | point) = -a max|output_i - point_i| - ln Z for `outputs` of shape (..., n).
 
-        Both are integers in quanta; `point` has shape (n,). The relative error of the result is about 1e-12.
+        Outputs and `point` are integers in quanta; `point` has shape (n,). The relative error of the result
+        is about 1e-12.
 
         Raises:
             TypeError: the values are not integers.
@@ -185,7 +186,7 @@ def reach(n: int, a: Fraction) -> int:
 
         K = ceil(28 / a) for n = 1, else ceil((44 + 5n/2) / a)
 
-    For n = 1, P(|z| > K) = 2 e^(-a(K+1)) / (1 + e^-a) <= e^(-aK) <= e^-28 < 2^-40. For n > 1 |z_i| <= R, and
+    For n = 1, P(|z| > K) = 2 e^(-a(K+1)) / (1 + e^-a) <= e^(-aK) <= e^-28 < 2^-40. For n > 1, |z_i| <= R, and
     P(R = r) = (2r+1)^n e^(-ar) / W(a) with W(a) = sum (2r+1)^n e^(-ar). With r = 3j + i, i < 3, we have
     2r+1 <= 5 (2j+1), hence W(a/3) <= 3 5^n W(a), and by the Chernoff bound at 2a/3,
 

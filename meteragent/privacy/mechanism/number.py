@@ -30,11 +30,10 @@ from meteragent.privacy.space import Numbers
 
 @dataclass(frozen=True, init=False)
 class Laplace:
-    """The Laplace mechanism on numbers, q Z: epsilon |x - y|-private, epsilon in 1/unit.
+    """The Laplace mechanism on the numbers q Z: it is epsilon |x - y|-private, with epsilon in 1/unit.
 
     `epsilon` and `quantum` (in the unit) are exact. The distribution of the noise, in quanta, depends only on
-    a = epsilon * quantum. It is the distribution of `LInfLaplace` for n = 1, but points are single numbers,
-    not windows.
+    a = epsilon * quantum. It is that of `LInfLaplace` for n = 1, but points are single numbers, not windows.
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
@@ -76,7 +75,7 @@ class Laplace:
         return LInfLaplace(self.epsilon, self.quantum, 1).loss(distance)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `points`, integers in quanta in an array of any shape, each with its own noise.
+        """Release `points` (integers in quanta, in an array of any shape), each with its own noise.
 
         The result is int64 in quanta. Each number is charged. `bits` is the source of randomness, by default
         `BulkBits`.
@@ -99,13 +98,13 @@ class Laplace:
 
 @dataclass(frozen=True, init=False)
 class TruncatedGeometric:
-    """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to this range: epsilon |x - y|-private.
+    """Discrete Laplace noise on the numbers 0, q .. kq, clipped to this range: epsilon |x - y|-private.
 
     The module's docstring has P(y | x) (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
     After a uniformly sensitive query whose answers are 0, q .. kq, it is optimal: no equally private
-    mechanism of the form H after the query is better for any Bayesian user whose loss grows with the distance
-    (Theorems 8 and 10). Counts under d_h, and sums, percentiles and *rounded* averages under d_1, are such
-    queries; for other averages see `query.average`.
+    mechanism on the answers is better for any Bayesian user whose loss grows with the distance (Theorems 8
+    and 10). Counts under d_h, and sums, percentiles and *rounded* averages under d_1, are such queries; for
+    other averages see `query.average`.
 
     Raises:
         TypeError: epsilon or quantum is not exact, or k is not an int.
@@ -154,9 +153,10 @@ class TruncatedGeometric:
         return Channel(values, values, rows)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `points`, integers 0 .. k in an array of any shape, each with noise, as int64 in 0 .. k.
+        """Release `points` (integers 0 .. k, in an array of any shape), each with its own noise.
 
-        Each number is charged. `bits` is the source of randomness, by default `BulkBits`.
+        The result is int64 in 0 .. k. Each number is charged. `bits` is the source of randomness, by default
+        `BulkBits`.
 
         Raises:
             TypeError: the values are not integers.  ValueError: a value is not in 0 .. k.
@@ -176,7 +176,7 @@ class TruncatedGeometric:
 
 
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
-    """Return `points`, whole quanta in `space`, as int64 so small that adding noise cannot overflow.
+    """Return `points` (whole quanta in `space`) as int64, small enough that adding noise cannot overflow.
 
     Raises:
         TypeError: a point is not an integer.  ValueError: a point is not in `space`, or is beyond 2^62.

@@ -1,4 +1,4 @@
-"""Noise for points of the plane: planar Laplace for d_2, two Laplace numbers for d_1.
+"""Noise for points of the plane: planar Laplace for d_2, and two Laplace numbers for d_1.
 
 These are the Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section
 6.2 on geolocation) on the lattice q Z^2. With a = epsilon q, the noise z, in quanta, has the distribution
@@ -6,18 +6,18 @@ These are the Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2
     P(z) = e^(-a |z|_2) / C(a),        C(a) = sum over Z^2 of e^(-a |z|_2),
 
 and by the triangle inequality the output, x + q z, is exactly epsilon d_2-private on q Z^2. Outputs on the
-line through two points, but not between them, attain the bound. `PlanarManhattan` uses |z|_1 instead, for
-which the two coordinates are independent discrete Laplace numbers.
+line through two points, but not between them, attain the bound. `PlanarManhattan` uses |z|_1 instead, so that
+the two coordinates of z are independent discrete Laplace numbers.
 
 Rounding points of R^2 to the lattice first, each coordinate by floor(x/q + 1/2), may move two points apart:
 a coordinate difference of s quanta becomes an integer k with |k| < |s| + 1. So d_2 grows by less than
 sqrt2 q, with sqrt2 < 99/70 (for d_1 see `vector`).
 
-Sums over the lattice, r = |z|_2, are computed directly for a >= 1/20. For smaller a, the Poisson summation
-formula is used: the sum of e^(-ar) equals the sum of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2),
-over Z^2. The term at 0 is 2 pi/a^2, the integral of e^(-ar) over the plane. Expanding the other terms in a
-gives values of the Epstein zeta function, Z(s) = sum over z != 0 of |z|_2^(-2s) = 4 zeta(s) beta(s), with
-Dirichlet's beta:
+With r = |z|_2, sums over the lattice are computed directly for a >= 1/20. For smaller a, the Poisson
+summation formula is used: the sum of e^(-ar) over Z^2 equals the sum of its Fourier transform,
+2 pi a/(a^2 + 4 pi^2 r^2)^(3/2). The term at 0, 2 pi/a^2, is the integral of e^(-ar) over the plane. Expanding
+the other terms in a gives values of the Epstein zeta function,
+Z(s) = sum over z != 0 of |z|_2^(-2s) = 4 zeta(s) beta(s), with Dirichlet's beta:
 
     C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..
 
@@ -85,7 +85,7 @@ class PlanarLaplace:
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not positive, or 10/a >= 2^45, a = epsilon * quantum.
+        ValueError: a parameter is not positive, or 10/a >= 2^45 for a = epsilon * quantum.
     """
 
     epsilon: Fraction
@@ -117,7 +117,7 @@ class PlanarLaplace:
         return self.epsilon * not_negative("distance", distance)
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
-        """Bound the loss between points of R^2 whose d_2 before rounding to the lattice is d = `distance`.
+        """Return a bound on the loss between points of R^2 whose d_2 before rounding is d = `distance`.
 
             epsilon (d + 99/70 q),  and 0 for d = 0
 
@@ -160,8 +160,9 @@ class PlanarLaplace:
     def beyond(self, distance: float) -> float:
         """Return the probability that the noise moves a point by more than `distance`, in the unit.
 
-        For a >= 1/20 the probability is a sum over the lattice. For smaller a, the limit of fine lattices is
-        used, in which the length of the noise has an Erlang(2) distribution; its error is less than 0.004:
+        For a >= 1/20, the probability is a sum over the lattice. For smaller a, the limit of fine lattices is
+        used, with an error of less than 0.004. In this limit the length of the noise has an Erlang(2)
+        distribution:
 
             P(|q z|_2 > d) = (1 + epsilon d) e^(-epsilon d).
         """
@@ -183,7 +184,7 @@ class PlanarManhattan(VectorLaplace):
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not positive, or 1/a >= 2^45, a = epsilon * quantum.
+        ValueError: a parameter is not positive, or 1/a >= 2^45 for a = epsilon * quantum.
     """
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:

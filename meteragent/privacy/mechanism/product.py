@@ -2,13 +2,14 @@
 
     X_d = (X_d1, .., X_dn),  independent,        P(y | d) = product of P(y_i | d_i)    (equation 7)
 
-Neighbouring databases differ in one row, so all other factors cancel. Therefore (epsilon, delta) between any
-two values of a row implies (epsilon, delta) between neighbours (Theorem 5; `Product`). The losses of the rows
-do not add up.
+Neighbouring databases differ in one row, so all other factors cancel. Therefore a promise (epsilon, delta)
+between any two values of a row implies the same promise between neighbours (Theorem 5; `Product`). The losses
+of the rows do not add up.
 
 This argument requires that only one row changes. Under d_inf all rows may change, and with them all n
-factors, so noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under d_1, the sum of the
-rows' distances, it has loss(d) if loss(d) is proportional to d. `MetricProduct` covers both cases.
+factors, so noise whose loss on a row is loss(d) has the loss n loss(d) on windows (THEORY 0). Under d_1 (the
+sum of the rows' distances), its loss is loss(d) if loss(d) is proportional to d. `MetricProduct` covers both
+cases.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _Rows:
 
 @dataclass(frozen=True, init=False)
 class Product(_Rows):
-    """A mechanism on single values, applied to n rows: neighbours in D^n have the (epsilon, delta) of a row.
+    """A mechanism on single values, applied to n rows: neighbours have the (epsilon, delta) of a row.
 
     See Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
     (`Databases`, Hamming). A metric mechanism on rows of finite diameter V has the pair (loss(V), 0). For
@@ -76,7 +77,7 @@ class Product(_Rows):
 
     Raises:
         TypeError: the mechanism is neither a `PairMechanism` nor a `MetricMechanism`, or n is not an int.
-        ValueError: its points are not single values, n < 1, or its promise implies no finite pair.
+        ValueError: a point is not a single value, n < 1, or the mechanism's promise implies no finite pair.
     """
 
     guarantee: Guarantee
@@ -87,7 +88,7 @@ class Product(_Rows):
 
 @dataclass(frozen=True, init=False)
 class MetricProduct(_Rows):
-    """A metric mechanism, applied to n rows: the loss is loss(d) under d_1, n loss(d) under d_inf.
+    """A metric mechanism, applied to n rows: the loss is loss(d) under d_1 and n loss(d) under d_inf.
 
     Independent epsilon d-private noise on each of n readings is epsilon d_1-private and n epsilon
     d_inf-private. The latter is tight: windows whose readings all differ by the same amount attain it
@@ -96,7 +97,7 @@ class MetricProduct(_Rows):
 
     Raises:
         TypeError: the mechanism is not a `MetricMechanism`, or n is not an int.
-        ValueError: its points are not single values, n < 1, or the metric is unknown.
+        ValueError: a point is not a single value, n < 1, or the metric is unknown.
     """
 
     row: MetricMechanism
@@ -111,8 +112,8 @@ class MetricProduct(_Rows):
     def loss(self, distance: Fraction) -> Fraction:
         """Return the loss between databases at `distance` in the metric of the space.
 
-        With d = `distance` and loss(d) that of a row: under d_1 the distances of the rows add up to d, so the
-        loss is loss(d). Under d_inf each of the n rows may differ by d, so the loss is n loss(d).
+        Let d be `distance`, and loss(d) the loss of a row. Under d_1 the distances of the rows add up to d,
+        so the loss is loss(d). Under d_inf each of the n rows may differ by d, so the loss is n loss(d).
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.

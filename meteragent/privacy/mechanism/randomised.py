@@ -9,9 +9,9 @@ is irrational; in `Categorical` epsilon is exact and the probabilities are irrat
 
 From N answers, the share of true yeses is estimated by (y - (1-t)/2)/t, where y is the share of yeses in the
 answers. The estimate is unbiased. The variance of an answer is (1+t)/2 (1-t)/2 for either truth, so the error
-of the estimate has
+of the estimate has the standard deviation
 
-    sd = sqrt((1 - t^2)/N) / (2t),        for two fair coins sqrt(3/(4N)).
+    sqrt((1 - t^2)/N) / (2t),        which is sqrt(3/(4N)) for two fair coins.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class RandomRow:
         return Guarantee(Fraction(0), Fraction(1, self.space.n))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
-        """Release a row of each database of `points`, of shape (..., n), as an array of shape (...).
+        """Release a row of each database of `points`, whose shape is (..., n), as an array of shape (...).
 
         `bits` is the source of randomness, by default `BulkBits`.
 

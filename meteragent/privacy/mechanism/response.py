@@ -1,18 +1,20 @@
-"""Answers to queries: noise on the data and then the query, or the query and then noise.
+"""Answers to queries, with noise added either to the data before the query or to its answer.
 
-Sanitised response (Holohan 2014, section 2.2), X_{Q,d} = Q(X_d). Noise is added to the database once, and
-every answer is computed from the noisy database. So a single release is charged, for any number of queries:
-the answers to all queries together are (epsilon, delta)-private if and only if the release is, because the
-release is the answer to the identity query (Theorem 4, Corollary 1). A repeated query has the same answer.
-See `Sanitised` and, for one function of a mechanism's output, `Then`.
+Sanitised response (Holohan 2014, section 2.2): a query Q on a database d is answered by X_{Q,d} = Q(X_d).
+Noise is added to the database once, and every answer is computed from the noisy database. So a single release
+is charged, for any number of queries: the answers to all queries together are (epsilon, delta)-private if and
+only if the release is, because the release is the answer to the identity query (Theorem 4, Corollary 1). A
+repeated query has the same answer. See `Sanitised` and, for one function of a mechanism's output, `Then`.
 
-Output perturbation (section 2.2), X_{Q,d} = X_{Q(d)}. Every answer gets fresh noise and is charged, even if
-the query is repeated, because the mean of many noisy answers tends to the true answer. The promise holds on
-the space Y of answers and carries over to databases:
+Output perturbation (section 2.2): the answer is X_{Q,d} = X_{Q(d)}. Every answer gets fresh noise and is
+charged, even if the query is repeated, because the mean of many noisy answers tends to the true answer. The
+promise holds on the space Y of answers, with the metric d_Y, and carries over to databases, with the metric
+d_X:
 
 * `After`: an epsilon d_Y-private mechanism after a Delta-sensitive query is Delta epsilon d_X-private
   (Chatzikokolakis 2013, Fact 5);
-* `OutputPerturbation`: a pair (epsilon, delta) between any two answers holds between any two points.
+* `OutputPerturbation`: a pair (epsilon, delta) that holds between any two answers holds between any two
+  points.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Sanitised:
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
         """Return the query's answer for the released point; nothing is charged, and repeated calls agree.
 
-        Of a `Query` only the function is used, because noise may have moved the point out of the query's
+        Only the function of a `Query` is used, because noise may have moved the point out of the query's
         space.
         """
         function = query.function if isinstance(query, Query) else query
@@ -110,10 +112,10 @@ class Then:
 class _Answered:
     """A mechanism applied to the answers of a query.
 
-    The answers are checked for the points of the pairs that the query's space yields.
+    The answers are checked for the points that `pairs()` of the query's space yields.
 
     Raises:
-        ValueError: one of these answers is not a point of the mechanism's space.
+        ValueError: a checked answer is not a point of the mechanism's space.
     """
 
     mechanism: Mechanism
@@ -156,8 +158,8 @@ class After(_Answered):
 
     Raises:
         TypeError: the mechanism is not a `MetricMechanism`.
-        ValueError: the sensitivity is not an exact number, the checks show that it is too small, or one of
-            these answers is not in the mechanism's space.
+        ValueError: the sensitivity is not an exact number, the checks show that it is too small, or a checked
+            answer is not in the mechanism's space.
     """
 
     mechanism: MetricMechanism
@@ -188,8 +190,8 @@ class OutputPerturbation(_Answered):
 
     Raises:
         TypeError: the mechanism is not a `PairMechanism`.
-        ValueError: the mechanism's pair holds only between neighbours, or the answer for a point of the pairs
-            that the query's space yields is not in the mechanism's space.
+        ValueError: the mechanism's pair holds only between neighbours, or the answer for a point that the
+            query's space proposes is not in the mechanism's space.
     """
 
     mechanism: PairMechanism

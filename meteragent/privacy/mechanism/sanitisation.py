@@ -1,6 +1,6 @@
-"""Laplace noise on a bounded set of numbers, (epsilon, delta) between any two of them.
+"""Laplace noise on a bounded set of numbers, with a promise (epsilon, delta) between any two of them.
 
-Three calibrations of b, the scale of the noise, for a set of diameter D on the lattice q Z:
+There are three calibrations of b, the scale of the noise, for a set of diameter D on the lattice q Z:
 
     "holohan"   b = D/(epsilon - ln(1-delta))                        (Holohan 2014, Example 5)
     "any set"   b = D/ln((e^epsilon + delta)/(1-delta))              less noise, valid for every set
@@ -13,9 +13,9 @@ apart. So no formula in D, epsilon and delta that holds for all sets needs less 
 because its X is smaller: (1-delta) e^X = e^epsilon < e^epsilon + delta.
 
 Proof of "lattice". The outputs for two numbers k quanta apart have the distributions
-`divergence.LatticePair(a, k)`, a = q/b. Their hockey-stick divergence is the maximum over j of the
-probability of an output of at most j quanta under one distribution, minus e^epsilon times its probability
-under the other. It grows with k and with a, so it is largest for the ends of the set. With k = D/q it is
+`divergence.LatticePair(a, k)` with a = q/b. Their hockey-stick divergence is the maximum over j of
+P(output <= j quanta) under one distribution, minus e^epsilon times this probability under the other. The
+divergence grows with k and with a, so it is largest for the ends of the set. With k = D/q it is
 
     delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
 
@@ -44,23 +44,23 @@ from meteragent.privacy.space import Numbers
 Calibration = Literal["holohan", "any set", "lattice"]
 
 _CLOSE_BITS = 48
-"""The bits to which a scale is computed before it is rounded up; see `LaplaceSanitisation`."""
+"""The number of bits to which a scale is computed before it is rounded up; see `LaplaceSanitisation`."""
 
 
 @dataclass(frozen=True, init=False)
 class LaplaceSanitisation:
-    """Laplace noise on a bounded set of numbers: (epsilon, delta) between any two (Holohan 2014, Example 5).
+    """Laplace noise on a bounded set of numbers; (epsilon, delta) holds between any two (Holohan, Example 5).
 
     `calibration` names the formula of the noise's scale; the module's docstring has the three formulas and
-    their proofs. For delta = 0 they agree: the mechanism is exactly epsilon/D |x-y|-private. For delta > 0
-    the scale is irrational and is rounded up, which only adds noise: by a factor below 1 + 2^-40 or, for
-    "lattice" at epsilon = 0, below 1 + 2^-40 + 2^-50/delta. The output is not clamped to the set, so it is
-    unbiased; clamping it costs no privacy.
+    their proofs. For delta = 0 the formulas agree: the mechanism is exactly epsilon/D |x-y|-private. For
+    delta > 0 the scale is irrational and is rounded up, which only adds noise: by a factor below 1 + 2^-40
+    or, for "lattice" at epsilon = 0, below 1 + 2^-40 + 2^-50/delta. The output is not clamped to the set, so
+    it is unbiased; clamping it costs no privacy.
 
     Raises:
         TypeError: epsilon or delta is not exact; the message shows a correct form.
-        ValueError: the set's diameter is 0 or infinite, epsilon < 0, delta is not in [0, 1), both are 0 (no
-            finite noise suffices), 1/a >= 2^45 (a = q/b), or the calibration is unknown.
+        ValueError: the set's diameter is 0 or infinite, epsilon < 0, delta is not in [0, 1), epsilon and
+            delta are both 0 (no finite noise suffices), 1/a >= 2^45 (a = q/b), or the calibration is unknown.
     """
 
     space: Numbers
@@ -98,7 +98,7 @@ class LaplaceSanitisation:
         return _smallest_delta(self.noise.a, int(self.space.diameter / self.space.quantum), self.guarantee)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Release `points`, an integer array of quanta, each with its own noise, as int64 of the same shape.
+        """Release `points` (an integer array in quanta), each with its own noise, as int64 of the same shape.
 
         Each number is charged. `bits` is the source of randomness, by default `BulkBits`.
 
@@ -122,7 +122,7 @@ def _smallest_delta(a: Fraction, k: int, promise: Guarantee) -> Number:
 
 
 def _ln_below(quotient: Fraction, promise: Guarantee) -> Fraction:
-    """Return a rational number at most ln(quotient), less than 2^-40 (epsilon + delta) below it."""
+    """Return a rational number at or below ln(quotient), by less than 2^-40 (epsilon + delta)."""
     # Epsilon and delta are 0 or at least 1/denominator.
     k = _CLOSE_BITS + max(part.denominator.bit_length() for part in promise)
     return Fraction(ln_bounds(quotient, k)[0], 1 << k)
@@ -143,7 +143,7 @@ def _lattice(promise: Guarantee, k: int) -> Fraction:
     """Return a rational number just below the largest loss X = ak that keeps the promise on the lattice."""
     low = _any_set(promise, k)
     high = promise.epsilon + 2 * _ln_below(1 / (1 - promise.delta), promise) + low / (1 << _CLOSE_BITS)
-    # At the same loss, delta is not smaller on the lattice than on the real line: `high` is above the root.
+    # At the same loss, delta is not smaller on the lattice than on the real line, so `high` exceeds the root.
     for _ in range(_CLOSE_BITS):
         middle = (low + high) / 2
         is_kept = _smallest_delta(middle / k, k, promise) <= promise.delta
@@ -157,4 +157,4 @@ _LARGEST_LOSS: dict[Calibration, Callable[[Guarantee, int], Fraction]] = {
     "any set": _any_set,
     "lattice": _lattice,
 }
-"""A rational number just below the loss X = D/b between the ends of the set, by calibration, if delta > 0."""
+"""For each calibration, a function that returns a rational number just below X = D/b, if delta > 0."""

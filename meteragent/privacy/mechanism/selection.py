@@ -2,22 +2,22 @@
 
 Both mechanisms take a vector u of n values (counts, utilities) in whole quanta and release an index. They are
 private under d_inf, because every value may change. Let Delta be the largest change of a value between
-neighbours, in the unit. At d_inf = d
+neighbours, in the unit. At d_inf = d the loss is
 
-    loss = epsilon q ceil(d/q) / Delta,  even if floor(x/q + 1/2) rounds the values first.
+    epsilon q ceil(d/q) / Delta,  even if the values are first rounded by floor(x/q + 1/2).
 
 Noisy max (Example 4) adds a geometric number g_i to each value, P(g) ~ e^(-ag) with a = epsilon q/(2 Delta),
-and reports the index of the largest sum, or the first such index. Ties cost no privacy. Proof: fix the noise
-of all other values. Then i is reported if and only if u_i + g_i reaches a threshold T, the largest of
-u_j + g_j + 1 for j < i and u_j + g_j for j > i. If every value changes by at most k quanta, T rises by at
+and reports the index of the largest sum, the first one if there are several. Ties cost no privacy. Proof: fix
+the noise of all other values. Then i is reported if and only if u_i + g_i reaches a threshold T, the largest
+of u_j + g_j + 1 for j < i and u_j + g_j for j > i. If every value changes by at most k quanta, T rises by at
 most k and u_i falls by at most k, so g_i has to be larger by at most 2k, and
 P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. This holds for any fixed rule for ties and for any noise whose
 tail falls by a factor of at most e^a per step. Laplace noise is an example, but one-sided noise is smaller.
-If no value falls, or none rises (counts to which one person is added), T - u_i rises by at most k, so the
-loss is half as large.
+If no value falls (as for counts to which one person is added), or if no value rises, T - u_i rises by at most
+k, so the loss is half as large.
 
 The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
-at most e^(ak), and so does their sum. For both mechanisms the value at the reported index is
+at most e^(ak), and so does the sum of the weights. For both mechanisms the value at the reported index is
 within (2 Delta/epsilon)(ln n + t) of the largest with a probability of at least 1 - e^-t (Example 6), because
 P(r) <= e^(-a (max u - u_r)) for every r.
 """
@@ -112,11 +112,11 @@ class NoisyMax(_Selection):
     """
 
     def monotone_loss(self, distance: Exact) -> Fraction:
-        """Return the loss if no value falls, or none rises: half of `loss`."""
+        """Return the loss if no value falls, or if no value rises: half of `loss`."""
         return self.loss(not_negative("distance", distance)) / 2
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Report an index, 0 .. n-1, for each row of `points`, integers in quanta of shape (..., n).
+        """Report an index (0 .. n-1) for each row of `points`, integers in quanta of shape (..., n).
 
         Each row is charged. `bits` is the source of randomness, by default `BulkBits`.
 
@@ -161,9 +161,9 @@ def _losing_chance(a: float, distance: NDArray[np.float64]) -> NDArray[np.float6
 class Exponential(_Selection):
     """The exponential mechanism, which reports one of n indices r with P(r) ~ e^(a u_r).
 
-    See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r|, f whole, over all
-    whole r it would be the Laplace mechanism, whose loss is half of `loss`, because the sum of its weights is
-    the same for every f. For n indices the loss is `loss`. The time that a choice takes depends on the
+    See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r| for a whole f, over all
+    whole r, it would be the Laplace mechanism, whose loss is half of `loss`, because the sum of its weights
+    is the same for every f. For n indices the loss is `loss`. The time that a choice takes depends on the
     differences between the utilities; the time that `NoisyMax` takes does not.
 
     Raises:
@@ -172,7 +172,7 @@ class Exponential(_Selection):
     """
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
-        """Choose an index, 0 .. n-1, for each row of `points`, utilities in quanta of shape (..., n).
+        """Choose an index (0 .. n-1) for each row of `points`, utilities in quanta of shape (..., n).
 
         Each row is charged. `bits` is the source of randomness, by default `BulkBits`. The
         distribution is computed once for equal rows.

@@ -1,7 +1,7 @@
 """The distribution of one slot's noise within a window of the l_inf Laplace mechanism.
 
-Given R, z is uniform on {-R .. R}^n, and P(R) ~ (2R+1)^n e^(-aR) (THEORY 2.1). So one slot has the marginal
-distribution
+Given the noise bound R, a window's noise z is uniform on {-R .. R}^n, and P(R) ~ (2R+1)^n e^(-aR) (THEORY
+2.1). So one slot has the marginal distribution
 
     P(z_i = k) = S(n-1, 2|k|+1) e^(-a|k|) / S(n, 1),        S(m, c) = sum over j >= 0 of (c + 2j)^m e^(-aj),
 
@@ -27,8 +27,8 @@ Floats = NDArray[np.float64]
 def log_mass_of_slot(mechanism: LInfLaplace, noise: ArrayLike) -> Floats:
     """Return ln P(z_i = k) for one slot and each k of `noise`, in quanta.
 
-    For n = 1 the result is ln tanh(a/2) - a|k|. The coefficients take a time proportional to n^2, once for
-    each pair (n, a); then each k takes a time proportional to n.
+    For n = 1 the result is ln tanh(a/2) - a|k|. The time to compute the coefficients is proportional to n^2,
+    once for each pair (n, a); the time for each k is then proportional to n.
     """
     k = np.abs(np.asarray(noise, np.float64))
     a = float(mechanism.a)

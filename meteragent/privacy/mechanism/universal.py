@@ -4,9 +4,9 @@ See Chatzikokolakis 2013, Definition 7 and Theorem 10.
 
 If the answers of a query f are q [0..k] and f is uniformly Delta-sensitive, the truncated geometric mechanism
 with epsilon/Delta on the answers is f-epsilon d_X-optimal: no epsilon d_X-private mechanism of the form H
-after f is better for a user who remaps outputs optimally. This holds for any prior and for any loss of the
-user that grows with the distance between answers. (The paper's theorem has Delta d_X; its corollaries show
-that the epsilon is missing.)
+after f, with any H, is better for a user who remaps outputs optimally. This holds for any prior and for any
+loss of the user that grows with the distance between answers. (The paper's theorem has Delta d_X; its
+corollaries show that the epsilon is missing.)
 """
 
 from fractions import Fraction
@@ -25,7 +25,8 @@ class NotUniform(ValueError):
 def universal_mechanism(query: Query, epsilon: Exact) -> After:
     """Return the truncated geometric mechanism after `query` (Theorem 10).
 
-    For every user it is optimal among the epsilon d_X-private mechanisms of the form H after the query.
+    For every user, this mechanism is optimal among the epsilon d_X-private mechanisms that are applied to the
+    query's answer.
 
     Raises:
         TypeError: epsilon is not exact.

@@ -72,7 +72,7 @@ class VectorLaplace:
         return self.epsilon * not_negative("distance", distance) / self.sensitivity
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
-        """Bound the loss between points of R^n whose d_1 before rounding to the lattice is d = `distance`.
+        """Return a bound on the loss between points of R^n whose d_1 before rounding is d = `distance`.
 
             a (ceil(d/q) + n - 1),  and 0 for d = 0
 
@@ -135,9 +135,9 @@ class VectorLaplace:
 
         For example, by the formula the noisy counts of 10,000 first names at epsilon = 1 and Delta = 1 are
         all within 12.2 of the true counts with a probability of 95%; rounded up, the bound is 13. Without
-        rounding up, the formula may be too small between two quanta, because the probability
-        P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than e^(-am). After rounding up to m quanta it is not,
-        because P(|z| > m) is less.
+        rounding up, the formula may be too small between two quanta, because P(|z| >= m) = 2 e^(-am)/(1+e^-a)
+        is more than e^(-am). After rounding up to m quanta the bound holds, because P(|z| > m) is less than
+        e^(-am).
 
         Raises:
             ValueError: beta is not between 0 and 1.

@@ -1,4 +1,4 @@
-"""Checks that points are whole quanta, small enough to add noise in int64, and differences of such points."""
+"""Whole quanta: checks that noise can be added to points in int64, and differences of such points."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min(
 
 
 def whole(values: ArrayLike) -> NDArray[np.int64]:
-    """Return `values`, whole quanta, as int64, without a copy if they are an int64 array already.
+    """Return `values` (whole quanta) as int64; an int64 array is not copied.
 
     Raises:
         TypeError: the values are not integers of at most 64 bits; an empty list counts as floats.

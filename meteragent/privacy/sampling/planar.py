@@ -12,8 +12,8 @@ s is a multiple of 10:
     floor(s y) = floor(sqrt(s^2 |z|_2^2)) - 7 s/10 |z|_1.
 
 If the two integers differ, they decide. Otherwise (with a probability of at most a/s) more binary digits of T
-and y are compared until they differ. The digits of T are independent, as those of a geometric number: digit j
-is one with probability 1/(1 + e^((a/s) / 2^j)) (THEORY 2.4). If s y is itself an integer, T exceeds y.
+and y are compared until they differ. The digits of T are independent, like those of a geometric number: digit
+j is 1 with probability 1/(1 + e^((a/s) / 2^j)) (THEORY 2.4). If s y is itself an integer, T exceeds y.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ quantum.
 
 There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
 total's standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has
-many values, neighbours are merged into about 1024 values (for m = 1: 16384). G_w is computed on a grid, 513
-points of which cover the heaviest slot's uniform. The main effect of all three is on the standard deviation,
-so the result is scaled to its exact value. The remaining error is below 5e-5 of a half-width, and below 1e-5
-for the usual coverages (measured by the tests against independent formulas).
+many values, neighbours are merged into about 1024 values (16384 if m = 1). G_w is computed on a grid, 513
+points of which cover the heaviest slot's uniform distribution. All three approximations mainly affect the
+standard deviation, so the result is scaled to the exact standard deviation. The remaining error is below 5e-5
+of a half-width, and below 1e-5 for the usual coverages (measured by the tests against independent formulas).
 """
 
 import math
@@ -127,7 +127,7 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
 
 
 def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
-    """Return an h such that measured and released total differ by at most h with probability `coverage`.
+    """Return an h: measured and released totals differ by at most h with probability `coverage`.
 
     The half-width is in the total's unit; its relative error is at most 5e-5 for coverages up to 1 - 1e-9.
     The rounding error is included as in `accuracy.half_width`, which is the result for one slot. With
@@ -186,8 +186,8 @@ def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, covera
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
     """Return the distribution of a total's error.
 
-    Its quantiles are `half_width_of_total`, except for the half quantum that is added there for dithering,
-    and for a total of a single slot, which `accuracy.half_width` computes.
+    Its quantiles are those of `half_width_of_total`, with two exceptions: there, half a quantum is added for
+    dithering, and `accuracy.half_width` computes the half-width of a single slot.
 
     Raises:
         ValueError: as for `sd_of_total`.
@@ -277,7 +277,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
     """Return a distance, in cells, that the sum's absolute value exceeds with a chance of at most 1e-12.
 
-    Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
+    Chernoff's bound is P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
     """
     reach = float(sum(count * law.size for law, count in laws))
     steepest = 600 / max(law.size for law, _ in laws)  # cosh stays finite
@@ -320,7 +320,7 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return up to about `limit` points, in quanta, and masses of r = R + 1/2, without tails near e^-40."""
+    """Return up to about `limit` points of r = R + 1/2, in quanta, and their masses; omit tails of e^-40."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a

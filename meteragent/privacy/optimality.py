@@ -14,7 +14,7 @@ mechanism is best for both users only if the least cost of the program for pairs
 least costs.
 
 A solver's value is trusted only as far as its dual proves it. Consider multipliers >= 0 of the constraints
-e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K, as the added terms are not positive,
+e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K the added terms are not positive, so
 
     sum of cost K >= sum over x of min over z of [cost(x, z) + sum over x' of
                          e^-level(x, x') multiplier(x, x', z) - multiplier(x', x, z)].
@@ -23,8 +23,8 @@ So the validity of `bound` does not depend on the solver: `dual_bound` computes 
 
 Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 and
 10). A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
-its answers (`metric.Induced`), so the best H solves a program on the answers alone. Let that metric be a line
-of equal steps, q|i-j|, as for a uniformly sensitive query whose answers are equally spaced numbers
+its answers (`metric.Induced`), so the best H solves a program on the answers alone. Let that metric be
+q|i-j|, a line of equal steps, as for a uniformly sensitive query whose answers are equally spaced numbers
 (`Query.uniformly_sensitive`). Then the truncated geometric mechanism on 0..k with a remap attains the least
 loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh, Roughgarden, Sundararajan
 2009): it is universally optimal among the mechanisms H after f. A user who knows which databases occur may be
@@ -329,7 +329,7 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
 
 
 def _neighbours(key: tuple[int, ...], reach: int) -> set[tuple[int, ...]]:
-    """Return the sorted |z| of the points at d_inf <= 1 from `key`; such steps add up to all distances."""
+    """Return the sorted |z| of the points at d_inf <= 1 from `key`; steps of 1 add up to every distance."""
     choices = [[z for z in (value - 1, value, value + 1) if 0 <= z <= reach] for value in key]
     return {tuple(sorted(neighbour, reverse=True)) for neighbour in product(*choices)}
 

@@ -63,8 +63,8 @@ def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = M
     """Return the number of windows on each side that detect a true loss of (1 + excess) x if x is claimed.
 
     `alarm` is the probability of a false alarm, and `miss` that of missing the excess. For the midrange the
-    number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), 2.93 for 5% and 10% (THEORY 6; normal
-    approximation).
+    number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), which is 2.93 for 5% and 10% (THEORY 6;
+    normal approximation).
     """
     z = float(stats.norm.isf(alarm) + stats.norm.isf(miss))
     return math.ceil(2 * math.exp(x) * (z / (excess * x)) ** 2)

@@ -97,7 +97,7 @@ def quantile(terms: Iterable[Term], chance: float) -> float:
     """Return the least x >= 0 for which `tail` is at most `chance`, to the last bits of a float.
 
     Raises:
-        ValueError: the chance is below 1e-9 or at least 1; also as for `tail`.
+        ValueError: the chance is below 1e-9 or at least 1, or `tail` refuses the terms.
     """
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")

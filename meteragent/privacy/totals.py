@@ -5,7 +5,7 @@ Theory of operation
 As in `accuracy`, errors are measured against the value before it is rounded to the quantum, and the error of
 half-up rounding is modelled as uniform on the quantum's cell. So, with r = R + 1/2, the errors of the slots
 of a window are uniform on (-r, r), in quanta, and independent given r. The error of a sum of slots with
-weights w_i is r times a weighted sum of uniforms on (-1, 1):
+weights w_i is r times a weighted sum of numbers u_i, uniform on (-1, 1):
 
     P(|error| <= h) = sum over r of P(r) G_w(h/r),        G_w(x) = P(|w_1 u_1 + .. + w_m u_m| <= x).
 
@@ -50,12 +50,12 @@ Floats = NDArray[np.float64]
 _TAIL_MASS = 1e-12  # the mass that may lie beyond the grid
 _CELLS_PER_DEVIATION = 256  # cells per standard deviation of the total
 _CELLS_PER_WINDOW = 32  # cells per standard deviation of a window
-_HALF_POINTS = 256  # on each side of 0, for the heaviest uniform in G_w
+_HALF_POINTS = 256  # grid points on each side of 0, for the heaviest uniform distribution in G_w
 _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) <= 2 e^(-7.5^2/2) < 1.3e-12 (Hoeffding)
 
 
 class Part(NamedTuple):
-    """A part of a total: from each of `windows` windows the sum of `slots` of its values, times `weight`.
+    """A part of a total: the sum of `slots` values, times `weight`, from each of `windows` windows.
 
     `weight` converts the mechanism's unit to the unit of the total, such as hours / 1000 for W to kWh.
     """
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """A part of a total: from each of `windows` windows one value per weight, times that weight."""
+    """A part of a total: one value per weight, times that weight, from each of `windows` windows."""
 
     mechanism: LInfLaplace
     weights: tuple[float, ...]
@@ -127,7 +127,7 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
 
 
 def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
-    """Return an h: measured and released totals differ by at most h with probability `coverage`.
+    """Return h such that measured and released totals differ by at most h with probability `coverage`.
 
     The half-width is in the total's unit; its relative error is at most 5e-5 for coverages up to 1 - 1e-9.
     The rounding error is included as in `accuracy.half_width`, which is the result for one slot. With
@@ -320,7 +320,10 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return up to about `limit` points of r = R + 1/2, in quanta, and their masses; omit tails of e^-40."""
+    """Return points of r = R + 1/2, in quanta, and their masses.
+
+    There are up to about `limit` points. Tails near e^-40 are omitted.
+    """
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a

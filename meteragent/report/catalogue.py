@@ -80,7 +80,7 @@ def of_reader(accept: str) -> str:
 
 
 def _range(item: str) -> tuple[float, str]:
-    """Return the quality and the language of one range, such as ``de-AT;q=0.8``.
+    """Return the quality and the language of one range of Accept-Language, such as ``de-AT;q=0.8``.
 
     A malformed quality counts as 0.
     """

@@ -1,9 +1,8 @@
 """Public examples of events in a home, and how far each changes the values of a window.
 
 An event adds a constant power to all other use for some time. If nobody is at home, it removes a constant
-power instead.
-An attacker asks whether it happened. How sure the answer can be depends on the distance between the windows
-with and without the event.
+power instead. An attacker asks whether the event happened. How sure the answer can be depends on the distance
+between the windows with and without the event.
 """
 
 import re
@@ -27,7 +26,7 @@ _WINDOWS_FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of the power by `power_w` for `duration_ms`; `daily` if it can happen every day.
+    """A change of the power by `power_w` for `duration_ms`. It is `daily` if it can happen every day.
 
     `name` is the English name, which commands and JSON use. `source` states the origin of the power. `key` is
     the key of a public example's title, or "" for other events.

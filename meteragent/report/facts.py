@@ -57,7 +57,7 @@ def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _in_all(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the cost of a change by the hidden energy in all, with levels rounded up.
+    """Return the cost, in all, of a change by the hidden energy; levels are rounded up.
 
     `without_limits` states whether the promise in all is made without limits. `step_wh` is the energy by
     which each later slot may differ.

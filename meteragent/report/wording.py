@@ -166,7 +166,7 @@ def prices(guarantee: Guarantee) -> str:
 
 
 def in_all(guarantee: Guarantee) -> str:
-    """Return the sentences about the cost, in all, of a change by the hidden energy, and its limits."""
+    """Return the sentences about the cost, in all, of a change by the hidden energy, and about its limits."""
     terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
     if guarantee.is_in_all:
         key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"

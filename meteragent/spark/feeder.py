@@ -114,7 +114,7 @@ def _micro(value: Column) -> Column:
 def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Add the column `told`: whether the rules allow a cell to be shown.
+    """Add the column `told`, which states whether the rules allow a cell to be shown.
 
     `windows` are needed for a dominance rule on private energies; None means that capacities are used.
     """

@@ -16,10 +16,10 @@ query's observed metrics). For each micro-batch, in this order:
 
 After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. The
 noise is computed again and is the same, so the sink gets the same releases. If the micro-batch is not yet in
-the ledger, it is written there now. If it is there with other releases, because the source delivers other
-data than before, the query fails, and the sink gets nothing. A new checkpoint starts a new run, for which the
-ledger refuses every window that the old run released. So if a checkpoint is lost, the windows that were not
-yet released may be lost, but no window is released twice.
+the ledger, it is written there now. If it is in the ledger with other releases, because the source delivers
+other data than before, the query fails, and the sink gets nothing. A new checkpoint starts a new run, for
+which the ledger refuses every window that the old run released. So if a checkpoint is lost, the windows that
+were not yet released may be lost, but no window is released twice.
 
 The checkpoint's state and the shuffle files contain the raw readings of open windows: keep both where raw
 readings may be kept. The column `closes` holds the time that the watermark has to pass. It gets the metadata

@@ -20,12 +20,11 @@ Rules:
 3. A store is accepted if the file `<path>.gen` names the store's generation or its previous one, is in the
    inode that it names, and counts no more commits with records than the store does. A new generation is first
    committed (with the name that is then in the file as the previous one) and then written to the file.
-   Likewise, a commit with records is counted in the file after the commit and before any of its records
-   leaves. The file with the next count is written beforehand under another name, which nothing reads
-   (`prepare`). After a crash at any point, the store is still accepted. A copy from before the last start,
-   clean stop or record is refused, and so is a folder that was restored from a backup. Each transaction
-   checks that the generation is still this agent's: if a lock fails to exclude a second agent, the first
-   agent can no longer write.
+   Likewise, a commit with records, once complete, is counted in the file before any of its records leave. The
+   file with the next count is written beforehand under another name, which nothing reads (`prepare`). After a
+   crash at any point, the store is still accepted. A copy from before the last start, clean stop or record is
+   refused, and so is a folder that was restored from a backup. Each transaction checks that the generation is
+   still this agent's: if a lock fails to exclude a second agent, the first agent can no longer write.
 4. The code does not touch content that it does not understand: an incompatible newer store and another
    program's database are refused. A corrupt store is set aside. A new store, with a floor before which no
    window opens, replaces a corrupt or missing store, unless no safe floor is known (StoreLost).
@@ -298,7 +297,7 @@ class Store:
 
     @property
     def secret(self) -> bytes:
-        """The key of the hashes from which delays and some client ids follow: 32 bytes, drawn once."""
+        """The key of the hashes from which delays and some client ids are derived: 32 bytes, drawn once."""
         return bytes(meta(self.connection, "secret"))
 
     @property

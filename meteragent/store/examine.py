@@ -120,7 +120,7 @@ def examine(connection: sqlite3.Connection) -> None:
 
 
 def _examine_rows(connection: sqlite3.Connection, types: dict[str, str], texts: Iterable[str]) -> None:
-    """Run the queries for values of a wrong type, and the queries that read strings.
+    """Run the queries for values of the wrong type, and the queries that read strings.
 
     Raises StoreError for a row with a wrong type, and sqlite3.Error for a string that cannot be read.
     """

@@ -203,7 +203,7 @@ def _allocate(descriptor: int) -> None:
 def connect(path: Path) -> sqlite3.Connection:
     """Return the writing connection to a file, which is created if it does not exist."""
     if not path.exists():
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm its mode
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm the same mode
     generation.sync_folder(path)
     return _prepare(open_file(path, "rw"), path)
 
@@ -213,7 +213,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
     Raises StoreError if the file system cannot hold a write-ahead log.
     """
-    for part in ("", "-wal", "-shm"):  # SQLite gave them the mode of the database file
+    for part in ("", "-wal", "-shm"):  # SQLite gave -wal and -shm the mode of the database file
         with suppress(FileNotFoundError):
             Path(f"{path}{part}").chmod(0o600)
     [(mode,)] = connection.execute("PRAGMA journal_mode = WAL")

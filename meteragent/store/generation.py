@@ -15,10 +15,10 @@ store looks like the store itself, so a small file beside the store identifies t
 The file is replaced, never changed: write `<path>.gen.new`, fsync it, rename it, fsync the folder. After a
 power cut, `<path>.gen` is either the complete old file or the complete new file.
 
-Order. The store commits first, and the file is replaced afterwards; only then may records of that commit
-leave. After a crash between the two steps, the file names the store's previous generation, or counts one
-commit fewer, and both are accepted (`acceptance`). In the reverse order, a crash could leave the file ahead
-of the store, and the agent would refuse its own store as an old copy.
+The order matters: the store commits first, and the file is replaced afterwards; only then may records of that
+commit leave. After a crash between the two steps, the file names the store's previous generation, or counts
+one commit fewer, and both are accepted (`acceptance`). In the reverse order, a crash could leave the file
+ahead of the store, and the agent would refuse its own store as an old copy.
 
 The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
 readings, and `put` only renames it and fsyncs the folder. If `put` is called for a generation other than the

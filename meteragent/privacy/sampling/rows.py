@@ -25,7 +25,7 @@ R. If the line decides earlier, U's bits would decide in the same way, so a draw
 the lines are. No row depends on another. Rows are processed together only to do each step for all rows at
 once, in parts that fit into the processor's cache.
 
-If all attempts fail, or a page ends, `OverflowError` is raised and no bit is used twice. All 511 attempts at
+If all attempts fail, or a page ends, `OverflowError` is raised; no bit is used twice. All 511 attempts at
 a noise bound, or at a slot, fail with a probability below 2^-500, because a noise bound is accepted with a
 probability above 0.9, and a slot with a probability of at least 1/2.
 """

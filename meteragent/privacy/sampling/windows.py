@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The noise bounds. R with the weights w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `noise_bound`, but
+The noise bound R, with the weights w(R) = (2R+1)^n e^(-aR), is drawn by rejection, as in `noise_bound`, but
 from a tight envelope: cells of 2^s integers each, with the mode M as a boundary, out to the distance D at
 which w has fallen to 2^-16 w(M), or down to 0. Heights are integers in units of w(M)/S. A cell's envelope is
 the larger of the weights at its ends (w is monotone on either side of M), rounded up; beyond D there are
@@ -64,7 +64,7 @@ _WORD = 64
 
 
 class _Line(NamedTuple):
-    """A cell's envelope, and a line that is provably at most S w/w(M), and at most `gap` below it."""
+    """A cell's envelope, and a line that is provably between S w/w(M) - `gap` and S w/w(M)."""
 
     top: int
     start: int  # at the cell's left end, in units of 2^-s

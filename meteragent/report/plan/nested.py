@@ -6,8 +6,8 @@ single stream (THEORY 3.8). All shares in steps of 1/20 are tried, with at least
 length. The best shares minimise the largest error relative to its goal. If no length has a goal, each error
 is taken relative to that of a single stream of that length.
 
-A single stream of the finest length, which receivers sum to days and months, is tried as well. Shares are
-proposed only if they are better than this single stream.
+A single stream of the finest length, whose numbers receivers add up to days and months, is tried as well.
+Shares are proposed only if they are better than this single stream.
 """
 
 import json

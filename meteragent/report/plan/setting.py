@@ -53,7 +53,7 @@ class Setting:
     def quantum_w(self) -> Fraction:
         """The preset's quantum or, without a preset, the share's quantum or a finer one.
 
-        The finer quantum is a power of ten of at most radius / `_FINE`, but of at least `_FINEST_W`.
+        The finer quantum is a power of ten that is at most radius / `_FINE` but at least `_FINEST_W`.
         """
         if self.preset is not None:
             return PRESETS[self.preset].quantum
@@ -262,7 +262,7 @@ def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting
 
 
 def minimal(hide: Hide, setting: Setting) -> Setting:
-    """Find the setting, in the windows of `setting`, with the least energy that hides `hide`.
+    """Find the setting with the least energy that hides `hide`, with the windows of `setting`.
 
     The energy has at least three significant figures. If `hide` is not an event, return `setting` itself.
     """

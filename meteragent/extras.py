@@ -1,9 +1,9 @@
 """Optional parts: the modules that an extra installs, and the command that installs the extra.
 
 Until a version is on a package index, its extras are installed from a clone: `pip install '.[page]'`. After
-that they are installed by name: `pip install 'meteragent[page]'` or `'meteragent-simulators[sim]'`. Which
+that, they are installed by name: `pip install 'meteragent[page]'` or `'meteragent-simulators[sim]'`. Which
 command applies depends on where this installation came from. If meteragent was installed as a Debian package,
-its extras are Debian packages too, where these exist.
+its extras are Debian packages, too, as far as such packages exist.
 """
 
 import importlib.metadata

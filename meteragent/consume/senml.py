@@ -1,9 +1,9 @@
 """Records in SenML packs (RFC 8428), converted to the fields of a JSON record.
 
-A pack holds one record. The value has the name ``<meter>/power`` or ``<meter>/energy``. The duration, the sd,
-the descriptor's id, a band and the number of draws have this name followed by ``_for``, ``_sd``, ``_terms``,
-``_band`` and ``_draws`` (`meteragent.wire`). A program that forwarded the pack may have resolved its base
-fields.
+A pack holds one record. The name of the value is ``<meter>/power`` or ``<meter>/energy``. The names of the
+duration, the sd, the descriptor's id, the band and the number of draws are this name followed by ``_for``,
+``_sd``, ``_terms``, ``_band`` and ``_draws`` (`meteragent.wire`). A program that forwards a pack may resolve
+the pack's base fields.
 """
 
 import re
@@ -25,7 +25,7 @@ _TIME_MAX_S = 10**11
 _NUMERAL = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 
 PackFields = dict[str, tuple[Fraction, Mapping[str, Any]]]
-"""The content of a pack: the time in s and the fields of each SenML record, by its resolved name."""
+"""The content of a pack: the time in s and the fields of each SenML record, by the record's resolved name."""
 
 
 def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
@@ -64,7 +64,8 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
 def _resolve(pack: Sequence[Any]) -> PackFields:
     """Resolve the names and times of a pack's SenML records.
 
-    Raises RecordError if a SenML record is invalid, or has a base value or a field that must be understood.
+    Raises RecordError if a SenML record is invalid, has a base value, or has a field that must be understood
+    (its name ends in ``_``).
     """
     fields_by_name: PackFields = {}
     base: dict[str, Any] = {"bn": "", "bt": 0}
@@ -101,8 +102,8 @@ def _number(value: Any) -> Fraction | None:
 def _ms(seconds: Fraction | None, subject: str, bound_s: int) -> int:
     """Convert seconds to ms.
 
-    Raises RecordError unless the result is whole, and the seconds are more than `bound_s` and less than
-    `_TIME_MAX_S`.
+    Raises RecordError unless the result is a whole number and `seconds` lies between `bound_s` and
+    `_TIME_MAX_S` (both exclusive).
     """
     if seconds is None or not bound_s < seconds < _TIME_MAX_S or (seconds * 1000).denominator != 1:
         raise RecordError(f"a SenML pack whose {subject} cannot be read")

@@ -1,9 +1,10 @@
 """The records of meters over time, and estimates from them: a slot's value, an energy, a mean over homes.
 
-The estimated quantities are computed from the slot values of the meter's agent before noise, after fill and
-clamp. An interval contains the quantity with the stated probability, which follows from the distribution of
-the noise that the descriptor names (`privacy.totals`). Noise is independent between windows and between
-meters, but dependent between the slots of a window, unless its metric is l1.
+The estimates refer to the slot values as the meter's agent computes them, with gaps filled and values
+clamped, but without noise. An interval contains the estimated quantity with the stated probability, which
+follows from the noise distribution that the descriptor names (`privacy.totals`). Noise is independent between
+windows and between meters. Within a window, the noise of the slots is dependent, unless the window's metric
+is l1.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Cut = Literal["even"] | None
-"""The treatment of slots partly in the requested time: None refuses them, "even" assumes an even load."""
+"""How to treat slots partly in the requested time: None refuses them, "even" assumes an even load."""
 T = TypeVar("T", bound=NDArray[Any])
 
 
@@ -38,7 +39,7 @@ T = TypeVar("T", bound=NDArray[Any])
 class Estimate:
     """An estimated value, the standard deviation of its noise, and an interval, all in `unit`.
 
-    `low` .. `high` contains the measured value with probability `coverage`.
+    The interval from `low` to `high` contains the measured value with probability `coverage`.
     """
 
     value: float
@@ -53,8 +54,8 @@ class Estimate:
 class Series(Columns):
     """The records of one meter in time order, one per slot, and the descriptors that they name.
 
-    All records have the same unit, and slots do not overlap; `gaps` lists the missing time. The bands of a
-    window are in the order of their names, each with the start and the duration of the whole window.
+    All records have the same unit, and slots do not overlap; `gaps` lists the missing time. The records of a
+    window's bands are in the order of the band names; each has the start and duration of the whole window.
     """
 
     meter: str
@@ -99,7 +100,7 @@ class Series(Columns):
 
     @cached_property
     def values(self) -> Floats:
-        """The private values, in `unit`, which are often negative at low consumption."""
+        """The private values, in `unit`; at low consumption they are often negative."""
         return frozen(np.array([float(record.value) for record in self.records]))
 
     @cached_property
@@ -110,7 +111,7 @@ class Series(Columns):
 
     @cached_property
     def kwh_per_unit(self) -> Floats:
-        """The energy in kWh per unit of each slot's value. Raises ValueError if values have no energy."""
+        """The energy in kWh per unit of each slot's value. Raises ValueError as `require_energy` does."""
         self.require_energy()
         return frozen(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
 
@@ -120,7 +121,7 @@ class Series(Columns):
         return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism, terms.rounding)))
 
     def _by_slot(self, compute: Callable[[Descriptor, str | None], float]) -> Floats:
-        """Compute a number per slot from its descriptor and band; equal pairs share one computation."""
+        """Compute a number for each slot from its descriptor and band; equal pairs share one computation."""
         results: dict[tuple[str, str | None], float] = {}
         for record in self.records:
             key = record.descriptor, record.band
@@ -173,7 +174,7 @@ class Series(Columns):
         """Select the records of the slots that fill the time from `start_ms` to `end_ms`.
 
         Raises:
-            ValueError: that time has no records, a record is missing, or a slot straddles an end of it.
+            ValueError: that time has no records, a record is missing, or a slot straddles either end of it.
         """
         start, stop = np.searchsorted(self.time_ms, (start_ms, end_ms))
         series = replace(self, records=self.records[start:stop])
@@ -222,7 +223,7 @@ class Series(Columns):
 
 
 def collect(messages: Iterable[Message]) -> dict[str, Series]:
-    """Collect each meter's series, by the meter's name, from the messages of one stream.
+    """Return the series of each meter, by the meter's name, from the messages of one stream.
 
     The messages are records and descriptors, in any order.
 
@@ -246,9 +247,9 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
 def mean_value(
     meters: Iterable[Series], time_ms: int, coverage: float = 0.95, band: str | None = None
 ) -> Estimate:
-    """Estimate the mean over meters of the value of the slot that starts at `time_ms`, in their unit.
+    """Estimate the mean value, over meters, of the slot that starts at `time_ms`, in the records' unit.
 
-    The estimate is unbiased. In a mean day the slot is a `band`, and `time_ms` is the start of its window.
+    The estimate is unbiased. If slots are bands, `band` is required, and `time_ms` is the window's start.
 
     Raises:
         ValueError: there is no meter; a meter has no record of that slot; records differ in kind, unit or
@@ -271,9 +272,9 @@ def mean_energy(
     """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh.
 
     By default, the estimate is unbiased, and a slot must not straddle an end of that time, because records do
-    not show how the load varied within a slot. With `cut="even"` such a slot counts in proportion to its part
-    within that time, as if its load were even. Then the interval is for that proportion of the slot's
-    measured energy, and does not include the error of this assumption.
+    not show how the load varied within a slot. With `cut="even"` such a slot counts in proportion to the
+    fraction of it that lies within that time, as if its load were even. The interval is then for this
+    fraction of the slot's measured energy, and does not include the error of the assumption.
 
     Raises:
         ValueError: there is no meter; a meter's records do not fill that time (with whole slots, unless `cut`
@@ -291,9 +292,9 @@ def mean_energy(
 
 
 def require_series(meters: Iterable[Series]) -> Iterable[Series]:
-    """Return `meters`. Raises TypeError if it is a mapping, because its items are names instead of series."""
+    """Return `meters`. Raises TypeError for a mapping, because iterating over it yields names, not series."""
     if isinstance(meters, Mapping):
-        raise TypeError("expected series, not a mapping from names to them: pass homes.values()")
+        raise TypeError("expected series, not a mapping from names to series: pass homes.values()")
     return meters
 
 
@@ -312,7 +313,7 @@ def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
 def _weighted_sum(
     meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float
 ) -> Estimate:
-    """Estimate the sum over meters of the weighted sums of their values.
+    """Estimate the sum of all meters' weighted values.
 
     Raises ValueError as `Series.require_energy` does, or if coverage is not between 0 and 1.
     """
@@ -326,9 +327,10 @@ def _weighted_sum(
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """Split the weighted sum of the first `weights.size` records into windows; equal windows become one part.
+    """Split the weighted sum of the first `weights.size` records into windows.
 
-    The noises of the slots of an l1 window are independent, so each slot is a separate part.
+    Windows with the same descriptor and weights become one part. The noises of the slots of an l1 window are
+    independent, so each slot is treated as a window.
     """
     windows: defaultdict[tuple[str, int, str | None], list[float]] = defaultdict(list)
     rows = zip(series.records, series.window_ms.tolist(), weights.tolist(), strict=False)
@@ -344,7 +346,7 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
 
 
 def _has_complete_bands(series: Series) -> bool:
-    """Return whether the bands of each window of bands are complete and fill the window."""
+    """Return whether each window that has bands has all of them, and whether they fill the window."""
     band_records = [record for record in series.records if record.band is not None]
     bands = Counter(record.time_ms for record in band_records)
     duration_ms: defaultdict[int, int] = defaultdict(int)

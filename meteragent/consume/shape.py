@@ -1,10 +1,10 @@
-"""Estimates for a window: a curve, mean day, energies of bands, amount, energy above a threshold, or peak.
+"""Estimates for one window: its curve, mean day, band energies, amount, energy above a threshold, or peak.
 
 The error band of a curve or a mean day is simultaneous: with the stated probability, all values of a window
 are within the half-width of the measured values. A curve that is built from the values with non-negative
-functions that sum to 1 (steps, hats) is then everywhere within the half-width of the curve that is built in
-the same way from the measured values (THEORY 4.3). The error band does not include the distance between a
-load and its means within a block, because the records do not contain it (`privacy.curve.error_bound`).
+functions that sum to 1 (steps or hats) is then everywhere within the half-width of the curve that is built in
+the same way from the measured values (THEORY 4.3). The error band does not include how far the load departs
+from its mean within a block, because the records do not show this (`privacy.curve.error_bound`).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Curve:
         """Evaluate the curve at times of the window; return (values, low, high) in the shape of `times_ms`.
 
         "steps" is the reconstruction that the descriptor names; "hats" interpolates linearly between the
-        middles of blocks. Both are post-processing. With probability `coverage`, the same curve of the
-        measured values lies between `low` and `high` at all times simultaneously.
+        midpoints of blocks. Both are post-processing. With probability `coverage`, the curve that is built in
+        the same way from the measured values lies between `low` and `high` at all times simultaneously.
 
         Raises:
             ValueError: a time is outside the window, or the kind is unknown.
@@ -56,7 +56,7 @@ class Curve:
 class MeanDay:
     """The mean day of a window that starts at `time_ms`: a value for each band, in `unit`.
 
-    `duration_ms` is the duration of each band in the window. The `half_width` holds for all bands
+    `duration_ms` is the total time of each band in the window. The `half_width` holds for all bands
     simultaneously.
     """
 
@@ -111,8 +111,7 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
     """Estimate the energy of each band of the window that starts at `time_ms`, in kWh, by the band's name.
 
     The estimates are unbiased. Each interval holds separately with the stated coverage. The band `unknown`,
-    if there is one, has the energy that was used while the register was not read, so that its band is
-    unknown.
+    if there is one, has the energy that belongs to no known band, because the register was not read in time.
 
     Raises:
         ValueError: there is no such window, or one of its bands is missing; its slots are not energies of
@@ -173,16 +172,16 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 
 
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
-    """Estimate the largest mean of a part of the window that starts at `time_ms`, in the series' unit.
+    """Estimate the largest mean of any part of the window that starts at `time_ms`, in the series' unit.
 
     The interval holds for any number of draws k. The absolute error is at most the largest absolute value of
-    the k noises, so its standard deviation is at most sqrt(k) times the standard deviation of one noise. The
-    half-width covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a
-    probability of at least `coverage` (THEORY A.13). With one draw the estimate is unbiased; with more draws
-    it may be too high on average. The `sd` of the estimate is the bound on its standard deviation.
+    the k noises, so the error's standard deviation is at most sqrt(k) times that of one noise. The half-width
+    covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a probability of at
+    least `coverage` (THEORY A.13). With one draw the estimate is unbiased; with more draws it may be too high
+    on average. The estimate's `sd` is this bound: sqrt(k) times the standard deviation of one noise.
 
     Raises:
-        ValueError: there is no such window; it is not a peak; or coverage is not between 0 and 1.
+        ValueError: there is no such window; its value is not a peak; or coverage is not between 0 and 1.
     """
     window = _window(series, time_ms)
     [record] = window.records
@@ -204,7 +203,7 @@ def _half_width(terms: Descriptor, coverage: float) -> float:
 
 
 def _window(series: Series, time_ms: int) -> Series:
-    """Select the records of the window that starts at `time_ms`. Raises ValueError if one is missing."""
+    """Select the records of the window at `time_ms`. Raises ValueError if a record is missing."""
     window = series.of_window(time_ms)
     if len(window.records) != window.terms(window.records[0]).n:
         raise ValueError(f"a record of the window that starts at {time_ms} ms is missing")

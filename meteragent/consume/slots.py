@@ -23,7 +23,7 @@ from meteragent.extras import hint, missing
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Released slots as columns of equal length, whose rows may be in any order.
+    """Released slots as columns of equal length; the rows may be in any order.
 
     `meter` and `terms` are indices into `meters` and `descriptors`. `window_ms` is the start of the slot's
     window; the slots of one window share a noise bound unless the metric is l1. `value_u` is in millionths of
@@ -90,11 +90,11 @@ class Slots:
     def read(cls, folder: Path, filters: Any = None) -> Self:
         """Read the slots of an archive's output (`meteragent sanitise`) into memory.
 
-        `filters` select rows, as in `pyarrow.parquet.read_table`, by the columns meter, start, end, d and
-        key.
+        `filters` select rows, as in `pyarrow.parquet.read_table`, by the columns `meter`, `start`, `end`, `d`
+        and `key`.
 
         Raises:
-            RecordError: the folder is not an output, it is incomplete, or a descriptor is refused.
+            RecordError: the folder is not an archive's output or is incomplete, or a descriptor is refused.
             ValueError: as in `released`.
             ModuleNotFoundError: pyarrow is missing; the message contains the command that installs it.
         """
@@ -109,8 +109,8 @@ class Slots:
     def released(cls, table: Any, descriptors: Iterable[Descriptor]) -> Self:
         """Return the slots of an archive's releases.
 
-        `table` is an Arrow table with the columns meter, start, end and d, and either values (a row is a
-        window) or value (a row is a slot).
+        `table` is an Arrow table with the columns `meter`, `start`, `end` and `d`. If a row is a window, the
+        table also has the column `values`; if a row is a slot, it has the column `value`.
 
         Raises:
             ValueError: a row names a descriptor that is not among `descriptors`, or has no values; a value is

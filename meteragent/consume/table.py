@@ -1,8 +1,8 @@
 """Read the records that `meteragent collect` has stored, as `Series` or `Slots`.
 
-Intervals in SQL are normal approximations, whereas the intervals of `consume` are exact. These functions read
-the rows from which both are computed. They take a psycopg 3 connection to the database, or the folder of a
-dataset, which needs pyarrow.
+Intervals in SQL are normal approximations, whereas the intervals of `consume` are exact. Both are computed
+from the rows that these functions read. The functions take either a psycopg 3 connection to the database, or
+the folder of a dataset, which needs pyarrow.
 """
 
 import json
@@ -37,10 +37,10 @@ ORDER BY meter, t, band
 def read_table(
     source: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
 ) -> dict[str, Series]:
-    """Read each meter's series of the slots that start at or after `start_ms` and before `end_ms`.
+    """Read a series for each meter from the slots that start at or after `start_ms` and before `end_ms`.
 
-    Only the given `meters` are read, or all meters if None. Each slot becomes an object in memory; for
-    thousands of meters use `read_slots`.
+    If `meters` is None, all meters are read. Each slot becomes an object in memory; for thousands of meters
+    use `read_slots`.
 
     Raises:
         RecordError: a row contradicts its descriptor, or rows overlap.
@@ -63,7 +63,7 @@ def read_slots(
 ) -> Slots:
     """Read the slots that start at or after `start_ms` and before `end_ms`, for `by_feeder`.
 
-    Only the slots of the given `meters` are read, or the slots of all meters if None.
+    If `meters` is None, the slots of all meters are read.
 
     Raises:
         ValueError: there are no such slots, or as in `Slots.of`.
@@ -105,9 +105,9 @@ def _rows(
     meters: Collection[str] | None,
     descriptors: dict[str, Descriptor],
 ) -> list[tuple[str, int, int, str, Fraction, str, int]]:
-    """Return meter, start, end, band, exact value, descriptor id and draws of each record.
+    """Return the meter, start, end, band, exact value, descriptor id and number of draws of each record.
 
-    The rows are in order of meter, start and band.
+    The rows are sorted by meter, start and band.
     """
     if isinstance(source, Path):
         return _dataset_rows(source, stream, start_ms, end_ms, meters)

@@ -6,23 +6,24 @@
     choice = compare_tariffs(home, [flat, night], month_ms)
     choice.cheapest, choice.sureness                      # 'night', 0.97
 
-A cost is a fee plus a sum of slot values, which have independent noise, weighted by the prices. Its interval
-is exact in the sense of `privacy.totals`. The cost of several windows needs the energies of all their bands;
-no window may be incomplete.
+A cost is the fees plus the sum of the slot values weighted by their prices. The slot values have independent
+noise. The interval of a cost is exact in the sense of `privacy.totals`. The cost of several windows needs the
+energy of every band in every window.
 
-Energy whose band is unknown (the band "unknown" of a register) has a known price only if the tariff has a
+Energy whose band is unknown (the band `unknown` of a register) has a known price only if the tariff has a
 price for this band. Otherwise the price lies between the lowest and the highest of the tariff's prices, and
-the interval covers the intervals for all prices in that range. It contains the cost with at least the stated
-probability, whatever the price is. The value is then the middle of the interval.
+the interval covers the intervals for all prices in that range. So it contains the cost with at least the
+stated probability, whatever the price is. The value is then the middle of the interval.
 
 How reliable the comparison is
 ------------------------------
-`cheapest` is the tariff with the lowest estimated cost. The p-value of each other tariff is an upper bound on
-the probability that noise makes the released difference at least as large as it is, for all loads under which
-that tariff costs no more than `cheapest` (THEORY 3.9). `sureness` is 1 minus the sum of these p-values, or 0
-if that is negative. So for two tariffs, `cheapest` is wrong and has a sureness of at least 1 - p in at most a
-fraction p of windows; for k tariffs, in at most a fraction (k - 1) p. If another tariff costs the same as
-`cheapest` at every load, the two cannot be distinguished, and the sureness is 0.
+`cheapest` is the tariff with the lowest estimated cost. The p-value of each other tariff assumes that this
+tariff costs no more than `cheapest`. For all loads for which that is true, the p-value is an upper bound on
+the probability that noise makes the released difference of the two costs at least as large as observed
+(THEORY 3.9). `sureness` is 1 minus the sum of the p-values, or 0 if that is negative. The probability that
+`cheapest` is wrong and the sureness is nevertheless at least 1 - p is at most p for two tariffs, and at most
+(k - 1) p for k tariffs. If another tariff costs the same as `cheapest` at every load, the two cannot be
+distinguished, and the sureness is 0.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from meteragent.privacy.totals import half_width_of_total, sd_of_total
 class TariffChoice:
     """The cost under each tariff, by the tariff's name, and the name of the cheapest tariff.
 
-    `p_values` has the p-value of each other tariff, by its name.
+    `p_values` has the p-value of each other tariff, by the tariff's name.
     """
 
     costs: Mapping[str, Estimate]
@@ -52,7 +53,7 @@ class TariffChoice:
 
     @property
     def sureness(self) -> float:
-        """One minus the sum of the p-values, or 0 if that is negative (see the module)."""
+        """One minus the sum of the p-values, or 0 if that is negative (see the module's docstring)."""
         return max(0.0, 1 - sum(self.p_values.values()))
 
 
@@ -152,10 +153,10 @@ def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
 
 
 def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
-    """Return the p-value of `tariff` against `cheapest` (see the module).
+    """Return the p-value of `tariff` against `cheapest` (see the module's docstring).
 
-    If the unknown price of a band leaves a range of differences, the smallest difference and the largest
-    noise in that range are used.
+    If a band has no known price, the difference of the prices is only known to lie in a range. The smallest
+    difference of the costs and the largest noise in that range are then used.
     """
     prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
     released_difference = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()

@@ -1,12 +1,11 @@
 """A non-negative view of a series that preserves its totals, for programs that cannot handle negative values.
 
 Negative values are correct: they keep sums and means unbiased, and clipping them makes totals too high. Here
-all values of a day (or a window, see `View`) are lowered by the same amount, and values that would become
-negative are set to zero. The amount is chosen to preserve the day's energy, unless that is negative. Of all
-non-negative values with that energy, these are the nearest to the records by least squares, weighted by the
-energy per unit of each value. This is post-processing and costs no privacy. Individual slot values are
-biased, small values upwards and large values downwards, and the records' confidence intervals do not apply to
-them.
+all values of a day (or a window, see `View`) are lowered by the same constant, and values that would become
+negative are set to zero. The constant is chosen to preserve the day's energy, unless that energy is negative.
+Of all non-negative values with that energy, these are the nearest to the records by least squares, weighted
+by the energy per unit of each value. This is post-processing and costs no privacy. Individual slot values are
+biased: small values upwards, large values downwards. The records' confidence intervals do not apply to them.
 """
 
 from __future__ import annotations
@@ -60,10 +59,10 @@ def _day_ms(series: Series, index: int) -> int:
 
 
 def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
-    """Compute max(x - c, 0) with the c >= 0 that preserves the weighted sum, or zeros if that is negative.
+    """Compute max(x - c, 0) with the c >= 0 that preserves the weighted sum; zeros if the sum is negative.
 
-    This is the projection onto {y >= 0: w y = w x} in the norm of sum w y^2 (Held, Wolfe and Crowder 1974,
-    for equal weights). No value increases, except to zero.
+    This is the projection onto {y >= 0: w y = w x} in the norm sqrt(sum w y^2) (Held, Wolfe and Crowder 1974,
+    for equal weights). Only negative values increase, and they become zero.
 
     Args:
         values: x, shape (m).

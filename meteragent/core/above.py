@@ -3,8 +3,8 @@
 Each reading counts as max(value - threshold, 0), which changes by no more than the reading does. So the
 energy above a threshold changes by no more than the energy that a change of the load adds and removes, and
 the noise that hides such a change in the total energy also hides it here (THEORY-2 A.14). The energy used
-*while* the power is above a threshold is a different quantity: when the power rises above the threshold, it
-jumps by the threshold times the duration.
+*while* the power is above a threshold is a different quantity: when the power rises above the threshold, that
+energy jumps by the threshold times the duration.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class AboveWindow(Window):
     def put(self, slot_index: int, duration_ms: int, value_u: int | None) -> None:
         """Add the excess of a value (None: the gap value) over the threshold, for `duration_ms`.
 
-        The value is first clamped to the range.
+        A value other than None is first clamped to the range.
         """
         terms = self.terms
         if value_u is not None:

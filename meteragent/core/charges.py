@@ -14,8 +14,8 @@ from meteragent.privacy.composition import Odometer
 class Spending:
     """The odometers of a stream's charges: the odometer that limits them, and all odometers that count them.
 
-    A budget covers all streams of a meter, so the `odometers` of all budgets count every stream's charges.
-    `own_budget` is the stream's own; None if the stream has no budget.
+    A budget covers all streams of a meter, so `odometers`, one for each budget, count every stream's charges.
+    `own_budget` is the odometer of the stream's own budget; None if the stream has no budget.
     """
 
     own_budget: Odometer | None = None
@@ -37,7 +37,7 @@ class Spending:
 class Charges:
     """The charges since the last commit.
 
-    Until `take`, charges are counted by day, id of the terms and meter, because hashing fractions is slow.
+    Until `take` is called, charges are counted by day, terms id and meter, because hashing fractions is slow.
     """
 
     __slots__ = ("_epsilon", "_spending", "_windows")
@@ -59,7 +59,7 @@ class Charges:
         return True
 
     def take(self) -> dict[Charge, Counter[str]]:
-        """Return how often each meter was charged since the last call, by charge and meter."""
+        """Return, by charge (day and epsilon), how often each meter was charged since the last call."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for (day_ms, terms_id), windows in self._windows.items():
             charges[Charge(day_ms, self._epsilon[terms_id])].update(windows)

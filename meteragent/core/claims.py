@@ -1,4 +1,4 @@
-"""The sink topics that belong to this store, and the descriptors that are sent on them before records.
+"""The sink topics that belong to this store, and the descriptors sent on these topics before records.
 
 No window opens under a topic on which another store is known to release.
 """
@@ -14,15 +14,15 @@ from meteragent.wire.descriptor import TermsDescriptor
 
 
 class Claims:
-    """The owners of the sink topics of a stream's meters: this store, another store, or not yet known.
+    """For each sink topic of a stream's meters, the owner: this store, another store, or not yet known.
 
     A topic on which this store has sent a descriptor belongs to the store for ever. For any other topic, the
     core asks the shell once whether another store releases there (`take`), and the shell answers only if it
-    finds no other store (`settle`). Unless the stream `listens`, every topic belongs to this store. The
-    store's mark in descriptors is derived from `key`; if `key` is None, descriptors have no mark.
+    finds no other store (`settle`). If `listens` is False, every topic belongs to this store. The store's
+    mark in descriptors is derived from `key`; if `key` is None, descriptors have no mark.
 
-    A receiver that is admitted to a shared stream adds topics of its own, so the core asks again about a
-    topic of this store. Until the answer arrives, windows that the new receiver would get do not open.
+    When a receiver is admitted to a shared stream, its own topics are added, so the core asks again about
+    each topic of this store. Until the answer arrives, windows that the new receiver would get do not open.
     """
 
     __slots__ = (
@@ -60,14 +60,14 @@ class Claims:
         self._questions: list[str] = []
 
     def ask(self, sink_topic: str) -> None:
-        """Ask about a topic, unless it belongs to this store at every receiver or has been asked about."""
+        """Ask about a topic, unless it belongs to this store at every receiver or was asked about before."""
         is_known = sink_topic in self._announced and not self._unannounced.get(sink_topic)
         if not (is_known or self._is_clear(sink_topic) or sink_topic in self._asked_topics):
             self._asked_topics.add(sink_topic)
             self._questions.append(sink_topic)
 
     def take(self) -> list[str]:
-        """Return the topics about which the shell has to ask: those collected since the last call."""
+        """Return the topics that `ask` has collected since the last call, for the shell to ask about."""
         sink_topics, self._questions = self._questions, []
         return sink_topics
 
@@ -88,7 +88,7 @@ class Claims:
         return not self._listens or sink_topic in self._clear_topics
 
     def _has_new(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether at least one receiver of a slot has not been sent the topic's latest descriptor."""
+        """Return whether some receiver of a slot has not yet been sent the topic's latest descriptor."""
         validities = self._unannounced.get(sink_topic, ())
         return any(validity.has_slot(window_ms, slot_end_ms) for validity in validities)
 
@@ -103,9 +103,9 @@ class Claims:
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
         """Add a window's descriptor and its messages to the commit, unless it has been announced.
 
-        It has been announced if it is the topic's latest descriptor and every receiver of the window's first
-        slot was sent it. A window that releases a share has no descriptor: the leader publishes the
-        descriptor of the total.
+        An announced descriptor is the topic's latest, and was sent to every receiver of the window's first
+        slot. A window that releases a share has no descriptor: the leader publishes the descriptor of the
+        total.
         """
         first_slot = window.start_ms, window.start_ms + window.terms.first_slot[1]
         is_latest = self._announced.get(window.topic) == terms.id

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 class Deadlines:
     """The times at which slots are due to open and to close: two heaps, whose entries may be stale.
 
-    Closings come before openings with the same time. Closings with the same time are in the order of their
-    meters' public ids (law 4).
+    Closings come before openings with the same time. Closings with the same time are sorted by the public ids
+    of their meters (law 4).
     """
 
     __slots__ = ("_closings", "_openings")
@@ -40,9 +40,8 @@ class Deadlines:
     def take(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:
         """Remove and yield the due entries in order; entries may be added during the iteration.
 
-        An opening is due if its time is at most `open_ms`. A closing is due if its time is at most the
-        smaller of `close_ms` and `open_ms`. Yields (time, meter) for a closing, and (None, meter) for an
-        opening.
+        An opening is due if its time is at most `open_ms`. A closing is due if its time is at most `close_ms`
+        and at most `open_ms`. Yields (time, meter) for a closing, and (None, meter) for an opening.
         """
         close_ms = min(open_ms, close_ms)
         while True:

@@ -48,9 +48,9 @@ class Intake:
 
         Refused messages and replaced readings are counted, and their tokens are appended to `free_tokens`.
         Messages that waited in a broker arrive together. If several readings of a meter or phase are stamped
-        with the same time on arrival, only the last one counts: a power reading holds from then on, a
-        register reading includes the use before it, and of interval readings only the last is known to have
-        just ended.
+        with the same time on arrival, only the last one counts: a power reading holds from then on; a
+        register reading includes the use before it; and only the last interval reading is known to describe
+        an interval that has just ended.
         """
         items: list[MeterReading] = []
         arrivals: dict[tuple[str, str | None, int], MeterReading] = {}

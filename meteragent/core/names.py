@@ -15,7 +15,7 @@ class Name(NamedTuple):
 
 
 class Names:
-    """The names of a stream's meters, as a mapping from meters to names."""
+    """A mapping from the meters of a stream to their names."""
 
     __slots__ = ("_names", "_stream")
 

@@ -1,12 +1,14 @@
-"""The noise of the slots that open in one feed; nothing is drawn before the feed, and no unused draw is kept.
+"""The noise of the slots that open in one feed.
+
+Nothing is drawn before the feed, and no unused draw is kept after the feed.
 
 When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
-slot is drawn from R when that slot opens. In l1, each slot has its own R, and the noise of all slots is drawn
-when the window opens. Every slot has a dither, except in half-up windows. In a pair (R, z), R has the
-mechanism's distribution and z is uniform on {-R .. R}. Pairs are independent, and so are dithers, which are
-uniform over the quantum of their slot. Readings do not influence the draws. So any number of pairs for the
-same terms, or of dithers for the same quantum, may be drawn together, as long as each is used for only one
-window or slot. If thousands of windows open at once, drawing in bulk is several times faster.
+slot is drawn from R when that slot opens. In an l1 window, each slot has its own R, and the noise of all
+slots is drawn when the window opens. Every slot has a dither, except in half-up windows. In a pair (R, z), R
+has the mechanism's distribution and z is uniform on {-R .. R}. Pairs are independent, and so are dithers,
+which are uniform over the quantum of their slot. Readings do not influence the draws. So any number of pairs
+for the same terms, or of dithers for the same quantum, may be drawn together, as long as each is used for
+only one window or slot. If thousands of windows open at once, drawing in bulk is several times faster.
 
 If noise for a later window were kept in memory, every copy of the memory, such as a snapshot of a virtual
 machine, would contain it. The copy and the original would then each open a window with the same noise. Hence
@@ -23,7 +25,7 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below, below_array
 
 SINGLE_DRAWS = 10
-"""The number of pairs for the same terms, or of dithers for one lattice, that a feed draws singly.
+"""The number of pairs for the same terms, or of dithers for one lattice, that a feed draws one at a time.
 
 A home opens few windows, so it needs no batch.
 """
@@ -36,8 +38,9 @@ LATTICE_MAX = 2**63
 class Noise:
     """The draws of the current feed.
 
-    Unused draws are kept until the feed ends: pairs (R, z) by the id of their terms, and dithers by lattice.
-    The windows of a crowd have a pad instead of noise, drawn from the same bits.
+    Unused draws are kept until the feed ends: pairs (R, z) by the id of their terms, and dithers by lattice,
+    which is one quantum in accumulator units. The windows of a crowd have a pad instead of noise, drawn from
+    the same bits.
     """
 
     __slots__ = ("_bits", "_crowd", "_dither_counts", "_dithers", "_pair_counts", "_pairs")
@@ -53,8 +56,8 @@ class Noise:
     def begin(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
         """Draw the noise of a new window's first slot, and keep R if more slots follow.
 
-        In l1, the noise of all slots is drawn at once, each from its own R, and no R is kept. The window of a
-        crowd gets a pad instead of noise.
+        In an l1 window, the noise of all slots is drawn at once, each from its own R, and no R is kept. A
+        window of a crowd gets a pad instead of noise.
         """
         if isinstance(window, ShareWindow) and self._crowd is not None:
             window.begin(self._crowd, self._bits, integrated_until_ms)

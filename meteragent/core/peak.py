@@ -2,23 +2,23 @@
 
 Theory of operation
 -------------------
-The window has one slot. With z, u and L as in `window`, and S_k the energy of part k in accumulator units,
-the accumulator is
+The window has one slot. Let z be its noise, u its dither, L one quantum in accumulator units, and S_k the
+energy of part k in the same units. The accumulator is
 
     A = z * L + u + max_k S_k,    released: floor(A / L)
 
-where the maximum is over the parts that have ended; before the first has, it is the lower limit of the range
-times the length of a part. Further parts can be added only with the mask z * L + u. But A minus the mask is
-the measured energy of a part, so the store must not hold both (theory A.13). The store keeps A alone, and the
-mask exists only in memory. Nothing of the open part is stored either: time is integrated in whole parts
-(`whole_ms`), and the readings of a part are pending until the part ends, so that the broker delivers them
-again after a crash.
+where the maximum is over the parts that have ended. Before the first part has ended, the maximum is the lower
+limit of the range times the length of a part. Further parts can be included only with the mask z * L + u. But
+A minus the mask is the measured energy of a part, so the store must not hold both A and the mask (theory
+A.13). The store keeps A alone, and the mask exists only in memory. Nothing of the open part is stored either:
+time is integrated in whole parts (`whole_ms`), and the readings of a part are pending until the part ends, so
+that the broker delivers them again after a crash.
 
 After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
 like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
-energy. If several parts are integrated together, the day is that of the last part, and the energy is the
-largest. `draws` counts the masks, and the record states this number. A part does not count if the budget
-forbids its charge.
+energy. If several parts are integrated together, the charge is on the day of the last part, and only the
+largest energy counts. `draws` counts the masks, and the record states this number. A part does not count if
+the budget forbids its charge.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ from meteragent.domain.errors import MeteragentError
 class PeakWindow(Window):
     """An open window that releases the largest mean of its parts.
 
-    mask             z * L + u; None until noise is drawn: when the window opens, and again after a restart
+    mask             z * L + u; None until noise is drawn, both when the window opens and after a restart
     part             the energy of the open part so far; None between parts, and whenever no integration is
                      under way
     unmasked_energy  the largest energy of the parts that wait for `redraw`, without a mask; None if no part
@@ -106,7 +106,7 @@ class PeakWindow(Window):
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
-        """Add a value (None: the gap value) over a stretch of time to the parts that it touches.
+        """Add a value (None: the gap value) over a stretch of time to the parts in that time.
 
         Values and rates are clamped to the range. The time in a part before the part's first value counts as
         gap.
@@ -134,7 +134,7 @@ class PeakWindow(Window):
             at_ms = until_ms
 
     def seal(self, _integrated_until_ms: int) -> None:
-        """Do nothing, so that the remaining parts do not count: they are not integrated any more."""
+        """Do nothing: the remaining parts are no longer integrated and do not count."""
 
     def close(self, slot_index: int) -> int:
         """Remove the slot and return its released value in quanta: floor(A / L).

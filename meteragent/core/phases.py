@@ -3,22 +3,22 @@
 Power: a reading of a phase stands until the phase's next reading, for at most `hold`. Each reading of a phase
 gives the meter a new reading: the sum of the standing readings. There is no sum, not even a partial one,
 while some phase has never sent a reading or has been silent for `hold` or longer. The message of a reading
-may be acknowledged once a newer reading of its phase stands and every sum that includes the reading has been
+may be acknowledged once a newer reading of the phase stands and every sum that includes the reading has been
 integrated. So after a crash the broker delivers all standing readings again, and the sums resume unchanged. A
-reading older than the meter's newest is refused. Readings of different phases with the same time give one
-sum. If several readings of one phase are stamped with the same time on arrival, the last to arrive stands.
+reading older than the meter's newest is refused. Readings of different phases with the same time result in
+one sum. If several readings of a phase are stamped with the same time on arrival, the last to arrive stands.
 
 Registers: the standing readings are taken at different times, so their sum would not equal the sum of the
 registers at any single time. All energy that a phase used since its last reading would count as used at its
-next reading. This map is not 1-Lipschitz, and the rate could exceed any range. So each phase's register is
-interpolated, and the registers are summed at the time up to which all phases have been read, the newest time
-of the phase that lags, whenever this time advances. Between two sums, the sum itself is interpolated, so a
-slot with a boundary between them may differ from the sum of the phases' slots. The total use is the same, and
-so is the Lipschitz constant, because the weights of each slot still sum to 1. A reading is kept until there
-is a sum at or after the time of the phase's next reading. If more than 64 readings of a phase are kept,
-because another phase lags, every other one is dropped, except the oldest and the newest. Unless a register is
-reset meanwhile, this loses no energy, only the time at which the energy was used. Sums are rounded to
-millionths of the unit, like values.
+next reading. Slot values from such sums would not be 1-Lipschitz in the load, and the rate could exceed any
+range. So each phase's register is interpolated, and the registers are summed at the newest time up to which
+all phases have been read, whenever this time advances. Between two sums, the sum itself is interpolated. So
+if a slot begins or ends between two sums, it may differ from the sum of the phases' slots. The total use is
+the same, and so is the Lipschitz constant, because the weights of each slot still sum to 1. A reading is kept
+until there is a sum at or after the time of the phase's next reading. If more than 64 readings of a phase are
+kept, because another phase lags, every second reading between the oldest and the newest is dropped. Unless a
+register is reset meanwhile, this loses no energy, only the time at which the energy was used. Sums are
+rounded to millionths of the unit, like values.
 """
 
 from bisect import bisect_right
@@ -40,7 +40,7 @@ _WAITING = 64
 
 
 class _PhaseReading(Share):
-    """A reading of a phase, with one use while the phase keeps it and one for each sum that includes it."""
+    """A reading of a phase. It has one use while the phase keeps it, and one for each sum that it is in."""
 
     __slots__ = ("live_readings", "phase", "time_ms", "value_u")
 
@@ -119,7 +119,7 @@ class PowerPhases:
         return PhaseResult(Outcome.ACCEPTED, self._sum(reading.time_ms), free_tokens)
 
     def _sum(self, time_ms: int) -> Pending | None:
-        """Return the sum of the readings that stand at `time_ms`; None unless every phase has one."""
+        """Return the sum of the readings that stand at `time_ms`; None if a phase has no such reading."""
         readings = list(self._standing.values())
         oldest_ms = min(reading.time_ms for reading in readings)
         if oldest_ms + self._hold_ms <= time_ms or len(readings) < self._phase_count:
@@ -134,7 +134,7 @@ class PowerPhases:
 
 
 class RegisterPhases:
-    """The readings of each phase's register after the last sum, and the newest at or before that sum."""
+    """For each phase, the newest register reading at or before the last sum, and all later readings."""
 
     __slots__ = ("_live_readings", "_newest_ms", "_readings", "_terms")
 
@@ -190,8 +190,8 @@ class RegisterPhases:
         """Return a phase's register at `time_ms`, interpolated, in millionths of the unit.
 
         `start` is the phase's newest reading up to `time_ms`, and `end` its next reading, or None if `start`
-        was taken at `time_ms`. If the register was reset between them, it is taken to be constant until
-        `end`.
+        was taken at `time_ms`. If the register was reset between the two readings, its value is taken to be
+        constant until `end`.
         """
         if end is None:
             return Fraction(start.value_u)

@@ -12,14 +12,14 @@ opens and closes all slots that are due by then, so a reading meets the slots th
 
 Two clocks drive a wall-clock stream: `now_ms` opens windows and slots, and `closing_ms` closes slots. They
 differ after a start or a pause, while readings that waited in the broker arrive and overdue slots stay open
-(law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both.
+(law 4, `catch_up`). In an event-clock stream, a meter's newest timestamp serves as both.
 
 Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
    advance (`noise`) does not belong to a window yet.
-2. A window opens at or after the mark of its meter, and raises the mark to its end (law 1).
-3. The clock alone decides when slots close. Slots that are due together close in the order of their public
-   ids, never in the order of arrival (law 4).
+2. A window opens at or after the mark of its meter, and raises the mark to the window's end (law 1).
+3. The clock alone decides when slots close. Slots that are due together close in the order of their
+   meters' public ids, never in the order in which readings arrived (law 4).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -116,7 +116,7 @@ class Pipeline:
         return self._terms.length_ms
 
     def leave_after(self, due_ms: Mapping[str, int]) -> None:
-        """Let no new record on a topic leave before `due_ms[topic]`, when its last older record is due."""
+        """Let no new record on a topic leave before `due_ms[topic]`, when its latest older record is due."""
         self._due_ms = due_ms
 
     def withhold(self, topics: Collection[str]) -> None:
@@ -129,7 +129,7 @@ class Pipeline:
         """Process messages in order of arrival, then advance the time to `now_ms`; return the effects.
 
         Windows and slots that are due by `now_ms` open, and slots that are due by `closing_ms` close (wall
-        clock only). `observer` receives the accepted readings, and the integrated spans of its meters.
+        clock only). `observer` gets the accepted readings, and the integrated spans of `observer.meters`.
         """
         observe(self._timelines, self._observer, observer)
         self._observer = observer
@@ -159,7 +159,7 @@ class Pipeline:
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return the next scheduled time, of openings only unless `closing`; None if there is none."""
+        """Return the time of the next opening or (if `closing`) closing; None if none is scheduled."""
         return self._deadlines.first_ms(closing=closing)
 
     def meters(self) -> Collection[str]:
@@ -214,7 +214,7 @@ class Pipeline:
         return True
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
-        """Count a reading as accepted and perhaps clamped; pass on the meter's reading, if there is one."""
+        """Count an accepted reading, and its clamping; pass the meter's reading, if any, to the observer."""
         self._counts.add("accepted")
         if reading is None:
             return
@@ -271,7 +271,7 @@ class Pipeline:
             self._deadlines.add_closing(closes_ms, self._names[meter].public_id, meter)
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Open slots due by `open_ms`; close slots due by both `open_ms` and `close_ms`; in time order."""
+        """In time order, open slots due by `open_ms` and close slots due by both `open_ms` and `close_ms`."""
         for closes_ms, meter in self._deadlines.take(open_ms, close_ms):
             if closes_ms is None:
                 self._open_due(meter, self._timelines[meter], now_ms)

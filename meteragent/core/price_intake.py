@@ -1,4 +1,4 @@
-"""The intake of prices, which takes them from a stream's messages and gives them to the stream's windows."""
+"""The intake of prices, from the messages on a stream's price topic to the stream's windows."""
 
 from collections.abc import Iterable, Sequence
 
@@ -71,10 +71,10 @@ class PriceIntake:
     def _needed_from_ms(self, now_ms: int) -> int:
         """Return the time from which prices are still needed.
 
-        Earlier time is integrated in all timelines, or precedes all windows. The returned time is at most
-        `now_ms`, because a new meter's first window may begin before the first window of a meter that is
-        still waiting for it. Even for time that is not yet integrated, prices are kept for at most twice the
-        length of a window or, if longer, twice `AHEAD_MS`.
+        All earlier time is integrated in every timeline, or precedes every window. The returned time is at
+        most `now_ms`, because the first window of a new meter may begin earlier than the first window for
+        which another meter is still waiting. Even for time that is not yet integrated, prices are kept for at
+        most twice the length of a window or, if longer, twice `AHEAD_MS`.
         """
         times_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)

@@ -1,12 +1,12 @@
-"""The prices of a stream with weights from a topic: each is committed once, before its time begins.
+"""The prices of a stream whose weights come from a topic: each is committed once, before its time begins.
 
 Rules
 1. A price whose time has begun is refused: it could depend on this home's use since then (theory 3.10).
 2. A price is never replaced. A repetition with the same time and value changes nothing. Any other price is
    refused if its time overlaps the time of a price that was accepted before.
-3. A price is committed no later than the energy that it weights, because no time is integrated before it has
-   begun.
-4. A price beyond the bound is clamped to it, because the noise is scaled to the bound.
+3. A price is committed no later than the energy that it weights, because time is integrated only after it
+   has passed.
+4. A price beyond the bound is clamped to the bound, because the noise is scaled to the bound.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from meteragent.domain.units import DAY_MS
 from meteragent.domain.weights import PRICE_MS, Price
 
 AHEAD_MS = 62 * DAY_MS
-"""The longest time from now to the end of an accepted price; it limits the number of prices kept."""
+"""The longest time from now until an accepted price ends; it limits the number of prices kept."""
 
 
 class Prices:
@@ -32,8 +32,8 @@ class Prices:
     def add(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
         """Add a price, clamped to `bound_u`, or refuse it; return the names of the counters to increase.
 
-        A repetition, as in a daily list that is sent every hour, is recognised as long as the price is kept,
-        even after its time has begun.
+        A repeated price, as in a daily list that is sent every hour, is recognised as long as the price is
+        kept, even after its time has begun.
         """
         start_ms, end_ms, price_u = price
         clamped_u = min(max(price_u, -bound_u), bound_u)

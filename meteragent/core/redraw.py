@@ -24,7 +24,7 @@ class Redraws:
         self._counts = counts
 
     def settle(self, meter: str, timeline: Timeline, formats: RecordFormats, commit: Commit) -> None:
-        """Count the events of a timeline, and draw noise from new noise bounds where a window lacks it.
+        """Count a timeline's events, and draw noise from a new noise bound for each window that lacks noise.
 
         A peak is charged on the day of the last integrated part, and its meter is added to `commit.redrawn`;
         if the budget forbids the charge, the parts that need the noise do not count.

@@ -2,21 +2,21 @@
 
 Theory of operation
 -------------------
-Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used evenly over [t0, t1]. The register is
-interpolated at each slot boundary b and rounded down to a whole unit of the accumulator, W(b) = floor(r(b) *
-c), where c converts registers to accumulator units; a slot gets W(end) - W(start). So a slot's value is a
-weighted sum of the power, in which the weights within each span sum to the overlap of the slot and the span.
-The map from load curves to slot vectors is 1-Lipschitz up to two units of the accumulator, about 10^-12 of a
-default quantum in Wh, and over a run without gaps and clamping the values telescope to r(end) - r(start).
-Fractions of a unit must not be kept, because neither noise nor dither has fractions, so a fraction would
-reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies between that
-reading and the next one. When a slot closes, its time after the newest reading is gap. When the next reading
-arrives, the span counts only from the split on, at the span's rate.
+Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used evenly over [t0, t1]. At each slot
+boundary b, the register r(b) is interpolated and rounded down to a whole unit of the accumulator: W(b) =
+floor(r(b) * c), where c converts registers to accumulator units. A slot gets W(end) - W(start). So a slot's
+value is a weighted sum of the power, in which the weights within each span sum to the overlap of the slot and
+the span. The map from load curves to slot vectors is 1-Lipschitz up to two units of the accumulator (about
+10^-12 of a default quantum in Wh). Over a stretch without gaps and clamping, the values of the slots add up
+to r(end) - r(start). Fractions of a unit must not be kept: neither noise nor dither has fractions, so a
+fraction would reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies
+between that reading and the next one. When a slot closes, its time after the newest reading is gap. When the
+next reading arrives, the span counts only from the split on, at the span's rate.
 
 Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. If a register
 falls further than the range allows and adding `modulus_u` brings the rate within the range, the register is
 taken to have rolled over to 0. Otherwise it was reset or replaced, and the span is gap. The promise does not
-hide this event.
+hide a reset or a replacement.
 
 What the store keeps
 --------------------
@@ -35,25 +35,25 @@ the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, deliv
 The distribution of the use over [t0, t] does not matter, because all of it lies in the slot.
 
 If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
-slot cannot be separated from the use after the slot, because M and r give only the sum of both and the noise.
-Counting this sum in the slot would include the power of other slots (not a 1-Lipschitz map, because curves
-that differ by d in the other slots would change this slot's energy by more than d times the slot's length).
-Counting a part of the sum would release a part of the noise. So the slot is lost: it is gap throughout, and M
-is forgotten along with its noise. The slot is released nevertheless (law 4), with noise from a new noise
-bound with the same distribution. No bound yields more than n values, the earlier draw is never released, and
-the new noise masks a constant.
+slot cannot be separated from the use after the slot, because M and r give only the sum of the two uses and
+the noise. Counting this sum in the slot would include the power of other slots. The map would then not be
+1-Lipschitz: curves that differ by d in the other slots would change this slot's energy by more than d times
+the slot's length. Counting a part of the sum would release a part of the noise. So the slot is lost: it is
+gap throughout, and M is forgotten along with its noise. The slot is released nevertheless (law 4), with noise
+from a new noise bound with the same distribution. No bound yields more than n values, the earlier draw is
+never released, and the new noise masks a constant.
 
 M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise * L
 + dither + energy for some |noise| <= K and some energy that the range allows for the time since the slot's
 start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: |noise|
-exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds counts.
-So even after an unnoticed reset, the accumulator stays within what the range and the noise allow.
+exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A reading within these bounds
+counts. So even after an unnoticed reset, the accumulator stays within what the range and the noise allow.
 
 If the clock closed the slot after the newest reading, the next slot contains no energy from the register yet,
 and accumulators are stored unchanged. So are the accumulators of bands, because a band consists of many
-stretches, and losing it at a boundary during an outage would cost half a month of readings. The accumulators
-of peaks, weighted windows and shares are stored unchanged, too. In all these windows, an outage without
-redelivery is gap.
+stretches: if a boundary fell into an outage, losing the band would cost half a month of readings. The
+accumulators of peaks, weighted windows and shares are stored unchanged, too. In all these windows, an outage
+without redelivery is gap.
 
 A copy of the disk made while a slot is open reveals the register at the slot's end, to within a quantum, once
 the slot is released. In the same way, a copy of a power meter's state reveals the energy used in the slot
@@ -135,7 +135,7 @@ class RegisterTimeline(Timeline):
         return pending.time_ms > self.integrated_until_ms
 
     def _end_ms(self, index: int) -> int:
-        """Return the end of a pending reading's span: the time of the next reading, or never."""
+        """Return where a pending reading's span ends: at the next reading; `_FOREVER_MS` if there is none."""
         return self.pending[index + 1].time_ms if index + 1 < len(self.pending) else _FOREVER_MS
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:

@@ -1,8 +1,8 @@
-"""Tokens with several uses, whose message may be acknowledged after the last use.
+"""Tokens with several uses: their message may be acknowledged after the last use.
 
 A message may hold several readings, and a reading of a phase may be part of several sums. All uses hold the
-same `Share`. When the last use gives the share back, the tokens in it are given back, too; each belongs to a
-message or is itself a share.
+same `Share`. When the last use gives the share back, the tokens in it are given back, too. Each of these
+tokens belongs to a message or is itself a share.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """A window that releases a share of its energy; the rest, a pad, goes to the helper (docs/crowd.md 4).
 
-With P the pad, u the dither, S the energy so far and L one quantum in accumulator units,
+With P the pad, u the dither, S the energy so far and L one quantum in accumulator units, the accumulator is
 
     A = (u + S - P L) mod 2^64 L,     released: floor(A / L) = (m - P) mod 2^64,     m = floor((u + S) / L)
 
@@ -24,7 +24,7 @@ class Crowd(Protocol):
     """The cryptography of a stream whose windows release shares."""
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether `label` can be a home's label, and both keys for the slot are known and differ.
+        """Return whether `label` can be a home's label, and the slot's two keys are known and differ.
 
         The slot starts at `start_ms`.
         """
@@ -53,7 +53,7 @@ class ShareWindow(Window):
     def report(self, crowd: Crowd, leave_ms: int) -> Outgoing:
         """Close the slot and return its report, which is due at `leave_ms`.
 
-        The report is not sent once the group's deadline after the slot's end has passed.
+        The report is not sent after the group's deadline for the slot.
         """
         until_ms = self.end_ms + (0 if self.terms.crowd is None else self.terms.crowd.deadline_ms)
         payload = crowd.close(self.state(), self.terms)

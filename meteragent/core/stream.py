@@ -1,4 +1,4 @@
-"""The core's view of a stream, and its answer to a feed."""
+"""The core's view of a stream, and the core's answer to a feed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Stream:
     schedule       the windows of the stream and their terms
     secret         the key of the meters' delays
     pseudonym_key  the key of the meters' public ids; None: meters leave under their names in the source
-    claim_key      the key from which the store's mark in descriptors is derived; None: they have no mark
+    claim_key      the key from which the store's mark in descriptors is derived; None: there is no mark
     listens        whether windows wait until the shell reports that no other store owns their topic
     total          whether running totals are also released
     format         the format of records
@@ -61,9 +61,10 @@ class Stream:
         return self.schedule.usual
 
     def has_receiver(self, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether at least one receiver gets a slot, by its window's start and its own end.
+        """Return whether at least one receiver gets a slot.
 
-        The sink of a stream that is not shared gets every slot.
+        The slot ends at `slot_end_ms`, and its window starts at `window_ms`. The sink of a stream that is not
+        shared gets every slot.
         """
         if self.validities is None:
             return True
@@ -72,7 +73,7 @@ class Stream:
     def is_wanted(self, start_ms: int, terms: Terms) -> bool:
         """Return whether at least one receiver gets a slot of the window that starts at `start_ms`.
 
-        If so, at least one receiver gets the slot that ends first.
+        It suffices to ask about the slot that ends first: if any slot has a receiver, that slot has one.
         """
         return self.has_receiver(start_ms, start_ms + terms.first_slot[1])
 

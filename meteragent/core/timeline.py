@@ -13,18 +13,18 @@ Readings wait because the span of a power reading ends where the next span begin
 of order within `lateness`. So spans are integrated up to the watermark, which is the newest accepted time
 less `lateness` and never beyond the clock (`integrate_to_watermark`). When a slot closes, spans are
 integrated up to its end, even if readings are still on their way (`integrate_until`). If `lateness` is 0, the
-watermark is the time of the newest reading, which ends the span of the standing one at once. Nearly all
+watermark is the time of the newest reading, which ends the span of the standing reading at once. Nearly all
 readings of power meters are of this kind and take a fast path (`extend_standing`).
 
 Rules
 1. A power reading stands until the next one, for at most `hold`. An interval reading covers the `interval`
-   that ends at its time, except any part that an earlier one covers. Two consecutive readings of a register
-   give the use between them (`register`). All other time is gap.
+   that ends at its time, except any part that an earlier interval covers. Two consecutive readings of a
+   register give the use between them (`register`). All other time is gap.
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
    span lies partly before the split counts from the split on (law 7).
 3. A reading's token is returned once its whole span is integrated, or once the reading is refused, replaced
    or dropped (rule 5). If readings share a message or are summed over phases, `meteragent.core.share`
-   determines when it is acknowledged.
+   determines when the message is acknowledged.
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
    (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
@@ -48,13 +48,13 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""The limit of integrated times kept to tell `duplicate` from `late`, and the number dropped at the limit."""
+"""How many integrated times are kept to tell `duplicate` from `late`, and how many are dropped at once."""
 PENDING = 4096
 """The largest number of a meter's pending readings; a sender could stamp thousands within `ahead`."""
 
 
 class Outcome(StrEnum):
-    """The outcome of a reading, which is the name of its counter."""
+    """The outcome of a reading, which is also the name of its counter."""
 
     ACCEPTED = "accepted"
     LATE = "late"
@@ -113,8 +113,8 @@ class Timeline:
     ) -> "Timeline":
         """Restore a timeline from the store under the current terms; open windows keep their own terms.
 
-        A crowd's windows are dropped if the stream is in no crowd any more. If the meaning of the readings
-        has changed (kind, unit or interval), the open windows are sealed.
+        A crowd's windows are dropped if the stream no longer belongs to a crowd. If the meaning of the
+        readings has changed (kind, unit or interval), the open windows are sealed.
         """
         timeline = cls(terms, next_ms)
         timeline.integrated_until_ms = state.integrated_until_ms
@@ -153,7 +153,7 @@ class Timeline:
 
     @property
     def _reading_terms(self) -> Terms:
-        """The oldest open window's terms (law 1) if readings mean the same under them, else the current."""
+        """The oldest open window's terms (law 1) if readings mean the same under them, else `self.terms`."""
         if not self.windows or self.windows[0].terms is self.terms:
             return self.terms
         oldest = self.windows[0].terms
@@ -186,10 +186,10 @@ class Timeline:
     def _thin(self) -> list[Token]:
         """Drop the pending readings that follow their predecessor most closely; return their tokens.
 
-        All times that remain, except the last, differ by at least 1/2,048 of the time from first to last.
-        The choice depends on times alone, never on a value. A power reading stands a little longer, a
+        All times that remain, except the last, differ by at least 1/2,048 of the time from the first to the
+        last. The choice depends on times alone, never on a value. A power reading stands a little longer, a
         register loses only the time at which energy was used (unless it is reset), and a dropped interval
-        becomes gap unless another covers it.
+        becomes gap unless another interval covers it.
         """
         oldest, *readings, newest = self.pending
         distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
@@ -289,7 +289,7 @@ class Timeline:
         """Integrate the spans that end by the watermark; return the freed tokens.
 
         The watermark is the newest accepted time less `lateness`, at most `clock_ms` (rule 6). If the last
-        span has not ended by then, the split moves only to its reading's time; in a peak, by whole parts.
+        span has not ended by then, the split moves only to that span's start; in a peak, by whole parts.
         """
         if self.newest_ms is None:
             return []

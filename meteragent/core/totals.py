@@ -1,4 +1,4 @@
-"""Running totals: the sum of a meter's released energies since the last missing slot, with its variance.
+"""Running totals: the sum of a meter's released energies since the last missing slot, and the sum's variance.
 
 A total starts again at 0 after a missing slot, and when the unit changes.
 """

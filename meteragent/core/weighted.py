@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-The window has one slot. With w(t) the price at t, in millionths per kWh, the accumulator is
+The window has one slot. With w(t) the price at t, in millionths of the currency per kWh, the accumulator is
 
     A = z * L + u + sum of w * value * ms,    released: floor(A / L)
 
-with z and u as in `window`, and L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms in an hour or
+where z is the noise, u the dither, and L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms in an hour or
 interval). So A has the properties of any other window's accumulator: A is a whole number, A modulo L is
-uniform, and one copy of A is as private as stated there. The use of a register between two readings is spread
-evenly over the span, whatever the prices.
+uniform, and one copy of A is as private as `window` states. The use of a register between two readings is
+spread evenly over the span, whatever the prices.
 
 For a register's slot the store keeps A itself, as for bands, so an outage without redelivery is gap. Storing
 a difference of registers (`register`) would require one price for all time since the slot's start.
@@ -93,7 +93,7 @@ class WeightedWindow(Window):
 
 
 def _clamp(prices: Iterable[Price], bound_u: int) -> Iterator[Price]:
-    """Clamp prices to a window's bound, which may differ from the bound when they were accepted."""
+    """Clamp prices to a window's bound, which may differ from the bound under which they were accepted."""
     for from_ms, to_ms, price_u in prices:
         yield from_ms, to_ms, min(max(price_u, -bound_u), bound_u)
 

@@ -12,7 +12,7 @@ energy so far,
 So A modulo L is uniform whatever the use, and one copy of A, at any time, hides whole quanta as well as a
 record does: a change in S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)), where a =
 epsilon * quantum. A second copy reveals the use since the first, as in every scheme that survives a crash
-without a secret elsewhere (THEORY-2 A.1, A.2). On average, the released value is exactly S / L. Windows
+without a secret kept elsewhere (THEORY-2 A.1, A.2). On average, the released value is exactly S / L. Windows
 opened by an earlier version have no u:
 
     A = z * L + S,    released: floor(A / L + 1/2)
@@ -201,8 +201,8 @@ class Window:
     ) -> Iterable[tuple[int, int, int]]:
         """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
 
-        All use of a register over a span that is longer than `split_ms`, and does not lie within a single
-        stretch of a band, goes to the unknown band. This choice depends only on the times at which the
+        If a register's span is longer than `split_ms` and does not lie within a single stretch of a band, all
+        use over that span goes to the unknown band. This choice depends only on the times at which the
         register was read, which are public, and not on the use.
         """
         split_ms = self.terms.split_ms
@@ -314,7 +314,7 @@ class Window:
 
         `register` is in accumulator units. Without a masked slot, True is returned. The register is plausible
         if some use within the range and some noise of at most `reach` explain the stored difference. R would
-        narrow this down, but is not used, because it is dropped with the last draw.
+        narrow the noise down, but is not used, because it is dropped with the last draw.
         """
         slot_index = self.masked_slot
         if slot_index is None:

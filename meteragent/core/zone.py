@@ -1,10 +1,11 @@
 """A detector of meters whose local times are read in the wrong time zone.
 
-A single time far from its arrival proves nothing, since its message may have waited in a broker. But messages
-that waited arrive at shorter intervals than those at which they were sent, so their times catch up with their
-arrivals. If a meter's times differ from their arrivals by nearly the same whole number of hours for a minute,
-they are taken to be in another zone. Each message of the meter is then refused until the difference changes.
-The state is in memory only: after a restart, the first minute is treated as at the first start.
+A single time far from its arrival proves nothing, because its message may have waited in a broker. But
+messages that waited arrive at shorter intervals than those at which they were sent, so their times catch up
+with their arrivals. If the difference between times and arrivals stays nearly constant for a minute, and is
+close to a whole number of hours, the meter's times are taken to be in another zone. Each message of the meter
+is then refused until the difference changes. The state is in memory only: after a restart, the first minute
+is treated as at the first start.
 """
 
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
@@ -28,7 +29,7 @@ class ZoneWatch:
     def is_off(self, meter: object, time_ms: int, received_ms: int) -> bool:
         """Note the time of a reading; return whether the meter's times have been off by whole hours.
 
-        They must have been off by the same difference for `SETTLED_MS` or longer.
+        The difference must have been steady for `SETTLED_MS` or longer.
         """
         off_ms = time_ms - received_ms
         since_ms, first_off_ms = self._steady.get(meter, (received_ms, off_ms))

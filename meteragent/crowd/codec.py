@@ -7,7 +7,7 @@ MESSAGE_BYTES_MAX = 4 << 20
 
 
 class Malformed(ValueError):
-    """Bytes that are not the expected message; the error's text names the fault."""
+    """The error for bytes that are not the expected message; its text names the fault."""
 
 
 def number(value: int, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""An operator's noise: a discrete Laplace number determined by its key, the group, the slot and its inputs.
+"""An operator's noise: a discrete Laplace number determined by a key, the group, the slot and the inputs.
 
 The sampler's bits are a pseudorandom function, under the operator's noise key, of everything that determines
 the operator's sum (crowd.md 8). So equal inputs have equal noise, even after a restart. The sampler is the
@@ -18,8 +18,8 @@ from meteragent.privacy.sampling import discrete_laplace
 def make_tables(loss: Fraction) -> None:
     """Make the sampler's tables before the first draw, including the tables for draws that need more bits.
 
-    About one draw in a hundred needs more bits, and the first of these would take 0.5 ms longer than others.
-    8,192 draws need nearly all tables; a table that they do not need is rarely needed later.
+    About one draw in a hundred needs more bits, and the first of these would take 0.5 ms longer than the
+    others. The 8,192 draws make nearly all tables; the remaining tables are rarely needed later.
     """
     discrete_laplace(8192, loss, KeyedRows(bytes(32), bytes(TAG_BYTES)).stream(0, 0))
 

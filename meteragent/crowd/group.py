@@ -37,8 +37,10 @@ _D = -121665 * pow(121666, -1, _P) % _P
 """The prime p of the field of Ed25519, and the constant d of its curve (RFC 8032, 5.1)."""
 _SLOT_MIN_S, _ANSWER_MIN_S, _ANSWER_MAX_S = 60, 600, 604_800
 LOSS_MIN, LOSS_MAX = Fraction(1, 1 << 36), 16
-"""The limits of a = level quantum / hide. With a smaller a, sums might wrap around; with a larger a, there is
-hardly any noise."""
+"""The limits of a = level * quantum_wh / hide_wh.
+
+With a smaller a, sums might wrap around; with a larger a, there is hardly any noise.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Group:
 
     slot_s          the length of a slot
     quantum_wh      the step of the lattice of energies
-    level, hide_wh  each operator's noise hides `hide_wh` of one home's energy in a slot at this level
+    level, hide_wh  each operator's noise hides, at this level, a change of one home's slot by `hide_wh`
     lowest_wh       the lower limit of a home's energy in a slot; `highest_wh` is the upper limit
     smallest_crowd  the smallest number of reports that a total counts
     deadline_s      the time from a slot's end to the deadline of its reports
@@ -93,7 +95,7 @@ class Group:
 
     @property
     def loss(self) -> Fraction:
-        """The privacy loss per quantum of energy, a = level quantum / hide."""
+        """The privacy loss per quantum of energy, a = level * quantum_wh / hide_wh."""
         return self.level * self.quantum_wh / self.hide_wh
 
     @property
@@ -256,7 +258,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 
 def _is_exact(value: Any) -> bool:
-    """Return whether a value is an exact number as a group's file may have it, of at most 64 characters."""
+    """Return whether a value is an exact number, in an allowed form and of at most 64 characters."""
     if isinstance(value, Decimal):
         return True  # `_decimal` has checked its length and its exponent
     text = str(value)
@@ -264,7 +266,7 @@ def _is_exact(value: Any) -> bool:
 
 
 def _text_of(name: str, value: Any) -> str:
-    """Return the words by which an error shows a value."""
+    """Return the text with which an error shows a value."""
     try:
         return value_text(name, value)
     except ValueError:  # Python does not convert integers with thousands of digits to strings

@@ -1,7 +1,7 @@
 """The helper: accepts the leader's request for a slot and gives the slot its one answer (crowd.md 8).
 
-The tables of rows are `mark` and `secret` (see `machine`), `batch` by slot (the batch that the first accepted
-chunk fixed), `chunk` by slot and index, and `answer` by slot (the one answer, which may be a refusal).
+The tables of rows are `mark` and `secret` (see `machine`), `batch` by slot (the batch fixed by the first
+accepted chunk), `chunk` by slot and index, and `answer` by slot (the one answer, which may be a refusal).
 """
 
 from meteragent.crowd import message
@@ -30,7 +30,7 @@ class Helper(Machine):
     def take_request(self, payload: bytes, now_s: int) -> Effects:
         """Accept a chunk of a request, and answer if it completes its slot's batch.
 
-        If the slot has its answer already, the same answer is sent again.
+        If the slot already has its answer, the same answer is sent again.
         """
         effects = Effects()
         try:
@@ -156,8 +156,8 @@ class Helper(Machine):
 def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
     """Return whether the entries of all chunks, in order, are the batch that each chunk announces.
 
-    Their number and digest must be those of the batch, and their labels must ascend strictly. Otherwise a
-    leader could repeat a label in another chunk, and that home would count twice.
+    The number and digest of the entries must be those of the batch, and their labels must ascend strictly.
+    Otherwise a leader could repeat a label in another chunk, and the home with that label would count twice.
     """
     labels = [entry.label for entry in entries]
     is_ascending = labels == sorted(set(labels))

@@ -1,4 +1,4 @@
-"""A home's part in the protocol: a slot opens with a pad and closes with a report (crowd.md 8, steps 1, 2).
+"""A home's part: a slot opens with a pad and closes with a report (crowd.md 8, steps 1 and 2).
 
 `open_slot` returns the row that must be committed before anything about the slot is sent. The row contains
 the pad itself only in sealed form, which only the helper can open.
@@ -54,12 +54,12 @@ def keys_of(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList
     `role` is the role of the topic, never a role from the message: otherwise a leader could publish a list of
     its own keys as the helper's, and open both pads and shares. `serial_min` is the highest serial that the
     home has committed for this role, or 0 if there is none. The home commits the list's serial before it uses
-    a key of the list. So it refuses every older list, for example one from before the operator lost its
+    a key of the list. So the home refuses every older list, for example one from before the operator lost its
     store. A key is unusable if nothing can be sealed to it.
 
     Raises:
-        Malformed: the payload is not a list of this group and role, the role's identity has not signed it, or
-            its serial is below `serial_min`.
+        Malformed: the payload is not a list of this group and role, is not signed by the role's identity, or
+            has a serial below `serial_min`.
     """
     signed_list = KeyList.decode(group.id, payload)
     keys = signed_list.message
@@ -73,7 +73,7 @@ def keys_of(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList
 
 
 def slot_keys(leader: KeyList, helper: KeyList, slot_s: int) -> SlotKeys | None:
-    """Return both keys for a slot's day; None if one is missing or both are equal: the slot must not open."""
+    """Return both keys for a slot's day; None (do not open the slot) if one is missing or both are equal."""
     leader_key, helper_key = (dict(keys.keys).get(day_of(slot_s)) for keys in (leader, helper))
     if leader_key is None or helper_key is None or leader_key == helper_key:
         return None

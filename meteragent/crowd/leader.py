@@ -98,7 +98,7 @@ class Leader(Machine):
         ]
 
     def take_answer(self, payload: bytes, now_s: int) -> Effects:
-        """Accept the helper's answer or refusal; publish the total if an open request has a valid answer."""
+        """Accept the helper's answer or refusal; publish the total if the answer is valid and expected."""
         effects = Effects()
         try:
             answer = self._decode(payload)
@@ -147,9 +147,9 @@ class Leader(Machine):
         return is_empty or bool(self._get("closed", slot_s)) or now_s >= self.group.expires_s(slot_s)
 
     def _fix(self, effects: Effects, slot_s: int) -> None:
-        """Fix the batch of a slot, the reports whose shares open, and send its request.
+        """Fix the batch of a slot (the reports whose shares open), and send the slot's request.
 
-        If these are fewer than the smallest crowd, close the slot instead.
+        If fewer reports than the smallest crowd remain, close the slot instead.
         """
         keys = self.keys_of_slot(slot_s)
         reports = sorted(self._names("report", slot_s).items())

@@ -1,4 +1,4 @@
-"""An operator without I/O: its rows, the effects of a step, and the keys of its days.
+"""An operator without I/O: its rows, the effects of a step, and the keys of each day.
 
 A step returns `Effects`: the caller commits the rows in one transaction, and only then sends the messages. A
 machine built from the committed rows continues where the last one stopped. After a failed commit the process
@@ -22,7 +22,7 @@ DAYS_AHEAD = 7
 _SEND_STEP_S = 60
 """Messages leave at multiples of this time."""
 _MARGIN_S, _MARGIN_HOMES = 60, 1000
-"""The time reserved for a step: a minute, and a second per 1,000 homes of the batch.
+"""The time reserved for a step: a minute, plus a second per 1,000 homes of the batch.
 
 For 2^20 homes this is about 18 times the CPU time that was measured on a server (crowd.md 8, Time).
 """
@@ -55,10 +55,10 @@ class Effects:
 
 
 def due_s(now_s: int, homes: int) -> int:
-    """Return when to send the response to a message that arrived at `now_s`, about a batch of `homes`.
+    """Return when to send the response to a message that arrived at `now_s`; its batch has `homes` homes.
 
-    The instant depends only on the arrival and the size of the batch. The work ends long before it, so it
-    does not show how long a sampler took (crowd.md 8, Time).
+    The instant depends only on the arrival and the size of the batch. The work ends long before that instant,
+    which therefore does not show how long a sampler took (crowd.md 8, Time).
     """
     earliest = now_s + _MARGIN_S + homes // _MARGIN_HOMES
     return -(-earliest // _SEND_STEP_S) * _SEND_STEP_S
@@ -144,7 +144,7 @@ class Machine:
         return effects
 
     def _key_list(self, today: int) -> Outgoing:
-        """Return the message with the signed list of public keys, from `today` to DAYS_AHEAD days later."""
+        """Return the message with the signed list of public keys, from `today` to `DAYS_AHEAD` days later."""
         days = sorted(day for day in self._tables["secret"] if today <= day <= today + DAYS_AHEAD)
         keys = tuple((day, self._keys_of(day).public) for day in days)
         key_list = KeyList(self.role, self._highest("serial"), keys)
@@ -152,7 +152,7 @@ class Machine:
         return Outgoing(f"keys/{self.role}", payload, retain=True)
 
     def _highest(self, name: str) -> int:
-        """Return the mark `serial`, of the newest list, or `destroyed`, the highest such day; -1 if unset."""
+        """Return the mark `serial` (of the newest list) or `destroyed` (the latest such day); -1 if unset."""
         value = self._get("mark", 0, name)
         return -1 if value is None else int.from_bytes(value, "big")
 
@@ -165,7 +165,7 @@ class Machine:
         effects.messages = [message._replace(due_s=at_s) for message in effects.messages]
 
     def keys_of_slot(self, slot_s: int) -> DayKeys | None:
-        """Return the keys of a slot's day; None if its secret is not yet created, or is destroyed."""
+        """Return the keys of a slot's day; None if the day's secret does not exist yet or is destroyed."""
         day = day_of(slot_s)
         return self._keys_of(day) if self._get("secret", day) else None
 
@@ -174,7 +174,7 @@ class Machine:
         raise NotImplementedError
 
     def _forget(self, effects: Effects, table: str, now_s: int) -> None:
-        """Delete the rows that a table has for expired slots whose day's secret is destroyed.
+        """Delete a table's rows for expired slots, once the secret of the slot's day is destroyed.
 
         The rows must stay while the secret exists. Otherwise the slot would be open for a second batch if the
         clock were set back.

@@ -1,7 +1,7 @@
 """The messages between homes, leader and helper: their encoding and strict decoding (crowd.md 7).
 
-Decoding checks only the form of a message. The step that takes a signed message checks the
-signature of its `body`.
+Decoding checks only the form of a message. The step that takes a signed message checks the signature of its
+`body`.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ SIGNATURE_BYTES = 64
 CHUNKS_MAX = 64
 DAYS_MAX = 64
 REJECTED_MAX = HOMES_MAX // 2
-"""The largest number of entries that an answer can reject: nearly 2^20 of them would make it too long."""
+"""The largest number of entries that an answer can reject: nearly 2^20 would make the answer too long."""
 
 REPORT, REQUEST, ANSWER, REFUSAL, KEYS = range(1, 6)
 REASONS = {1: "too_few", 2: "malformed", 3: "other_batch", 4: "early", 5: "expired"}
 """The reasons in refusal messages, by number."""
 FINAL_REASONS = ("too_few", "malformed")
-"""The reasons of refusals that are the helper's one answer."""
+"""The reasons in refusals that are the helper's one answer for a slot."""
 
 _CHUNK_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
 """The largest size of a chunk, in bytes, which leaves room for its topic in an MQTT packet of 4 MiB."""
@@ -200,7 +200,7 @@ class Refusal(NamedTuple):
 
 
 class KeyList(NamedTuple):
-    """An operator's public keys: pairs of a day and its key, by day. Newer lists have higher serials."""
+    """An operator's public keys: pairs (day, key), sorted by day. Newer lists have higher serials."""
 
     role: str
     serial: int
@@ -283,7 +283,7 @@ def _reader(type_: int, group_id: bytes, data: bytes) -> Reader:
 
 
 def _signed(reader: Reader, data: bytes, message: M) -> Signed[M]:
-    """Read the signature at the end of a message. Raises Malformed if it does not end the message."""
+    """Read the signature at the end of a message. Raises Malformed if its length is wrong."""
     body = data[: reader.position]
     signature = reader.take(SIGNATURE_BYTES)
     reader.end()
@@ -296,7 +296,7 @@ def _check_ascending(values: Sequence[Any]) -> None:
 
 
 def _digest(kind: bytes, group_id: bytes, slot_s: int, count: int, parts: Iterable[bytes]) -> bytes:
-    """Return the SHA-256 of a prefix that names the kind, the group's id, the slot, `count` and the parts."""
+    """Return the SHA-256 of a prefix, followed by the kind, group's id, slot, `count` and parts."""
     sha256 = hashlib.sha256(b"meteragent crowd 1 " + kind + group_id + number(slot_s, 8) + number(count, 4))
     for part in parts:
         sha256.update(part)

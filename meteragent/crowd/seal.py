@@ -68,7 +68,7 @@ def seal(value: int, public: bytes, info_: bytes) -> bytes:
 def is_usable(public: bytes) -> bool:
     """Return whether a number can be sealed to a public key.
 
-    The exceptions are keys of the wrong length and points of small order.
+    This fails for keys of the wrong length and for points of small order.
     """
     try:
         seal(0, public, _DOMAIN)
@@ -101,7 +101,7 @@ class DayKeys:
 
 
 class Identity:
-    """The Ed25519 key of an operator, 32 bytes; the output of `repr` does not contain it."""
+    """The Ed25519 key of an operator, 32 bytes; the output of `repr` does not contain the key."""
 
     def __init__(self, secret: bytes) -> None:
         self._private = Ed25519PrivateKey.from_private_bytes(secret)

@@ -1,6 +1,7 @@
 """Arithmetic modulo 2^64: the accumulator, which starts from a pad, and the sum of a batch (crowd.md 4).
 
-With L one quantum in accumulator units, P the pad, u the dither and S the energy so far,
+Let L be one quantum in accumulator units, P the pad, u the dither and S the energy so far. The accumulator A
+and the share s are
 
     A = (u + S - P L) mod 2^64 L,     s = floor(A / L) = (m - P) mod 2^64,     m = floor((u + S) / L).
 
@@ -13,7 +14,7 @@ MODULUS = 1 << 64
 HOMES_MAX = 1 << 20
 """The largest number of reports in a batch."""
 QUANTA_MAX = 1 << 40
-"""The largest absolute value of a home's energy, in quanta. Sums over HOMES_MAX homes are at most 2^60."""
+"""The largest absolute value of a home's energy, in quanta. Sums over `HOMES_MAX` homes are at most 2^60."""
 
 
 def open_accumulator(pad: int, dither: int, lattice: int) -> int:

@@ -2,12 +2,13 @@
 
 The error of a total of n homes is the sum of two draws of discrete Laplace noise and of n dithering errors.
 The variance of a dithering error is f (1 - f) quanta^2, where f is the fractional part of the home's energy
-in quanta. It is 1/6 on average over f, and at most 1/4. So
+in quanta. The variance is 1/6 on average over f, and at most 1/4. So with the quantum q, one draw z and the
+privacy loss a per quantum,
 
     sd = q sqrt(2 Var z + n/6),     Var z = 1 / (2 sinh(a/2)^2).
 
-`half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies between the
-distribution of the two draws, which dominate if a is small, and the normal distribution, which many dithering
+`half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies between two
+others: that of the two draws, which dominate if a is small, and the normal distribution, which many dithering
 errors approach. So the half-width is the standard deviation of the error, times the larger of the half-widths
 of these two distributions at a standard deviation of 1, plus half a quantum for the lattice.
 tests/crowd/test_total.py compares the result with exact convolutions.
@@ -73,8 +74,8 @@ class TotalFormat:
         """Return whether a total is in the range of its homes, widened by 16/a + 2 quanta on both sides.
 
         The margin is wider than eight standard deviations of the sum of both draws, because a margin of eight
-        would refuse too many honest totals for a from 2.5 to 12. Totals are compared as exact
-        numbers, because a float would round a sum near 2^60 quanta by more than the margin.
+        would refuse too many honest totals if a is between 2.5 and 12. Totals are compared as exact numbers,
+        because a float would round a sum near 2^60 quanta by more than the margin.
         """
         low, high = (
             homes * limit / self.group.quantum_wh for limit in (self.group.lowest_wh, self.group.highest_wh)

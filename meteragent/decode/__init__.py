@@ -1,4 +1,4 @@
-"""Decode payloads to readings: one module per wire format, and profiles for known devices.
+"""Decode payloads into readings: one module per wire format, and profiles for known devices.
 
 `config.source.decoder` makes a stream's decoder from its configuration, and `core.intake` calls the decoder.
 
@@ -23,8 +23,8 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 class PayloadNumber(NamedTuple):
     """A number in a payload, or a sum of such numbers, in the device's unit.
 
-    `time_ms` has the same meaning as in Reading. `id` is the meter that the payload names; None if it names
-    none.
+    `time_ms` has the same meaning as in `Reading`. `id` is the meter that the payload names; None if the
+    payload names no meter.
     """
 
     time_ms: int | None

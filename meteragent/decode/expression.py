@@ -1,10 +1,10 @@
-"""Evaluate JMESPath with exact numbers: functions that calculate with a document's decimals.
+"""Evaluate JMESPath expressions with exact numbers.
 
 The jmespath library's functions support only integers and binary floats. The functions here calculate with a
-document's decimals. Extremes are exact, and so are sums of numbers up to 10^100 with at most 130 decimals. A
-mean is exact if it terminates within 64 digits; otherwise it is rounded half up to 64 digits. The library's
-comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary float, which
-rarely equals a decimal.
+document's decimals. Minima and maxima are exact, and so are sums of numbers up to 10^100 with at most 130
+decimals. A mean is exact if it has at most 64 digits; otherwise it is rounded half up to 64 digits. The
+library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary float,
+which rarely equals a decimal.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ def _sortable_values(values: Iterable[Any]) -> list[Any]:
 
 
 class _Functions(functions.Functions):
-    """JMESPath's functions of numbers, for decimals."""
+    """JMESPath's numeric functions, for decimals."""
 
     @functions.signature({"types": []})
     def _func_abs(self, value: Any) -> Decimal:
@@ -100,16 +100,16 @@ def _sort_key(pair: tuple[Any, Any]) -> Any:
 
 
 def _sort_pairs(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
-    """Return pairs of a sort key and a value; each key is the result of an expression on the value."""
+    """Return pairs of a sort key and a value; an expression computes the key from the value."""
     return list(
         zip(_sortable_values(key.visit(key.expression, value) for value in values), values, strict=True)
     )
 
 
 def searcher(expression: str) -> Callable[[Any], Any]:
-    """Compile an expression to a function of documents. Raises JMESPathError if it is invalid.
+    """Compile an expression into a function of documents. Raises JMESPathError if the expression is invalid.
 
-    The library does not document which exceptions that function raises.
+    The library does not document which exceptions the compiled function raises.
     """
     query, options = jmespath.compile(expression), jmespath.Options(custom_functions=_Functions())
     return lambda document: query.search(document, options)

@@ -9,7 +9,7 @@ A payload becomes a reading in this order:
    not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in
    fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
    slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or with 0.
-3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
+3. Selection: the expressions are evaluated (`finder`); a plain field name needs only a dictionary look-up.
 4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
    milliseconds or RFC 3339 (`time_of`). A number in a string is refused.
 5. Unit: the value is multiplied by a constant factor and rounded to whole millionths (`scaled`).
@@ -118,7 +118,7 @@ def time_of(value: Any) -> int:
 
 
 def compile_expression(expression: str) -> Callable[[Any], Any]:
-    """Compile a JMESPath expression to a function of documents. Raises ValueError if it is invalid."""
+    """Compile a JMESPath expression into a function of documents. Raises ValueError if it is invalid."""
     try:
         return searcher(expression)
     except (JMESPathError, RecursionError) as error:
@@ -131,7 +131,7 @@ def finder(expression: str) -> Callable[[Any], Any]:
     search = compile_expression(expression)
 
     def find(document: Any) -> Any:
-        """Return the expression's value. Raises PayloadError if it does not apply to the document."""
+        """Evaluate the expression. Raises PayloadError if it does not apply to the document."""
         if is_plain and isinstance(document, dict):
             return document.get(expression)
         # The library does not document its exceptions, so all exceptions are caught.
@@ -160,7 +160,7 @@ def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
 
 
 def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Callable[[bytes], Reading]:
-    """Make a decoder from a `reader`. A number times `factor` is a value in the stream's unit."""
+    """Make a decoder from a `reader`. The number times `factor` is the value in the stream's unit."""
     read, micro = reader(value, time), scaled(factor)
     fast_path = (
         _fast_path(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None

@@ -1,6 +1,6 @@
 """The profile `number`: the payload is one number as text, such as ``512.3``.
 
-The payload has no time, so the reading has its time of arrival. Other formats use this module's exact
+The payload has no time, so the reading has its time of arrival. Other formats also use this module's exact
 arithmetic.
 """
 
@@ -49,7 +49,7 @@ def finite(text: str) -> Decimal:
 
 
 def total(numbers: Iterable[Decimal]) -> Decimal:
-    """Return the sum of numbers, each clamped to ±10**100; it is exact if none has more than 130 decimals."""
+    """Return the sum of numbers, each clamped to ±10**100; exact if no number has more than 130 decimals."""
     result = Decimal(0)
     for number in numbers:
         result = _EXACT_CONTEXT.add(result, min(max(number, -_NUMBER_MAX), _NUMBER_MAX))
@@ -57,7 +57,7 @@ def total(numbers: Iterable[Decimal]) -> Decimal:
 
 
 def micro(value: Decimal) -> int:
-    """Return a value in whole millionths: floor(value * 10**6 + 1/2) (DESIGN 2), clamped as by `scaled`."""
+    """Return a value in whole millionths: floor(value * 10**6 + 1/2) (DESIGN 2), clamped as in `scaled`."""
     return _round_decimal(value, _MICRO)
 
 
@@ -79,7 +79,7 @@ def _round_decimal(value: Decimal, unit: Decimal) -> int:
 
 
 def _round_fraction(value: Decimal, unit: Fraction) -> int:
-    """Return floor(value * unit + 1/2) by fractions, for a unit that `_round_decimal` does not support."""
+    """Return floor(value * unit + 1/2) with fractions, for a unit that `_round_decimal` does not support."""
     return round_half_up(Fraction(_clamp(value)) * unit)
 
 

@@ -64,7 +64,7 @@ _TABLE = [_entry(byte) for byte in range(256)]
 
 
 def checksum(data: bytes) -> int:
-    """Compute the CRC-16 with the polynomial x^16 + x^15 + x^2 + 1, least significant bit first, from 0."""
+    """Compute the CRC-16 with the polynomial x^16 + x^15 + x^2 + 1, lowest bit first, starting at 0."""
     crc = 0
     for byte in data:
         crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
@@ -84,9 +84,9 @@ class Telegram(NamedTuple):
     def number(self, code: str, unit: str, *, signed: bool = False) -> Decimal | None:
         """Return a code's number in `unit`, which is kW or kWh; None if the telegram has no such line.
 
-        Raises PayloadError if the code occurs twice, or if the value is not a number, is negative and not
-        `signed`, has a unit other than `unit` and a thousandth of `unit`, or has too many decimals for the
-        latter.
+        Raises PayloadError if the code occurs twice; if the value is not a number, or is negative although
+        `signed` is False; if its unit is neither `unit` nor a thousandth of `unit`; or if it is in that
+        thousandth and has too many decimals.
         """
         values = self.values.get(code)
         if values is None:
@@ -105,7 +105,7 @@ class Telegram(NamedTuple):
 def telegram(payload: bytes, zone: str | None = None) -> Telegram:
     """Parse a telegram. Raises PayloadError if its encoding, beginning, CRC or time is wrong.
 
-    `zone` is the time zone of the telegram's time, or ARRIVAL; None means Central European Time.
+    `zone` is the time zone of the telegram's time, or `ARRIVAL`; None means Central European Time.
     """
     text = text_of(payload).strip()
     if not text.startswith("/"):
@@ -119,7 +119,7 @@ def telegram(payload: bytes, zone: str | None = None) -> Telegram:
 
 
 def _values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
-    """Return each code's values, as written, and whether they are a D0 readout's. Ignore other lines."""
+    """Return each code's values, as written, and whether they are from a D0 readout. Ignore other lines."""
     values: dict[str, list[str]] = {}
     is_readout = False
     for line in lines:
@@ -145,7 +145,10 @@ def _check(body: str, crc: str) -> None:
 
 
 def _time_ms(values: list[str] | None, zone: str | None) -> int | None:
-    """Return a telegram's time in ms since the epoch, or None. Raises PayloadError if the time is wrong."""
+    """Return a telegram's time in ms since the epoch; None if `values` is None.
+
+    Raises PayloadError if the time is wrong.
+    """
     if values is None:
         return None
     match = _TIME.fullmatch(values[0])

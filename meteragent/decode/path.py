@@ -1,8 +1,8 @@
 """Paths in a JSON document, which distinguish an absent value from null.
 
-A path such as `ENERGY.Power` or `params."em:0".act_power` consists of names. A `*` stands for the only child
-that contains the rest of the path. Any other path is a JMESPath expression, in which null and an absent value
-are the same.
+A path such as `ENERGY.Power` or `params."em:0".act_power` consists of names. In place of a name, `*` stands
+for the only child that contains the rest of the path. Any other path is a JMESPath expression, for which null
+and an absent value are the same.
 """
 
 import json
@@ -39,7 +39,7 @@ def words_in(path: str) -> tuple[str, ...]:
 
 
 def finder(path: str) -> Find:
-    """Make a function that returns the value at a path, or ABSENT. Raises ValueError for an invalid path.
+    """Make a function that returns the value at a path, or `ABSENT`. Raises ValueError for an invalid path.
 
     The function raises PayloadError if several objects contain the path after a `*`, or if an expression does
     not apply to the document.
@@ -52,7 +52,7 @@ def finder(path: str) -> Find:
 
 
 def finder_of(names: Sequence[str]) -> Find:
-    """Make a function that returns the value at a path of names, each a key or `*`, or ABSENT."""
+    """Make a function that returns the value at a path of names (each a key or `*`), or `ABSENT`."""
     if _ANY in names:
         index = names.index(_ANY)
         return _any_child(finder_of(names[:index]), finder_of(names[index + 1 :]))
@@ -61,7 +61,7 @@ def finder_of(names: Sequence[str]) -> Find:
         return lambda document: document.get(key, ABSENT) if type(document) is dict else ABSENT
 
     def find(document: Any) -> Any:
-        """Return the value at the path, or ABSENT."""
+        """Return the value at the path, or `ABSENT`."""
         for name in names:
             if type(document) is not dict:
                 return ABSENT
@@ -72,10 +72,10 @@ def finder_of(names: Sequence[str]) -> Find:
 
 
 def _any_child(find_parent: Find, find: Find) -> Find:
-    """Make a function that finds a value in a parent's children, of which only one may contain it."""
+    """Make a function that finds a value in a parent's children; only one child may contain it."""
 
     def find_in_children(document: Any) -> Any:
-        """Return the value, or ABSENT. Raises PayloadError if several children contain it."""
+        """Return the value, or `ABSENT`. Raises PayloadError if several children contain it."""
         parent = find_parent(document)
         children = parent.values() if type(parent) is dict else ()
         values = [value for child in children if (value := find(child)) is not ABSENT]

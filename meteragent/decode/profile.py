@@ -1,9 +1,9 @@
 """Profiles: the quantities in a known device's messages, their readers, and the fields that are dropped.
 
-A quantity is one number in a device's messages, or several of the same kind. The kind and, if it is known,
-the unit come from the device's documentation. The configuration states both, too (law 5): a kind that the
-device does not have is refused, and numbers are converted to the configured unit. The rest of a message is
-ignored (default deny).
+A quantity is one number in a device's messages, or several numbers of the same kind. The kind and, if it is
+known, the unit come from the device's documentation. The configuration states both, too (law 5): a kind that
+the device does not have is refused, and numbers are converted to the configured unit. The rest of a message
+is ignored (default deny).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,16 +65,16 @@ class Profile:
     first of a kind is the default of that kind. `named` makes the quantity for any other name, for families
     whose users name the quantities; it returns None if the name is impossible.
 
-    `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: they are
-    sent on change; None: the operator has to state it). `hold_ms` is the default of `source.hold`.
+    `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: powers
+    are sent on change; None: the operator has to state it). `hold_ms` is the default of `source.hold`.
     `quantum_w` is the step in which the device states powers. The load is within `dead_band_w` of the last
-    power sent (DESIGN 2); unless `dead_band_known`, the operator has to state the dead band.
+    power sent (DESIGN 2); if `dead_band_known` is False, the operator has to state the dead band.
 
-    `identifies` describes the {meter} in the topics if it names a device, a person or a contract and so must
-    not be published unchanged. If `needs_id`, one topic carries messages of several meters, each with a
-    meter's id. `personal` lists the fields that identify a person, a place or a contract; they are dropped.
-    `traps` lists facts to know before trusting a number. `fields` are the names in payloads on which the
-    profile depends, and `origins` the sources of its facts, if the profile is a file.
+    `identifies` describes the `{meter}` in the topics if it names a device, a person or a contract and so
+    must not be published unchanged. If `needs_id`, one topic carries messages of several meters, each with
+    its meter's id. `personal` lists the fields that identify a person, a place or a contract; they are
+    dropped. `traps` lists facts to know before trusting a number. If the profile is a file, `fields` are the
+    names in payloads on which the profile depends, and `origins` are the sources of its facts.
     """
 
     name: str
@@ -123,7 +123,7 @@ def decoder(
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
-        """Return the meter's readings in a payload. Raises PayloadError if all numbers are other meters'."""
+        """Return the meter's readings. Raises PayloadError if the payload only has other meters' numbers."""
         numbers = read(payload)
         own_numbers = numbers if meter_id is None else [number for number in numbers if number.id == meter_id]
         if numbers and not own_numbers:

@@ -37,14 +37,14 @@ def parse(text: str, name: str) -> Profile:
 
 
 def _name_refusals(stated_name: str, name: str, text: str) -> Iterator[ConfigError]:
-    """Yield an error if `name`, the file's name, is not a valid profile name, or the stated name differs."""
+    """Yield an error if the file's name, `name`, is not a valid profile name or not the stated name."""
     problem = None
     if not NAME.fullmatch(name) or name in _RESERVED_NAMES:
         problem = ConfigError(
             "name",
             repr(name),
-            "a file name of at most 40 lower-case letters, digits, - and _, the first a letter or digit,"
-            " other than number and json, such as my-meter.toml",
+            "a file name such as my-meter.toml, of at most 40 lower-case letters, digits, - and _, the first"
+            " a letter or digit; number and json are reserved",
         )
     elif stated_name != name:
         problem = ConfigError("name", repr(stated_name), f"{name!r}, the name of the file")
@@ -69,7 +69,7 @@ def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) 
 
 
 def _probable_key(path: Path, document: Any) -> str | None:
-    """Return the most similar key that a misspelt key's table lacks; None if no key is similar."""
+    """Return the most similar of the keys that a misspelt key's table lacks; None if no key is similar."""
     for part in path[:-1]:
         document = document[part]
     names = [name for name in _keys(path) if name not in document]

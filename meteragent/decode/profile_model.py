@@ -139,24 +139,24 @@ class QuantityTable(_Table):
     """A number in the messages: `[quantity.NAME]`."""
 
     kind: Kind
-    """power, register, or interval_energy."""
+    """`power`, `register` or `interval_energy`."""
     unit: Literal["W", "kW", "mW", "Wh", "kWh", "mWh", "Wmin", "J"] | None = None
     """The device's unit. Without it, the configuration states the unit."""
     unit_at: _Path | None = None
     """The path of a string that must equal `unit`; otherwise, the message is refused."""
     value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_sums)] = ()
-    """The path of the number, or a list of paths to add, or to subtract if a minus sign precedes them.
+    """The path of the number, or a list of paths to add up; a minus sign before a path subtracts its number.
 
-    Of several lists, the first with a value counts. Without this key, the payload is a bare number.
+    Of several lists, the first list with a value counts. Without this key, the payload is a bare number.
     """
     channel: Annotated[int | Literal["all"] | None, BeforeValidator(_channel)] = None
-    """If the value may be a list with a number for each channel: the channel, from 0, or all for the sum."""
+    """If the value may be a list with one number per channel: the channel, from 0, or `all` for the sum."""
     text: bool = Field(default=False, strict=True)
     """Whether a string that spells a number counts as that number."""
     match: _Match = ()
-    """Conditions in addition to the profile's."""
+    """Conditions that a message must meet in addition to those of the profile."""
     negative: _Match = ()
-    """Conditions under which the sign of the number is reversed."""
+    """Conditions under which the number's sign is reversed."""
     interval: _Duration | None = None
     """The time that an interval energy covers."""
     step: _Positive | None = None
@@ -164,7 +164,7 @@ class QuantityTable(_Table):
     counters: int = Field(default=1, ge=1, strict=True)
     """The number of counters that are summed."""
     direction: Direction | None = None
-    """import, export, net (import minus export), or both (import and export counted together)."""
+    """`import`, `export`, `net` (import minus export) or `both` (import and export counted together)."""
     topic: _Text | None = None
     """The end of the topic on which a bare number is sent."""
 
@@ -229,7 +229,7 @@ class SourceTable(_Table):
     date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
     """The date on which the page was read or the messages were captured."""
     facts: Literal["captured", "from documentation"]
-    """captured: real messages; from documentation: the maker's description, or a program's source code."""
+    """`captured`: real messages; `from documentation`: a maker's description or a program's source code."""
 
 
 class ProfileTable(_Table):
@@ -238,14 +238,14 @@ class ProfileTable(_Table):
     name: str
     """The profile's name, which is also the file's name."""
     title: _Text
-    """The kind of device, preceded by `a` or `an`, or a name."""
+    """The kind of device with `a` or `an` before it, or a name."""
     topics: list[Annotated[_Text, AfterValidator(_topic)]] = Field(min_length=1)
-    """The usual topics, most likely first. {meter} and {phase} are segments, and + is any segment."""
+    """The usual topics, most likely first. `{meter}` and `{phase}` are segments, and `+` is any segment."""
     match: _Match = ()
     """The conditions that this family's messages meet: a table, or a list of alternative tables."""
     partial: _Match | None = None
-    """The conditions that messages meet if they omit unchanged values. Such a message without the quantity is
-    counted as `other`."""
+    """The conditions that messages meet if they omit unchanged values. If such a message lacks the
+    quantity, it is counted as `other`."""
     time: Annotated[str | None, BeforeValidator(_time)]
     """The path of the time, which must be a Unix time or have a zone; or `arrival`."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None
@@ -253,22 +253,22 @@ class ProfileTable(_Table):
     every: _Duration
     """The usual time between messages."""
     period: Annotated[int, BeforeValidator(_period)] | None = None
-    """The longest time between powers, or `on change`. Without this key, source.every is required."""
+    """The longest time between powers, or `on change`. Without this key, `source.every` is required."""
     hold: _Duration
     """The longest time for which a power counts if no other power follows."""
     dead_band: _Number | None = None
     """The largest difference, in W, between the load and the last power sent. Without this key,
-    source.dead_band is required."""
+    `source.dead_band` is required."""
     quantum: _Positive = Fraction(1)
     """The step, in W, in which the device states powers."""
     identifies: _Text | None = None
-    """The meaning of {meter} in the topics, if it names a device, person or contract and must be hidden."""
+    """The meaning of `{meter}` in the topics, if it names a device, person or contract and must be hidden."""
     dropped: list[_Text] = []
     """The fields that identify a device, a person, a place or a contract."""
     traps: list[_Text] = []
     """Facts that users must know before they trust a number."""
     others: Annotated[str, AfterValidator(_prefix)] | None = None
-    """An expression for an object in which source.value may name any field; the configuration states the
+    """An expression for an object in which `source.value` may name any field; the configuration states the
     field's kind and unit."""
     source: list[SourceTable] = Field(min_length=1)
     """The origins of the facts."""

@@ -6,16 +6,18 @@ A JSON payload becomes a number in this order:
 
 1. The document must be an object. If it does not meet the conditions of the profile and of the quantity, the
    message is counted as `other`.
-2. Of a quantity's alternative sums, the first with at least one value in the document counts. If there is
-   none, the message is refused, or counted as `other` if such messages omit unchanged values.
-3. All values of this sum are added, or subtracted if their paths have a minus sign. If one is missing, null
-   or not a number, the message is refused, because no term may be replaced with 0. A message that states a
-   unit other than the profile's is refused, too. Under the conditions `negative`, the sum's sign is reversed.
+2. Of a quantity's alternative sums, the first with at least one value in the document counts. If no sum
+   has a value, the message is refused, unless it meets the conditions `partial`: then it is counted as
+   `other`.
+3. All values of this sum are added, or subtracted if their paths have a minus sign. If a value is missing,
+   null or not a number, the message is refused, because no term may be replaced with 0. A message that states
+   a unit other than the profile's is refused, too. Under the conditions `negative`, the sum's sign is
+   reversed.
 4. A power of 2^31 mW or more is refused, if its unit is known. Such powers are sent by devices whose firmware
    reads a negative 32-bit number as a positive one: 2^32 steps minus the power, where a step is a milliwatt
    or more. No home's meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.
-5. The time is read at its path. If there is no such path, or no object that should hold the time, the time of
-   arrival counts.
+5. The time is read at its path. If the profile has no such path, or the document lacks the object that
+   should hold the time, the time of arrival counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,8 +34,11 @@ from meteragent.domain.errors import PayloadError
 
 Read = Callable[[bytes], Sequence[PayloadNumber]]
 Condition = bool | str | Decimal | int
-"""A condition on a value: true if it must be present, false if it must be absent, or else the value that it
-must equal."""
+"""A condition on a value.
+
+True means that the value must be present, and False that it must be absent. Any other condition is the value
+that it must equal.
+"""
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
 """Conditions on a message: for each path, at least one of its conditions must hold."""
 
@@ -68,8 +73,8 @@ class Value:
 
     `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A string
     that spells a number counts as that number only if `text` is true. In a message that meets one of the
-    alternatives `negative`, the number's sign is reversed. `unit` is the unit that the string at `unit_path`
-    must equal.
+    alternatives in `negative`, the number's sign is reversed. `unit` is the unit that the string at
+    `unit_path` must equal.
     """
 
     sums: tuple[tuple[Term, ...], ...]
@@ -134,7 +139,7 @@ def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
 
 
 def _limit(scale: Fraction | None) -> Decimal | None:
-    """Return the smallest absolute power that is refused, in the device's unit; None if that is unknown."""
+    """Return the smallest absolute power that is refused, in the device's unit; None if `scale` is None."""
     return None if scale is None else _WRAP_W * scale.denominator / scale.numerator
 
 
@@ -173,7 +178,7 @@ def _check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
 
 
 def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
-    """Make a function that returns the sum of the first alternative with a value; None if none has one."""
+    """Make a function that returns the sum of the first alternative with a value; None if there is none."""
     number: Callable[[Any], Decimal] = number_or_text if place.text else number_of
     if place.channel is not None:
         number = _channel(number, place.channel)

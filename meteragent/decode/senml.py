@@ -3,20 +3,20 @@
 Theory of operation
 -------------------
 A base field applies from its record on, until a later record replaces it. A record's name is bn + n, its time
-is bt + t, its unit is u or else bu, its value is bv + v, and its sum is bs + s; if one of the two numbers is
-missing, it counts as 0. Times from 2**28 on are seconds since the Unix epoch. Smaller times are relative to
-the arrival, and 0 is the arrival itself. A relative time in the future is a plan, not a measurement, and is
-refused.
+is bt + t, its value is bv + v, and its sum is bs + s; if one of the two numbers is missing, it counts as 0.
+The record's unit is u, or bu if u is missing. Times from 2**28 on are seconds since the Unix epoch. Smaller
+times are relative to the arrival, and 0 is the arrival itself. A relative time in the future is a plan, not a
+measurement, and is refused.
 
 The configuration selects records by their full name, or by the end of the name after a ``:`` or ``/``.
-Without a name, the records whose unit has the right kind are selected. Nothing is guessed: if the selected
-records have different names, the pack is refused.
+Without a name, the records whose unit fits the configured kind are selected. Nothing is guessed: if the
+selected records have different names, the pack is refused.
 
 Rules:
 1. A receiver must understand fields that end in ``_``, so a pack with such a field is refused. A pack of an
    unknown version is refused, too.
 2. Numbers are exact: power is converted to W and energy to J, because all units are whole multiples of these.
-3. A sum (`s`) is the integral of a power over time, in J: a register.
+3. A sum (`s`) is the integral of a power over time, in J, so it is a register.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -79,10 +79,10 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
 
 
 def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
-    """Return the sum of a field, or 0 if it is missing, and its base.
+    """Return the sum of a field and its base; a missing field counts as 0.
 
-    If there is no base, or the field is not a number, return the field, or None. Raises PayloadError if the
-    base is not a number.
+    If there is no base, or the field is not a number, return the field; None if it is missing. Raises
+    PayloadError if the base is not a number.
     """
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
@@ -101,8 +101,9 @@ def _clamp(number: Decimal) -> Decimal:
 
 
 def _time_ms(time_s: Decimal) -> int | None:
-    """Return a Reading's time: ms since the epoch, ms relative to arrival if negative, or None (arrival).
+    """Convert a time to the time of a `Reading`.
 
+    The result is in ms since the epoch or, if negative, relative to the arrival; None is the arrival itself.
     Raises PayloadError for a time after the arrival, or for an impossible time.
     """
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
@@ -115,8 +116,8 @@ def reader(
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
-    If `name` is None, the reader selects records whose unit has the right kind. `of_sum` selects the sum of a
-    power, which is a register. For a register, a named record in W or kW contributes its sum.
+    If `name` is None, the reader selects records whose unit fits `kind`. `of_sum` selects the sum of a power,
+    which is a register. For a register, a named record in W or kW contributes its sum.
     """
     units = WATTS if kind is Kind.POWER or of_sum else JOULES
 

@@ -1,4 +1,4 @@
-"""The public side: the types of all values that may be stored or may leave.
+"""The public side: the types of all values that may be stored or sent.
 
 A commit is everything that one step of the core asks the store to write in one transaction. Each item of a
 commit is public (times, terms, charges), hidden by noise that was drawn before any reading was added
@@ -28,7 +28,7 @@ class Slot(NamedTuple):
 
 
 class SealedPad(NamedTuple):
-    """The pad of a crowd's slot, sealed so that only the helper can open it, and the operators' keys.
+    """The pad of a crowd's slot, which only the helper can open, together with the operators' keys.
 
     `helper_key` is the id of the helper's key. `leader_public` is the leader's whole public key, with which
     an agent that restarts after midnight can close the previous day's last slot.
@@ -42,14 +42,14 @@ class SealedPad(NamedTuple):
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
-    `noise_bound` is the secret R of THEORY 2.1; it is None once noise has been drawn for all n slots, and
-    always in l1 and in crowds. `draws` is the number of slots, in the order of their indices, whose noise has
-    been drawn; in a peak, it is the number of draws for its one slot. `slots` are the open slots. `topic` and
-    `public_id` are the topic and the name under which the window's records leave. `masked_slot` is the index
-    of the slot that holds a difference instead of an accumulator: the register at the newest integrated
-    reading minus the accumulator, which equals the register at the slot's start minus noise and dither. It is
-    None if no slot holds a difference. `sealed_pad` is the pad of a crowd's slot, whose accumulator started
-    from the negated pad instead of noise; outside crowds, it is None.
+    The window's records leave on the topic `topic`, under the name `public_id`. `noise_bound` is the secret R
+    of THEORY 2.1. It is None once noise has been drawn for all n slots; in l1 and in crowds, it is always
+    None. Noise is drawn for the slots in the order of their indices; `draws` is the number of slots that have
+    it or, in a peak, the number of draws for its one slot. `slots` are the open slots. `masked_slot` is the
+    index of the slot that holds a difference instead of an accumulator: the register at the newest integrated
+    reading minus the accumulator. This difference equals the register at the slot's start minus noise and
+    dither. `masked_slot` is None if no slot holds a difference. `sealed_pad` is the pad of a crowd's slot,
+    whose accumulator started from the negated pad instead of noise; outside crowds, it is None.
     """
 
     start_ms: int
@@ -68,9 +68,9 @@ class TimelineState(NamedTuple):
 
     All energy used before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the
     newest reading whose span was added, at least in part; the spans of earlier readings were added in full.
-    `newest_ms` is the newest accepted timestamp. Both are None before the first reading. `next_ms` is the
-    start of the next window. `idle_windows` is the number of windows that have begun since the meter last
-    sent a reading.
+    `newest_ms` is the newest accepted timestamp. Before the first reading, `standing_ms` and `newest_ms` are
+    None. `next_ms` is the start of the next window. `idle_windows` is the number of windows that have begun
+    since the meter last sent a reading.
     """
 
     integrated_until_ms: int
@@ -82,10 +82,10 @@ class TimelineState(NamedTuple):
 
 
 class Total(NamedTuple):
-    """The running sum of all records under a public name from `since_ms` to `end_ms`, without a gap.
+    """The running sum of all records under a public name from `since_ms` to `end_ms`, without gaps.
 
-    `sum` is an energy in millionths of `unit`, multiplied by `HOUR_MS`. `variance` is the variance of the
-    sum's noise, in `unit` squared.
+    `sum` is `HOUR_MS` times the energy in millionths of `unit`. `variance` is the variance of the sum's
+    noise, in `unit` squared.
     """
 
     since_ms: int
@@ -110,7 +110,7 @@ class Total(NamedTuple):
     ) -> "Total":
         """Return `total` plus a released slot; `release` is (quanta, standard deviation).
 
-        The sum starts at 0 if `total` is None, an earlier slot is missing, or the unit has changed.
+        The sum starts again at 0 if `total` is None, an earlier slot is missing, or the unit has changed.
         """
         (from_ms, _), *_ = terms.stretches(slot_index)
         to_ms = terms.stretches(slot_index)[-1][1]
@@ -139,9 +139,9 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send, byte for byte, at `due_ms` (wall clock) or later.
 
-    `slot` determines which receivers get a message of a shared stream. It is a record's own slot, or the
-    first slot that a descriptor covers; other messages have none. A report to a crowd is not sent at or after
-    `until_ms`, which is None for other messages.
+    `slot` determines which receivers get a message of a shared stream. For a record, it is the record's slot;
+    for a descriptor, the first slot that it covers; for other messages, None. A report to a crowd is not sent
+    at or after `until_ms`, which is None for other messages.
     """
 
     topic: str
@@ -165,9 +165,9 @@ class Descriptor(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A charge: the start of the UTC day on which it counts (that of the window's start), and epsilon in 1/W.
+    """A charge: the start of the UTC day on which it counts (on which the window starts), and epsilon in 1/W.
 
-    A peak that is drawn again is charged on the day of the part that needs the noise.
+    A peak whose noise is drawn again is charged on the day of the part that needs the noise.
     """
 
     day_ms: int
@@ -178,15 +178,15 @@ class Charge(NamedTuple):
 class Commit:
     """Everything that one step of the core asks the store to write in one transaction.
 
-    `marks`: for each meter, the time before which no window of it opens any more (law 1; never lowered).
+    `marks`: for each meter, the time before which none of its windows opens any more (law 1; never lowered).
     `charges`: the number of windows opened and of peaks drawn again, by charge and meter (law 2). `redrawn`:
     the meters charged for a peak that drew noise again after a restart. `states`: the new state of each
     meter, or None to delete the state of a forgotten meter. States, like their rows in the store, are in the
-    order in which their meters' messages arrived, so that meters that report together share pages. `terms`:
-    the terms to which states refer, by id. `descriptors`: new descriptors. `outgoing`: the messages to send,
-    in order. `totals`: running totals by public name. `prices`: all prices of the stream that are still
-    needed, or None if they have not changed. `shared`: whether the messages go to each active receiver
-    (`store.grants`); their topics then begin with the public id instead of a sink topic.
+    order in which their meters' messages arrived, so that meters that report together share pages of the
+    database. `terms`: the terms to which states refer, by id. `descriptors`: new descriptors. `outgoing`: the
+    messages to send, in order. `totals`: running totals by public name. `prices`: all prices of the stream
+    that are still needed, or None if they have not changed. `shared`: whether the messages go to each active
+    receiver (`store.grants`); if so, each topic begins with the public id instead of a sink topic.
     """
 
     stream: str
@@ -213,8 +213,8 @@ class Snapshot:
     """The contents of the store for one stream when the agent starts.
 
     `marks`, `states`, `terms` and `totals` are as in `Commit`. `floor_ms`: the time before which no window of
-    any meter opens because a store was lost or restored, else 0. `announced`: the id of the latest descriptor
-    of each sink topic. `prices`: the latest committed prices.
+    any meter opens because a store was lost or restored; 0 if that has not happened. `announced`: the id of
+    the latest descriptor of each sink topic. `prices`: the latest committed prices.
     """
 
     marks: dict[str, int]

@@ -4,7 +4,7 @@ from collections import Counter
 
 REFUSALS = {
     "refused_topic": "the topic does not name a meter",
-    "refused_name": "the meter's name contains $, +, # or a control character, not allowed in a sink topic",
+    "refused_name": "the meter's name contains $, +, # or a control character, which no sink topic may have",
     "refused_size": "the payload is larger than source.max_payload",
     "refused_empty": "the payload is empty",
     "refused_encoding": "the payload is not UTF-8",

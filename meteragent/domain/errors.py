@@ -21,7 +21,7 @@
         +-- KeyForgotten     the window's epoch has no key
         +-- KeyRotated       the window was released under another key
 
-No error ever holds a secret key, a reading, a payload or anything computed from one, so its text may be
+No error ever holds a secret key, a reading, a payload or anything computed from them, so every error may be
 logged.
 """
 
@@ -41,9 +41,9 @@ class ConfigError(MeteragentError):
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
     `meant` is the value that was probably intended, or None. The attribute `text` is the message without its
-    place. It begins with the key, which the argument `text` follows or, if that is None, the value found and
-    the value expected. `file` and `line` are None while the position is unknown. Whatever the key, the
-    message repeats no value that contains an address with a password.
+    place: the key, and then the argument `text` or, if that is None, the value found and the value expected.
+    `file` and `line` are None while the position is unknown. Whatever the key, the message repeats no value
+    that contains an address with a password.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class FormatError(MeteragentError):
 
 
 class StoreError(MeteragentError):
-    """A store (the file of ledger and outbox) that cannot be used as it is."""
+    """A store (the file of the ledger and the outbox) that cannot be used as it is."""
 
 
 class StoreInUse(StoreError):
@@ -143,7 +143,7 @@ class StoreInUse(StoreError):
 
 
 class StoreRestored(StoreError):
-    """A store that is an old copy, which lacks records that have left since, or that may be one."""
+    """A store that is, or may be, an old copy, which lacks the records that have left since."""
 
 
 class StoreMoved(StoreError):

@@ -9,7 +9,7 @@ _DIGITS = 60
 _WHOLE_FROM = 999.5
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
-"""About the largest exponent of ten of a number in TOML; huge integers would stall the check."""
+"""The largest power of ten, roughly, that a number in TOML may have; huge numbers would stall arithmetic."""
 _EXPONENT_DIGITS = 3
 _NUMBER_CHARS_MAX = 100
 
@@ -17,7 +17,7 @@ _NUMBER_CHARS_MAX = 100
 def parse_exact(value: Any) -> Fraction:
     """Parse an exact number from a TOML file.
 
-    Raises ValueError, which states the expected value, for anything else.
+    Raises ValueError for anything else; the text states the expected value.
     """
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
@@ -40,13 +40,13 @@ def _is_ordinary(value: int | Decimal | str) -> bool:
 
 
 def exact(number: Fraction) -> str:
-    """Format an exact number as a decimal if that ends within 60 digits, else as a fraction."""
+    """Format an exact number as a decimal if that has at most 60 digits, else as a fraction."""
     with localcontext(prec=_DIGITS):
         decimal = Decimal(number.numerator) / Decimal(number.denominator)
     return f"{decimal:f}" if Fraction(decimal) == number else str(number)
 
 
 def figures(number: float | Fraction) -> str:
-    """Format a number to three figures, or as a whole number from 1,000: ``0.0123``, ``659``, ``12,345``."""
+    """Format a number to three figures; from 1,000 on, as a whole number: ``0.0123``, ``659``, ``12,345``."""
     rounded = float(number)
     return f"{rounded:,.3g}" if abs(rounded) < _WHOLE_FROM else f"{rounded:,.0f}"

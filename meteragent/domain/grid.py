@@ -6,8 +6,9 @@ Times are whole milliseconds since the Unix epoch, and durations are whole milli
 grids, `Epoch` and `Calendar`. Both are determined by the configuration and public time-zone rules alone, so a
 window's boundaries reveal nothing.
 
-`Epoch` cuts time at multiples of one length. `Calendar` cuts it at local midnights: a window is a day, a week
-(from Monday) or a month, from the first instant of its first day to the first instant of the next window.
+`Epoch` cuts time at multiples of a fixed length. `Calendar` cuts it at local midnights: a window is a day, a
+week (from Monday) or a month, from the first instant of its first day to the first instant of the next
+window.
 
 Some local times occur twice, and some never occur. Their meaning is decided in one place, `_instant_ms`,
 which maps a local day and minute to an instant:
@@ -56,7 +57,7 @@ class Grid(Protocol):
     """A division of time into windows."""
 
     def first_ms(self, time_ms: int) -> int:
-        """Return the first start of a window at or after `time_ms`."""
+        """Return the start of the first window that starts at or after `time_ms`."""
         ...
 
     def start_ms(self, time_ms: int) -> int:
@@ -92,7 +93,7 @@ CALENDAR_UNITS = ("1d", "1w", "1mo")
 
 
 class Hours(NamedTuple):
-    """Hours of the local day, in minutes after midnight; unless `from_min` < `to_min`, they span midnight."""
+    """Hours of the local day, in minutes after midnight; they span midnight if `from_min` >= `to_min`."""
 
     from_min: int
     to_min: int
@@ -146,7 +147,7 @@ class Calendar:
     unit: str
 
     def first_ms(self, time_ms: int) -> int:
-        """Return the first start of a unit at or after `time_ms`."""
+        """Return the start of the first unit that starts at or after `time_ms`."""
         day = self._first_day(self._date(time_ms))
         while (start_ms := self._instant_ms(day)) < time_ms:
             day = self._next(day)

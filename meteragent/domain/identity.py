@@ -22,14 +22,13 @@ _SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)
 _SHARED = ("$share/", "$queue/")
 _NAME_MAX = 128
 _TEMPLATE_MAX_BYTES = 32_768
-"""Half the length of the longest topic, which leaves room for the name and for the topics below it."""
+"""Half the length of the longest topic, which leaves room for the name and for subtopics."""
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
 )
 _UNFIT = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_NONCHARACTERS}]")
-"""Control characters, lone surrogates and noncharacters: a broker may refuse them by closing the connection.
-
-MQTT 5, 1.5.4.
+"""Control characters, lone surrogates and noncharacters: a broker may refuse them by closing the connection
+(MQTT 5, 1.5.4).
 """
 _WILDCARDS = "+#"
 
@@ -67,7 +66,7 @@ def parse_template(text: str) -> tuple[str, ...]:
         raise ValueError("a topic with one segment {meter}, such as 'meters/{meter}/power'")
     if not holds_topic(text):
         raise ValueError(
-            "a topic without the wildcards + and #, without control characters, that does not start with $"
+            "a topic without the wildcards + or #, without control characters and without $ at the start"
         )
     if len(text.encode()) > _TEMPLATE_MAX_BYTES:
         raise ValueError(f"a topic of at most {_TEMPLATE_MAX_BYTES} bytes")
@@ -77,7 +76,7 @@ def parse_template(text: str) -> tuple[str, ...]:
 def fnv1a(data: bytes) -> int:
     """Return the 32-bit FNV-1a hash (Fowler, Noll, Vo).
 
-    It starts at 2166136261; for each byte, it is xored with the byte and multiplied by 16777619.
+    The hash starts at 2166136261; for each byte, it is xored with the byte and multiplied by 16777619.
     """
     digest = 2_166_136_261
     for byte in data:
@@ -209,9 +208,9 @@ class SourceTopic:
 
 
 def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
-    """Return whether a topic of the sink template, or a topic below it, could match the source template.
+    """Return whether a topic of the sink template, or one of its subtopics, could match the source template.
 
-    The topics below are those of descriptors and totals. Segments are compared one by one; ``{meter}``,
+    The subtopics are those of descriptors and totals. Segments are compared one by one; ``{meter}``,
     ``{phase}`` and ``{shard}`` match any segment.
     """
     topics = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER), (*sink, "total")]
@@ -228,7 +227,7 @@ def render(template: str, public_id: str) -> str:
 
 
 def public_id(template: str, topic: str) -> str:
-    """Return the public name in `topic`, which is a sink topic of the template or a topic below one."""
+    """Return the public name in `topic`, which is a sink topic of the template or a subtopic of one."""
     return topic.split("/")[template.split("/").index(PLACEHOLDER)]
 
 

@@ -2,17 +2,17 @@
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds how much larger a change in the
 load can be in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
-Unknown facts about a source (`unknown`) are left out, so the true level may then be higher than the stated
-level.
+Facts about a source that are unknown (`unknown`) are ignored; the true level may then be higher than the
+stated level.
 
-In all. A change that adds or removes X over any number of slots has a loss of at most kappa level X / hide if
-the readings follow the load (THEORY T.7; kappa is `privacy.in_all.kappa`). Otherwise the changes of the m
-slots from its start on may add up to more than X:
+In all. A change that adds or removes X over any number of slots has a loss of at most
+kappa * level * X / hide if the readings follow the load (THEORY T.7; kappa is `privacy.in_all.kappa`).
+Otherwise the values of m slots from the start of the change on may differ by more than X in sum:
 
 * Energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
-* Power with a dead band b: X + m 2 b T, where T is the slot. The last reports may differ for ever.
+* Power with a dead band b: X + m 2 b T, where T is a slot's length. The last reports may differ for ever.
 * Sampled power: X + p H for any m, where p is the width of the range and H is the longest hold.
-* Slot values that are rounded half up to quanta q (archives): X + m q T, and no kappa.
+* Slot values that are rounded half up to quanta q (archives): X + m q T, without kappa.
 
 This holds for a change that only adds or only removes energy and, where power is sampled, rises and falls
 once. For k rises, add (k - 1) s and (k - 1) p H (`privacy.loads`).
@@ -95,18 +95,18 @@ def _step_limit(terms: Terms) -> Fraction | None:
 
 
 def level(terms: Terms, change_wh: Fraction) -> Fraction:
-    """Compute the level of a change within a slot: epsilon times its distance, rounded up to the lattice."""
+    """Compute the level of a change within a slot: epsilon times the distance, rounded up to the lattice."""
     change = distance(terms, change_wh)
     return terms.epsilon * -(-change // terms.quantum) * terms.quantum
 
 
 def factor(terms: Terms) -> Fraction:
-    """Compute the level of a change by the hidden energy as a multiple of the stream's level, at least 1."""
+    """Return the level of a change by the hidden energy, divided by the stream's level; at least 1."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
 
 
 def step_wh(terms: Terms) -> Fraction:
-    """Return a bound, in Wh, on the difference that lasts in a slot after a change: steps, or two dead bands.
+    """Return a bound, in Wh, on the difference that a change leaves in a slot: steps, or two dead bands.
 
     In l1 the bound covers all slots of a window together.
     """
@@ -118,7 +118,7 @@ def step_wh(terms: Terms) -> Fraction:
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
-    """Return the energy, in Wh, that one unit of a slot's value stands for; for bands, the shortest one's."""
+    """Return the energy, in Wh, that one unit of a slot's value (in the shortest band) stands for."""
     return terms.hides_wh / terms.radius
 
 
@@ -143,7 +143,7 @@ def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) 
 
     The arguments are those of `in_all_wh`. With dithered rounding, the bound is the smaller of two: kappa
     level / hide per Wh, and the level if the value of each slot is rounded up by a quantum. Without a dither,
-    or if a (epsilon times the quantum) exceeds `A_LIMIT`, it is the second.
+    or if a (epsilon times the quantum) exceeds `A_LIMIT`, only the second bound applies.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh
@@ -154,7 +154,7 @@ def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) 
 
 
 def rounding_wh(terms: Terms) -> Fraction:
-    """Return the energy of one quantum, in Wh: the most by which rounding half up increases a difference."""
+    """Return the energy of one quantum, in Wh: the largest increase of a difference by rounding half up."""
     return terms.quantum * wh_per_unit(terms)
 
 
@@ -172,7 +172,7 @@ def level_of_curves(terms: Terms) -> Fraction:
 
 
 def unknown(terms: Terms) -> tuple[str, ...]:
-    """Return the configuration keys of the unknown facts that a promise about loads requires."""
+    """Return the keys of the facts that a promise about loads requires but that are unknown."""
     keys = []
     if terms.kind is Kind.POWER and terms.every_ms is None:
         keys.append("source.every")

@@ -67,13 +67,13 @@ PROBLEMS = {
         "slots-of-a-crowd-do-not-open",
     ),
     "topic_refused": Meaning(
-        "the sink's broker refuses {topics} topics: their messages wait, and are sent again each hour",
+        "topics that the sink's broker refuses: {topics}; their messages wait, and are sent again each hour",
         "At the sink's broker, allow the agent's user to publish to sink.topic and to all topics below it; "
         "the broker's log names the topic. A restart sends the messages again at once.",
         "the-broker-refuses",
     ),
     "messages_wait": Meaning(
-        "{waiting} messages are waiting, the first for {since}",
+        "messages that wait: {waiting}, the first for {since}",
         "Check the log for refusals by the sink's broker. After a long outage this is the backlog, which "
         "clears by itself.",
         "records-wait",

@@ -1,4 +1,4 @@
-"""The reading of a TOML file, and the messages that refuse it: values found and expected, nearest words.
+"""Parse TOML files, and describe a refusal: the value found, the value expected and the nearest word.
 
 `config.form` and `decode.profile_file` share these messages, so profiles and configurations are refused in
 the same words.
@@ -36,7 +36,7 @@ _TEXT_MAX = 60
 
 
 def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the value that pydantic expected, in words, and the nearest of the allowed words, or None."""
+    """Return the value that pydantic expected, in words, and the nearest allowed word, if any."""
     expected, limits = _EXPECTED.get(detail["type"]), detail.get("ctx", {})
     meant = None
     if detail["type"] in ("literal_error", "enum"):
@@ -58,7 +58,7 @@ def key_text(path: Sequence[str | int]) -> str:
 
 
 def nearest(value: Any, words: Sequence[str]) -> str | None:
-    """Return, in quotes, the word that equals `value` apart from case, or else the closest word.
+    """Return, in quotes, the word that equals `value` apart from case or, if there is none, the closest word.
 
     The result is None if no word is close, or if `value` is not a string.
     """
@@ -87,7 +87,7 @@ def value_text(name: str | int, value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return a value as it is written in TOML, or nearly so: decimals without Python's name for them."""
+    """Return a value almost as it is written in TOML: a decimal is 0.5, not Decimal('0.5')."""
     if isinstance(value, list):
         return f"[{', '.join(map(_plain, value))}]"
     return str(value) if isinstance(value, Decimal) else repr(value)

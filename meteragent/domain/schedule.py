@@ -56,8 +56,8 @@ class Schedule:
     """The windows of a stream: their grid, and the terms of each window.
 
     `usual` are the terms of an ordinary window (a day of 24 hours, a month of 30 days). `shape` computes the
-    terms of each window; if it is None, all windows have the usual terms. Readings count in the same way
-    under the terms of all windows.
+    terms of each window; if it is None, all windows have the usual terms. The terms of all windows treat
+    readings alike.
     """
 
     usual: Terms
@@ -66,7 +66,7 @@ class Schedule:
     shape: Shape | None = None
 
     def first_ms(self, time_ms: int) -> int:
-        """Return the first start of a window at or after `time_ms`."""
+        """Return the start of the first window that starts at or after `time_ms`."""
         return self.grid.first_ms(time_ms)
 
     def terms(self, start_ms: int) -> Terms:

@@ -47,15 +47,15 @@ class Tariff:
         raise ValueError(f"the tariff {self.name!r} has no price for the band {band!r}")
 
     def fees(self, length_ms: int, *, is_month: bool) -> float:
-        """Return the fee for a window: a month's fee for a local month, else in proportion to 30.4375 days.
+        """Return the fee for a window: the monthly fee for a local month, otherwise a fee in proportion.
 
-        In proportion, 365.25 days cost twelve fees.
+        In proportion, a month counts as 30.4375 days, so 365.25 days cost twelve monthly fees.
         """
         return self.fee if is_month else self.fee * length_ms / (DAY_MS * MONTH_DAYS)
 
 
 def price_difference(tariff: Tariff, cheaper: Tariff, band: str) -> tuple[float, float]:
-    """Return the smallest and the largest difference, `tariff` less `cheaper`, in the price of a band.
+    """Return the smallest and the largest difference in the price of a band: `tariff` minus `cheaper`.
 
     The two numbers differ only for "unknown". That energy was used in the same bands and shares under both
     tariffs, so if neither has a price for it, the difference lies within the range of the bands' differences.

@@ -33,7 +33,7 @@ class Clock(StrEnum):
 
 Rounding = accuracy.Rounding
 """The rounding of a slot's energy S to whole quanta of L accumulator units: floor(S / L + 1/2), or
-floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average (THEORY-2 A.1)."""
+floor((S + u) / L) with u uniform on {0, ..., L - 1}; the latter is S / L on average (THEORY-2 A.1)."""
 
 
 _LATER_DEFAULTS = (
@@ -47,9 +47,10 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 
 
 class Crowd(NamedTuple):
-    """A group whose totals have the noise of two operators (docs/crowd.md): its id, in hex digits.
+    """A group whose totals have the noise of two operators (docs/crowd.md).
 
-    `deadline_ms` is the time after a slot's end by which its report must have left.
+    `group_id` is the group's id, in hex digits. `deadline_ms` is the time after a slot's end by which the
+    slot's report must have left.
     """
 
     group_id: str
@@ -60,15 +61,16 @@ class Crowd(NamedTuple):
 class Terms:
     """The terms of a release; a window closes under the terms with which it opened (law 1).
 
-    `kind` and `unit` are those of the readings; whatever the readings, bands release an energy and a peak a
-    power (`value_unit`). `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon = level
-    / radius. `hold_ms` applies to power (the longest time for which a reading holds), `interval_ms` to
-    interval energy (the time that a reading covers) and to a register (one hour, the unit of time of its
-    rates). `gap_u` is the value of time without a reading; `low_u` and `high_u` are the range to which
-    readings are clamped. All three are in millionths of the unit or, for a register, of the unit per hour.
+    `kind` and `unit` are those of the readings. Whatever the readings, bands release energies, and a peak
+    releases a power (`value_unit`). `radius` and `quantum_u` (millionths) are in the unit of the values;
+    epsilon = level / radius. `hold_ms` applies to power (the longest time for which a reading holds),
+    `interval_ms` to interval energy (the time that a reading covers) and to a register (one hour, the unit of
+    time of its rates). `gap_u` is the value that applies to time without a reading; `low_u` and `high_u` are
+    the range to which readings are clamped. All three are in millionths of the unit or, for a register, of
+    the unit per hour.
 
-    A window's slots are equal stretches of `step_ms`, or `bands` in the order in which they begin; then
-    `step_ms` is the duration of the shortest band. A peak has one slot, the window, whose value is the
+    A window's slots are equal stretches of `step_ms`, or `bands` in the order in which they begin; with
+    bands, `step_ms` is the duration of the shortest band. A peak has one slot, the window, whose value is the
     largest mean of its parts of `step_ms`. `timezone` is the zone of the local calendar, or None on the epoch
     grid. `others_per_day` is the charge of the meter's other streams per day, as epsilon in 1/W. `modulus_u`
     is the value at which a register starts again at 0; None if it is unknown. `rounding` turns a slot's value
@@ -76,8 +78,8 @@ class Terms:
     to which the promise refers: for `l1`, the noise of each slot is independent, and the radius bounds the
     sum of the changes in all slots. `weights` are the prices of a weighted window, whose values are amounts.
     `threshold_u`, in millionths of the unit, is the threshold of a window that releases the energy above it.
-    `crowd` is the group of a window that releases a share of its energy, in Wh; then the mechanism is that of
-    each of the group's two operators, not of the agent.
+    `crowd` is the group of a window that releases a share of its energy, in Wh; the mechanism then belongs to
+    each of the group's two operators, not to the agent.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
@@ -219,7 +221,7 @@ class Terms:
 
     @cached_property
     def hours(self) -> Fraction:
-        """The hours that turn a slot's value into an energy: 1 for an energy, or those of `step_ms`."""
+        """The factor from a slot's value to its energy: 1, or the hours of `step_ms` if it is a mean."""
         return Fraction(1) if self.is_energy else Fraction(self.step_ms, HOUR_MS)
 
     @property
@@ -246,7 +248,7 @@ class Terms:
 
     @cached_property
     def value_per_reading(self) -> Fraction:
-        """The largest change in a value per unit of the readings or, for energies of a power, per unit-hour.
+        """The largest change in a value per unit of a reading (for energies of a power: per unit and hour).
 
         It is 1 unless values are amounts, means of energies, or shares in a unit other than the readings'
         unit.
@@ -273,7 +275,7 @@ class Terms:
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy by which a load may change and stay hidden, in a slot or, in l1, in all (THEORY 3.5)."""
+        """The change in a load's energy that is hidden, in a slot or, in l1, in all (THEORY 3.5)."""
         return self.radius * self.wh_per_value * self.hours
 
     @cached_property

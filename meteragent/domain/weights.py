@@ -1,6 +1,6 @@
 """Weights: public prices, such as EUR per kWh, by which energy is weighted in an amount.
 
-A price is known before its time begins. So a price does not depend on this home's use while it holds, and an
+A price is known before its time begins. So it does not depend on this home's use during that time, and an
 amount is a linear function of the load: a change of 1 kWh in all changes the amount by at most the bound
 (THEORY 3.10).
 """
@@ -44,7 +44,7 @@ class Weights(NamedTuple):
 
 
 def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
-    """Yield the pieces of the time from `from_ms` to `to_ms`, cut where the price changes, with their prices.
+    """Cut the time from `from_ms` to `to_ms` where the price changes; yield the pieces with their prices.
 
     `prices` are in order and do not overlap. Time without a price has the default.
     """

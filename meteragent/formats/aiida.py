@@ -67,7 +67,7 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
 
 
 def _kilowatts(entry: Entry) -> float:
-    """Return the mean power in kW as a float with the same digits. Raises FormatError if it has too many."""
+    """Return the mean power in kW as a float with the same digits, or raise FormatError if there is none."""
     exact = decimal(entry.base_value) / 1000
     number = float(exact)
     if Fraction(Decimal(repr(number))) != entry.base_value / 1000:

@@ -1,4 +1,4 @@
-"""The type that all formats share: a meter's value in an interval, with quality and standard deviation."""
+"""The type that all formats share: the value of an interval, with its quality and standard deviation."""
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal

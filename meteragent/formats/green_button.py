@@ -34,7 +34,7 @@ _POWER, _ENERGY = 38, 72
 _UOM: Final = {_POWER: "W", _ENERGY: "Wh"}
 _DERIVED = 11
 _MEASURED: Final = {0, 7, 17, 18, 19}
-"""Qualities of a measured value: valid, manually edited, validated, verified, revenue quality."""
+"""Qualities of a measured value: valid, manually edited, validated, verified, and revenue quality."""
 _DELTA, _INDICATING = 4, 6
 _AVERAGE, _NORMAL = 2, 12
 _KIND_ENERGY, _KIND_POWER = 12, 37
@@ -42,9 +42,9 @@ _ELECTRICITY = 1
 _FORWARD: Final = {0, 1, 4}
 """Accepted flow directions: not applicable, consumption, and net."""
 _POWERS: Final = (0, -3, -6)
-"""The powers of ten that are written, in the order of preference."""
+"""The exponents of ten that are written, in order of preference."""
 _POWER_MAX: Final = 12
-"""The largest absolute value of a power of ten that is read: from pico to tera."""
+"""The largest absolute value of an exponent of ten that is read: from pico to tera."""
 _INT48_MAX: Final = 2**47 - 1
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
@@ -104,9 +104,9 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
 
 
 def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
-    """Return the largest allowed exponent of a power of ten in which all values of a form are whole numbers.
+    """Return the largest exponent in `_POWERS` with which all values of a form are whole numbers.
 
-    Raises FormatError if no allowed exponent has this property, or if a value then has more than 48 bits.
+    Raises FormatError if there is none, or if a value then has more than 48 bits.
     """
     values = [entry.base_value for forms in groups.values() for entry in forms.get(form, ())]
     for power in _POWERS:
@@ -195,7 +195,7 @@ class _Type(NamedTuple):
 
 
 def read(content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a feed, in W and Wh. Raises FormatError for other quantities or a wrong feed."""
+    """Yield a feed's entries, in W and Wh. Raises FormatError for other quantities or an invalid feed."""
     feed = parse(content)
     points = dict(_resources(feed, "UsagePoint"))
     readings = dict(_resources(feed, "MeterReading"))
@@ -218,7 +218,7 @@ def read(content: bytes) -> Iterator[Entry]:
 
 
 def _resources(feed: ET.Element, kind: str) -> Iterator[tuple[str, ET.Element]]:
-    """Yield the place and the element of each of a feed's entries that holds this kind of resource."""
+    """Yield the place and element of each feed entry that holds this kind of resource."""
     for element in feed.iter(f"{ATOM}entry"):
         if element.find(f"{ATOM}content/{ESPI}{kind}") is not None:
             yield next(iter(_links(element, "self")), ""), element
@@ -235,9 +235,9 @@ def _parent_place(element: ET.Element, place: str, kind: str) -> str:
 
 
 def _meter(points: dict[str, ET.Element], place: str) -> str:
-    """Return a meter's name: its UsagePoint's title if it is unique, or else the last part of `place`.
+    """Return a meter's name: its UsagePoint's title or, if that is not unique, the last part of `place`.
 
-    Raises FormatError if that is not a valid name.
+    Raises FormatError if the name is not valid.
     """
     titles = {name: (point.findtext(f"{ATOM}title") or "").strip() for name, point in points.items()}
     title = titles.get(place, "")

@@ -33,7 +33,7 @@ _PERIOD: Final = {
     HOUR_MS: 7,
     DAY_MS: 4,
 }
-"""The code of each interval length that has one."""
+"""The code of each interval length that has a code."""
 _ESTIMATED, _VALID = "2.8.0", "2.0.0"
 
 ET.register_namespace("m", NAMESPACE.strip("{}"))

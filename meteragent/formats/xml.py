@@ -15,7 +15,7 @@ class _TreeBuilder(ET.TreeBuilder):
 
 
 def parse(content: bytes) -> ET.Element:
-    """Parse a document. Raises FormatError, which never quotes it, if it is not well-formed or not safe."""
+    """Parse a document. Raises FormatError, without quoting the document, if it is malformed or unsafe."""
     parser = ET.XMLParser(target=_TreeBuilder())  # noqa: S314 -- document types are refused
     try:
         parser.feed(content)

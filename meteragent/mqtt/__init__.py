@@ -7,7 +7,7 @@ Theory of operation
     random pause, until it is cancelled. `protocol` turns bytes into events and requests into bytes.
     `transport` moves the bytes and keeps the connection alive; it drops the connection if the broker is
     silent for two keep-alive periods. `session` makes all other decisions. Every connection has a new
-    session: no packet id, acknowledgement or unsent byte of a lost connection can reach the next.
+    session: no packet id, acknowledgement or unsent byte of a lost connection can reach the next one.
 
     Receiving: a QoS 1 message is passed to a callback synchronously, with a token, and is acknowledged when
     the caller returns the token. The broker keeps unacknowledged messages for `session_expiry_s`, across
@@ -23,9 +23,9 @@ Rules
     1. A message is acknowledged only by `Session.acknowledge`, on the session that received it.
     2. `on_message` and `on_delivered` are never called before `serve` has started or after the session has
        ended.
-    3. An exception from a callback or `serve` ends `keep_connected`, unless it is a LinkError; from
-       `on_failed`, a LinkError ends it, too. A packet that MQTT forbids ends the connection; a message that
-       is too large is skipped, counted and acknowledged.
+    3. An exception from a callback or `serve` ends `keep_connected`, unless it is a LinkError; a LinkError
+       from `on_failed` ends `keep_connected`, too. A packet that MQTT forbids ends the connection; a message
+       that is too large is skipped, counted and acknowledged.
     4. No error, log record or exception context holds a topic or a payload.
     5. A message needs neither a task nor a system call of its own: the packets of one iteration of the event
        loop are written together.

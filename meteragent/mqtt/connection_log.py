@@ -22,9 +22,9 @@ class ConnectionLog:
 
     The first failure after an established connection is logged immediately, and so is each new reason, up to
     REASONS_MAX. Other failures are counted. A failure that comes SUMMARY_S or more after the last warning is
-    logged, with the number of failures so far. While counted failures have not been logged, a new connection
-    is logged only when it has lasted for STABLE_S, because a broker may accept connections and end them at
-    once.
+    logged, with the number of failures in this outage. While counted failures have not been logged, a new
+    connection is logged only when it has lasted for STABLE_S, because a broker may accept connections and end
+    them at once.
     """
 
     def __init__(self, name: str, login_hint: str) -> None:
@@ -38,7 +38,7 @@ class ConnectionLog:
         self._recovery_timer: asyncio.TimerHandle | None = None
 
     def connected(self, protocol: str) -> None:
-        """Log a connection at once or, after failures that were not logged, when it is established."""
+        """Log a connection at once or, after failures that were not logged, once it has lasted STABLE_S."""
         text = f"connected with {protocol}"
         if self._unlogged_count:
             self._recovery_timer = self._loop.call_later(

@@ -17,7 +17,7 @@ PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 class Endpoint:
     """A broker's address and MQTT version, and the login, certificates and authorities for it.
 
-    The version "auto" is 5, or 3.1.1 if the broker refuses 5 or does not answer it.
+    The version "auto" means 5, or 3.1.1 if the broker refuses 5 or does not answer it.
     """
 
     host: str

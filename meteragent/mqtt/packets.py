@@ -225,7 +225,7 @@ class Cursor:
         while cursor.remaining:
             identifier = cursor.number()
             if identifier in values and identifier not in _REPEATABLE:
-                raise Malformed("a property twice")
+                raise Malformed("a property that occurs twice")
             if identifier in _FIXED:
                 values[identifier] = cursor.integer(_FIXED[identifier])
             elif identifier == _SUBSCRIPTION_IDENTIFIER:

@@ -35,7 +35,7 @@ _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compar
 
 
 class Connected(NamedTuple):
-    """A CONNACK that accepts the connection, with its limits; None means as requested, or no size limit."""
+    """A CONNACK that accepts the connection; None means as requested (`max_packet_bytes`: no limit)."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -138,7 +138,7 @@ class Protocol:
         password: str | None = None,
         will: Will | None = None,
     ) -> bytes:
-        """Return a CONNECT; with an expiry of 0, the broker keeps no session in either version."""
+        """Return a CONNECT; with an expiry of 0, the broker keeps no session, in either version of MQTT."""
         properties = b""
         if self.level == MQTT_5:
             requests = (
@@ -170,7 +170,7 @@ class Protocol:
         return packets.unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
-        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany if too many are unanswered."""
+        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany if too many PUBLISHes are unanswered."""
         if self._unanswered_count >= self._receive_maximum:
             raise TooMany("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
@@ -207,7 +207,7 @@ class Protocol:
         return self._bytes_to_skip > 0
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield the events in the next bytes; after a Violation or Disconnect all bytes are ignored."""
+        """Yield the events in the next bytes; after a Violation or Disconnect, all bytes are ignored."""
         if self._finished:
             return
         if self._bytes_to_skip:
@@ -350,7 +350,7 @@ class Protocol:
         return Message(topic, data[payload_start:end], qos, retain, packet_id, duplicate)
 
     def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
-        """Return a PUBACK, read in place; None if it matches no request. Most have only a packet id."""
+        """Return a PUBACK, read in place; None if it matches no request. Most contain only a packet id."""
         reason = 0
         if end - begin == 2:
             packet_id = data[begin] << 8 | data[begin + 1]
@@ -365,7 +365,7 @@ class Protocol:
         return Puback(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
-        """Return a SUBACK that matches a request, or None. UNSUBACKs free an id, but yield no event."""
+        """Return a SUBACK; None if it matches no request. An UNSUBACK frees its id, but yields no event."""
         packet_id = cursor.integer(2)
         if self.level == MQTT_5:
             cursor.properties()
@@ -391,7 +391,7 @@ class Protocol:
 
 
 def _qos(first_byte: int) -> int:
-    """Return a PUBLISH's QoS. Raises Malformed above 1, and for a repeated message at QoS 0."""
+    """Return a PUBLISH's QoS. Raises Malformed if it is above 1, or for a repeated message at QoS 0."""
     qos = first_byte >> 1 & 3
     if qos > 1:
         raise Malformed(f"a message at QoS {qos}")

@@ -25,7 +25,7 @@ Entropy = Callable[[int], bytes]
 
 FLOOR_S: Final = 0.5
 CEILING_S: Final = 30.0
-"""The upper limits of the first pause and of all pauses, in seconds."""
+"""The upper limits, in seconds, of the first pause (`FLOOR_S`) and of all pauses (`CEILING_S`)."""
 WEEK_S: Final = 7 * 86_400
 
 
@@ -33,7 +33,7 @@ def _ignore(*_: object) -> None:
     """Do nothing; this is the default callback."""
 
 
-async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choice
+async def keep_connected(  # noqa: PLR0913 -- each argument is the caller's choice
     endpoint: Endpoint,
     client_id: str,
     serve: Callable[[Session], Awaitable[None]],
@@ -57,14 +57,16 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
 
     A lost connection cancels `serve`. If `serve` returns, the connection stays open; if it raises LinkError,
     the connection is replaced. Any other exception from `serve` or a callback is raised here. A cancelled
-    connection ends with a DISCONNECT (not over 3.1.1 with a `will`). The broker publishes `will` after each
-    connection, and keeps the session for `session_expiry_s` (0: not at all; over 3.1.1: as long as it likes).
+    connection ends with a DISCONNECT (except over 3.1.1 with a `will`). The broker publishes `will` after
+    each connection, and keeps the session for `session_expiry_s` (0: no session). Over 3.1.1, the broker
+    decides how long it keeps the session.
 
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight` is
     an upper limit of `Session.inflight`, and `timeout_s` limits each wait for a connection or a subscription.
     `on_refused` gets each publication that the broker refuses (MQTT 5 only). If it is None, or the refusal
-    does not concern a topic, the connection ends. `on_failed` gets the reason of each end or failed attempt,
-    and may raise to give up. The log puts `role` before the address, and `login_hint` after a refused login.
+    does not concern a topic, the connection ends. `on_failed` gets the reason when a connection ends or an
+    attempt fails, and may raise an error to give up. The log puts `role` before the address, and `login_hint`
+    after a refused login.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
@@ -98,7 +100,7 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
 async def _one_connection(
     log: ConnectionLog, session: Session, serve: Callable[[Session], Awaitable[None]]
 ) -> tuple[float | None, LinkError]:
-    """Open, serve and close a session; return its lifetime (None: not opened) and the reason it ended."""
+    """Open, serve and close a session; return its lifetime (None: not opened) and the reason for its end."""
     now_s = asyncio.get_running_loop().time
     opened_s = None
     try:
@@ -113,10 +115,10 @@ async def _one_connection(
 
 
 class _Versions:
-    """The MQTT version of the next connection: the configured one, or else 5 until the broker refuses it.
+    """The MQTT version of the next connection: the configured version, if there is one.
 
-    Then it is 3.1.1 until the broker refuses that, and so on. A CONNECT without an answer counts as a refusal
-    only if the version has never worked.
+    Otherwise it is 5 until the broker refuses 5, then 3.1.1 until the broker refuses 3.1.1, and so on. A
+    CONNECT without an answer counts as a refusal only if the version has never worked.
     """
 
     def __init__(self, version: Version) -> None:
@@ -125,7 +127,7 @@ class _Versions:
         self._has_worked = False
 
     def note_attempt(self, reason: LinkError, *, has_worked: bool) -> None:
-        """Choose the next version by the reason for which a connection ended."""
+        """Choose the next version from the reason why a connection ended."""
         self._has_worked |= has_worked
         is_unanswered = isinstance(reason, NoConnack) and not self._has_worked
         if not self._is_configured and (is_unanswered or isinstance(reason, VersionRefused)):

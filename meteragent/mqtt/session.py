@@ -29,7 +29,7 @@ Token = tuple[int]
 """A handle for acknowledging one message, compared by identity, not by value."""
 
 OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
-"""A function of topic, payload, QoS (0 or 1), retain flag and token (None at QoS 0) of a message."""
+"""A function of a message's topic, payload, QoS (0 or 1), retain flag and token (None at QoS 0)."""
 
 OnDelivered = Callable[[int, int], None]
 """A function of a packet id and the broker's reason code, below 0x80 (0x10: nobody is subscribed)."""
@@ -152,10 +152,10 @@ class Session:
     def acknowledge(self, tokens: Iterable[Token]) -> None:
         """Acknowledge messages.
 
-        Tokens of other sessions, and tokens that were returned before, are ignored. The acknowledgements of
-        one iteration of the event loop are written together. Brokers reuse an id after it is acknowledged,
-        and mosquitto 2.0.11 reuses any id after 65,535 messages. A broker applies an acknowledgement to the
-        oldest message with that id, so each waits until the caller has returned all earlier tokens of the id.
+        Tokens of other sessions and tokens returned before are ignored. The acknowledgements of one iteration
+        of the event loop are written together. Brokers reuse an id after it is acknowledged, and mosquitto
+        2.0.11 reuses any id after 65,535 messages. A broker applies an acknowledgement to the oldest message
+        with that id. So an acknowledgement waits until the caller has returned all earlier tokens of the id.
         """
         packet_ids = []
         for token in tokens:
@@ -178,7 +178,7 @@ class Session:
         """Publish at QoS 1; return the packet id for `on_delivered` or `on_refused`.
 
         Raises LinkError if the session has ended, too many publications are unanswered, or this one is too
-        large. The caller must leave at most `inflight` unanswered, which also limits waiting bytes.
+        large. The caller must leave at most `inflight` publications unanswered, to bound the waiting bytes.
         """
         if self._session_end.done():
             raise LinkError("the session has ended")
@@ -254,7 +254,7 @@ class Session:
         await self._transport.close(b"" if is_silent else self._protocol.disconnect(self._disconnect_reason))
 
     async def _first_of(self, answer: asyncio.Future[Any], request: str) -> None:
-        """Wait for `answer`. Raises the reason if the session ends first, or NoAnswer after `timeout_s`."""
+        """Wait for `answer`. Raises `_end_reason` if the session ends first; NoAnswer after `timeout_s`."""
         await _first({answer, self._session_end}, self._link.timeout_s)
         if self._session_end.done():
             raise self._end_reason

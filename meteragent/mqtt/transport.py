@@ -9,7 +9,7 @@ from typing import Final, cast
 from meteragent.mqtt.protocol import Event, Protocol
 
 CLOSE_TIMEOUT_S: Final = 2.0
-"""The longest time that `close` waits for the peer to receive all bytes, which a dead peer never does."""
+"""The longest time, in seconds, that `close` waits for the peer, which may be dead, to receive all bytes."""
 SILENT_KEEPALIVES: Final = 2
 """The number of keep-alive periods for which a broker may be silent before the connection is dropped."""
 
@@ -69,9 +69,9 @@ class Transport(asyncio.Protocol):
             self._timer.cancel()
 
     def write(self, packets: bytes) -> None:
-        """Write packets together with all others of this iteration of the event loop, when it has ended.
+        """Write packets after this iteration of the event loop, together with all its other packets.
 
-        They are dropped if the connection is closing by then.
+        If the connection is closing by then, the packets are dropped.
         """
         if not self._packets:
             self._loop.call_soon(self._flush)
@@ -84,7 +84,7 @@ class Transport(asyncio.Protocol):
         self._packets.clear()
 
     def pause(self, *, reading: bool) -> None:
-        """Pause reading or, if `reading`, resume it."""
+        """Pause reading or, if `reading` is True, resume it."""
         if self._socket is None or reading == self._is_reading or self._socket.is_closing():
             return
         self._is_reading = reading

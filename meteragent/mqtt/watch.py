@@ -32,7 +32,7 @@ async def watch(
     """Pass messages that match `filters` to `on_message` until cancelled; reconnect after a loss.
 
     `on_listening` is called on each connection, when the broker has granted all filters. Raises the LinkError
-    of the last attempt if ATTEMPTS connections fail or end before the broker has granted all filters once;
+    of the last attempt if ATTEMPTS connections fail or end before the broker has ever granted all filters;
     the text of a refused login ends with `login_hint`.
     """
     watcher = _Watcher(filters, on_message, on_listening, login_hint)
@@ -77,7 +77,7 @@ class _Watcher:
         self._on_message(topic, payload, retain)
 
     def failed(self, reason: LinkError) -> None:
-        """Raise `reason` once ATTEMPTS connections have failed or ended, and none has ever listened."""
+        """Raise `reason` if ATTEMPTS connections have failed or ended before all filters were granted."""
         self._failure_count += 1
         if not self._has_listened and self._failure_count >= ATTEMPTS:
             if self._login_hint and isinstance(reason, LoginRefused):

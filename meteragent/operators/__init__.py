@@ -5,8 +5,8 @@ Theory of operation
 `meteragent.crowd` decides what an operator does. This package supplies the messages, the time, a store and
 random bytes. A round of the service takes messages and ticks in the order of their times. Each step of a
 round asks the machine for its effects, commits them in one transaction, and only then lets messages leave. A
-machine built from the committed rows continues where the last one stopped, so after a crash at any point it
-sends the same bytes again or goes on.
+machine built from the committed rows continues where the former machine stopped. So after a crash at any
+point, it sends the same bytes again or goes on.
 
     configuration  the configuration file of an operator
     identity       the file of an operator's Ed25519 key

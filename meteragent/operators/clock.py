@@ -1,7 +1,8 @@
 """The clock of an operator: the time, waits, unconfirmed jumps and ticks. Times are seconds since 1970.
 
-The serial of a key list is the time, and homes refuse lists with lower serials. So if a list is published
-while the clock is years ahead, and the operator then loses its store, homes refuse its new lists for years.
+The serial of a key list is the time of its publication, and homes refuse lists with lower serials. So if a
+list is published while the clock is years ahead, and the operator then loses its store, homes refuse its new
+lists for years.
 """
 
 import time
@@ -13,7 +14,7 @@ from meteragent.agent.synchronised import synchronised
 TICK_S: Final = 10
 """The time between two ticks of a machine, in seconds."""
 TICKS_S: Final = 600
-"""The longest pause, in seconds, after which all missed ticks run; after a longer one only the last runs."""
+"""The longest pause, in seconds, after which all missed ticks run; after a longer one, only the last."""
 
 
 class Clock:
@@ -24,7 +25,7 @@ class Clock:
         return time.time_ns() // 1_000_000_000
 
     def pause_s(self, instant_s: int) -> float:
-        """Return how long to wait for an instant; at most a minute, because the clock may be set."""
+        """Return how long to wait for an instant: at most a minute, as the clock may be set meanwhile."""
         return min(max(instant_s - time.time(), 0.0), 60.0)
 
     def boot_ms(self) -> int:
@@ -44,7 +45,7 @@ class Steps:
         self._begin()
 
     def ahead_s(self, now_s: int) -> int:
-        """Return how far, in seconds, the clock is ahead of the confirmed time; 0 without such a step."""
+        """Return how many seconds the clock is ahead of the confirmed time; 0 without an unconfirmed step."""
         step_ms = self._boot.step_ms(1000 * now_s)
         lead_ms = 1000 * now_s - self._clock.boot_ms()
         if step_ms and self._confirmed_ms is None:

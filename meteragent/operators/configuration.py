@@ -1,6 +1,6 @@
 """The configuration of an operator: one TOML file, accepted, or refused with all errors and their lines.
 
-The agent's configuration has the same messages of refusal (`domain.refusal`) and the same keys for a broker
+The agent's configuration has the same refusal messages (`domain.refusal`) and the same keys for a broker
 (`config.broker.Broker`).
 """
 
@@ -46,7 +46,7 @@ class CrowdBroker(Broker):
 
 
 class CrowdStore(_Section):
-    """The store, the file that holds the operator's secrets, its state and its ledger."""
+    """The store: the file that holds the operator's secrets, its state and its ledger."""
 
     path: Path
     """The path of the store. Each operator of each group has its own store; a restored copy is refused."""
@@ -62,7 +62,7 @@ class Settings(_Section):
     broker: CrowdBroker = CrowdBroker()
     """The broker of the group, to which homes, leader and helper connect."""
     store: CrowdStore
-    """The store, the file that holds the operator's secrets, its state and its ledger."""
+    """The store: the file that holds the operator's secrets, its state and its ledger."""
 
 
 class Operation(NamedTuple):

@@ -15,7 +15,7 @@ from meteragent.crowd.machine import Outgoing
 ANSWER = "answer"
 MINUTE_S = 60
 REFUSED_S = 300
-"""How long a message that the broker has refused waits until it is sent again, in seconds."""
+"""The time, in seconds, after which a message that the broker has refused is sent again."""
 
 
 class Name(NamedTuple):
@@ -49,8 +49,8 @@ class Departures:
         """Add the messages of a committed step; count those that are `dropped` or `late`.
 
         An answer whose instant has passed is dropped. The leader sends its request again, and the committed
-        answer then leaves on time. Any other late message leaves at the next full minute. So neither of them
-        shows how late it was.
+        answer then leaves on time. Any other late message leaves at the next full minute. So no message shows
+        how late it was.
         """
         counts = Counter[str]()
         for message in messages:

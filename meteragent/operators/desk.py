@@ -1,4 +1,4 @@
-"""The steps of an operator, without I/O and without a clock: from messages or a time to effects to commit."""
+"""The steps of an operator, without I/O or a clock: they turn messages or a time into effects to commit."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
 from meteragent.crowd.total import TotalFormat
 
 RESEND_S = 300
-"""The time after which the leader sends its unanswered requests again, in seconds."""
+"""The time, in seconds, after which the leader sends its unanswered requests again."""
 PATIENCE_S = 20
 """How long, in seconds, a request or an answer may wait for other work before it is dropped.
 
@@ -55,7 +55,7 @@ class Step:
     """The effects of a step: commit `rows` and `lines` first, then send `messages`.
 
     lines     new lines of the ledger
-    counts    messages taken, by kind, messages dropped, and finished slots, by result
+    counts    messages taken (by kind), messages dropped, and finished slots (by result)
     refusals  refused messages and slots, by reason
     quiet_s   the instant until which reports must stay unacknowledged, because a draw may have delayed this
               step; 0 if no noise was drawn
@@ -89,7 +89,7 @@ class Desk:
         return step
 
     def take(self, arrivals: Sequence[Arrival], now_s: int) -> Step:
-        """Take messages in the order of their arrival; drop requests and answers after PATIENCE_S."""
+        """Take messages in the order of their arrival; drop requests and answers older than PATIENCE_S."""
         step = Step()
         for arrival in arrivals:
             is_report = arrival.kind == REPORT
@@ -144,7 +144,7 @@ class Desk:
 def in_order(
     arrivals: Sequence[Arrival], instants_s: Sequence[int]
 ) -> Iterator[tuple[list[Arrival], int | None]]:
-    """Yield, for each tick, the earlier messages and its instant; finally the later messages, and None."""
+    """Yield the messages before each tick with the tick's instant, then the other messages with None."""
     later_arrivals = list(arrivals)
     for instant_s in instants_s:
         yield [arrival for arrival in later_arrivals if arrival.at_s < instant_s], instant_s
@@ -155,8 +155,8 @@ def in_order(
 def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
     """Divide messages into pieces that are taken and committed together.
 
-    A request or an answer is a piece of its own, because its work may take long: the wait of the next one is
-    measured up to the time at which its own work begins. Consecutive reports are one piece.
+    A request or an answer is a piece of its own, because its work may take long: the waiting time of the
+    next piece ends when the work on that piece begins. Consecutive reports are one piece.
     """
     for is_report, group in groupby(arrivals, lambda arrival: arrival.kind == REPORT):
         if is_report:

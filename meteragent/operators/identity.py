@@ -1,4 +1,4 @@
-"""The file of an operator's identity, its Ed25519 key, which `meteragent crowd key new` creates."""
+"""The file of an operator's identity (its Ed25519 key), which `meteragent crowd key new` creates."""
 
 import os
 import re

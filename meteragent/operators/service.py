@@ -2,7 +2,7 @@
 
 The desk and the store run in a thread of their own, so that the connection, the health socket and the sending
 of messages do not wait for a draw. Any failure of the store or the machine ends the process, because the
-machine would be ahead of the store. The next start rebuilds the machine from the rows.
+machine would then be ahead of the store. The next start rebuilds the machine from the rows.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _log = logging.getLogger("meteragent")
 
 
 class _HeldReports(NamedTuple):
-    """Committed reports that wait for an instant to be released: their number and their tokens.
+    """Committed reports that are released at `instant_s`: their number and their tokens.
 
     Reports at QoS 0 have no token.
     """
@@ -111,7 +111,7 @@ class Service:
             await asyncio.sleep(self._clock.pause_s(self._published_serial))
 
     def _lead_s(self) -> int:
-        """Return how far, in seconds, the key list from before this store is ahead of the clock, if it is."""
+        """Return how many seconds the key list from before this store is ahead of the clock, at least 0."""
         return max(0, self._published_serial - self._clock.now_s())
 
     async def _work(self, worker: "_Worker") -> NoReturn:
@@ -153,7 +153,7 @@ class Service:
         self._silence.take(step.rows)
         for line in step.lines:
             self._slots.append((line.slot_s, line.result, line.homes))
-            _log.info("slot %s: %s, %d homes", iso_time(line.slot_s * 1000), line.result, line.homes)
+            _log.info("slot %s: %s, homes: %d", iso_time(line.slot_s * 1000), line.result, line.homes)
         if self._link.send(step.messages) or step.counts["dropped"]:
             self._overload_s = now_s
         self._quiet_s = max(self._quiet_s, step.quiet_s)
@@ -166,8 +166,8 @@ class Service:
     def _release(self, now_s: int) -> None:
         """Release the reports whose instant has come, and resume reading unless that could reveal a draw.
 
-        While an answer is processed, reading does not resume: whether `_quiet_s` already takes account of its
-        draw depends on how long the draw takes.
+        While an answer is processed, reading does not resume: whether `_quiet_s` already takes account of the
+        answer's draw depends on how long the draw takes.
         """
         while self._held_reports and self._held_reports[0].instant_s <= now_s:
             _, reports, tokens = self._held_reports.popleft()
@@ -186,7 +186,7 @@ class Service:
                     await self._wake.wait()
 
     async def _keep_alive(self) -> NoReturn:
-        """Report problems to systemd, and reset its watchdog as long as rounds make progress."""
+        """Report problems to systemd, and reset its watchdog while rounds make progress."""
         self._notify.send("READY=1")
         watchdog_s = self._notify.watchdog_s
         pause_s = 10.0 if watchdog_s is None else min(10.0, watchdog_s / 4)
@@ -249,7 +249,10 @@ class _Worker:
         self._thread, self._desk, self._store = thread, desk, store
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in the thread; if cancelled, it still finishes, but its messages are not sent."""
+        """Call a function in the thread.
+
+        If the call is cancelled, the function still finishes, but its messages are not sent.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def begin(self, now_s: int) -> Step:

@@ -1,4 +1,4 @@
-"""The newest slot, if the leader received no report for it, or the helper no request, in time."""
+"""The newest slot, if no report (at the leader) or request (at the helper) for it has arrived in time."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ _SLOTS: Final = 2
 
 
 class Silence:
-    """A watch for slots without a message, from the rows of accepted messages."""
+    """A watch for slots without a message; it learns of messages from the rows of accepted ones."""
 
     def __init__(self, role: str, group: Group, now_s: int) -> None:
         self._group, self._started_s = group, now_s
@@ -31,7 +31,7 @@ class Silence:
             self._newest_s = max(slots) if self._newest_s is None else max(self._newest_s, *slots)
 
     def slot_s(self, now_s: int) -> int | None:
-        """Return the newest slot whose message should have arrived, if there was none; otherwise None.
+        """Return the newest slot that must have had a message by now, if it had none; otherwise None.
 
         Until a first message has arrived, the first slots after a start do not count.
         """

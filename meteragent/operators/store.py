@@ -3,9 +3,9 @@
 Rules:
 1. A step is committed in one transaction and fsynced before any of its messages leaves.
 2. A copy is refused. As for the agent's store, `<path>.gen` names the store's newest generation and states
-   the number of its commits (`meteragent.store.generation`). A commit of other rows than reports is counted
-   there before a message leaves. So a copy is detected if it is older than the newest fixed batch, answer,
-   total or key list.
+   the number of its commits (`meteragent.store.generation`). A commit that writes other rows than reports is
+   counted there before a message leaves. So a copy is detected if it is older than the newest fixed batch,
+   answer, total or key list.
 3. When a day's secret is deleted, it is erased from the file and the write-ahead log. The secrets have a
    table of their own, which fits into one page, so that SQLite never moves a secret to another page.
 4. The ledger never has two lines for one slot: a second line is an error, whatever the machine decides.
@@ -42,7 +42,7 @@ START_OVER_HINT = (
     " (.gen, .lock, -wal, -shm) and start the operator again: it starts over with new keys, and slots whose"
     " reports are sealed to the old keys get no total"
 )
-"""The advice after the reason why a store is refused."""
+"""The advice that follows the reason for refusing a store."""
 
 
 class Store:
@@ -115,10 +115,10 @@ class Store:
         return rows
 
     def commit(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
-        """Commit the rows of a step and its lines of the ledger; on return they are on disk.
+        """Commit the rows and the ledger lines of a step; on return, they are on disk.
 
         While another program reads the write-ahead log, a deleted secret remains in the log. The erasure is
-        tried again at each commit, even one without rows, and therefore at each tick. After an error the
+        tried again at each commit, even one without rows, and therefore at each tick. After an error, the
         store refuses all writes, because the machine is ahead of the store.
 
         Raises:
@@ -189,7 +189,7 @@ class Store:
 
 
 def ledger(path: Path) -> list[LedgerLine]:
-    """Return the ledger of the store at `path`, oldest slot first. Raises StoreError."""
+    """Return the ledger of the store at `path`, oldest slot first. Raises StoreError if it cannot be read."""
     with file.device(path):
         if not path.exists():
             raise StoreError(f"{path}: there is no store yet")
@@ -202,7 +202,7 @@ def ledger(path: Path) -> list[LedgerLine]:
 
 
 def _locked(path: Path, lock: Callable[[Path], int]) -> int:
-    """Lock a file of the store; return the descriptor. Raises StoreInUse."""
+    """Lock a file of the store; return its descriptor. Raises StoreInUse if it is locked already."""
     try:
         return lock(path)
     except StoreInUse:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from meteragent.domain.grid import duration_text, iso_time
 
 UNANSWERED_S = 900
-"""How long, in seconds, a request may be unanswered before this is a problem; it is repeated meanwhile."""
+"""How long, in seconds, a request may be unanswered before this is a problem (it is repeated meanwhile)."""
 OVERLOAD_S = 3600
 """How long, in seconds, a dropped or late message counts as a problem."""
 
@@ -77,7 +77,7 @@ class Vitals:
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[Problem]:
-        if self.published_s:  # until the clock has passed it, the operator does not connect
+        if self.published_s:  # until the clock has passed that list, the operator does not connect
             yield Problem("keys_ahead", published_text(self.published_s), PUBLISHED_CURE)
         elif not self.is_connected:
             cure = "check that the broker is running, and broker.url, the user and the password; see the log"
@@ -154,7 +154,7 @@ def as_text(vitals: Vitals) -> str:
     if not vitals.problems:
         lines.append("All is well.")
     for slot_s, result, homes in vitals.slots[-3:]:
-        count = f", {homes:,} homes" if homes else ""
+        count = f", homes: {homes:,}" if homes else ""
         lines.append(f"Slot {iso_time(slot_s * 1000)}: {result}{count}")
     lines += [f"  {name:<16} {vitals.counts[name]:>10,}" for name in COUNTERS if vitals.counts.get(name)]
     lines += [f"  {f'refused: {name}':<24} {count:>10,}" for name, count in sorted(vitals.refusals.items())]

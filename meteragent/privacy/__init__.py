@@ -2,7 +2,8 @@
 
 The library imports nothing from the agent. A mechanism's parameters are exact (a Fraction, a Decimal, an int
 or a string such as "1/220"), and its source of random bits is an argument. Mechanisms on numbers take whole
-numbers of quanta, that is, values on a lattice (`DitheredLaplace` takes whole steps of a quantum).
+numbers of quanta, that is, values on a lattice (`DitheredLaplace` takes whole numbers of its step, a part of
+the quantum).
 
     from meteragent.privacy import LInfLaplace, sd
 

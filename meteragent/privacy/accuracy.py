@@ -6,26 +6,26 @@ Most depend on the `rounding` of values to whole quanta: half up before the nois
 
 Theory of operation
 -------------------
-Given R as in THEORY 2.1, a slot's noise in quanta is uniform on {-R..R}. So Var z = E[R(R+1)]/3. If the error
-of the rounding before the noise is U, uniform on the quantum's cell (-1/2, 1/2), then z + U is uniform on
-(-(R+1/2), R+1/2), a continuous distribution:
+Let n be the number of slots, q the quantum, and a = epsilon q. Given R as in THEORY 2.1, a slot's noise z, in
+quanta, is uniform on {-R..R}. So Var z = E[R(R+1)]/3. Let U be the error of the rounding before the noise,
+uniform on the quantum's cell (-1/2, 1/2). Then z + U is uniform on (-(R+1/2), R+1/2), and
 
-    P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) ~ r^n e^(-a r).
+    P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) proportional to r^n e^(-a r).
 
 With dithering, a value that lies a fraction f of a quantum above a whole number of quanta is released with
-error z + B - f, B ~ Bernoulli(f): mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f
-and Var z + 1/4 at most (THEORY-2 A.8). For f < 1/2, the interval +-(H + 1/2) covers this error with
-probability
+error z + B - f, where B is 1 with probability f and otherwise 0. This error has mean 0 and variance
+Var z + f(1 - f), which is Var z + 1/6 on average over f and at most Var z + 1/4 (THEORY-2 A.8). For f < 1/2,
+the interval +-(H + 1/2) covers this error with probability
 
     F(H) - f (p(H) - p(H+1)),        F(H) = P(|z| <= H),  p(H) = P(z = H),
 
-and at f = 1/2 with no lower probability. For f > 1/2 the same holds with 1 - f in place of f, by symmetry.
-Let H be the smallest integer with F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at least this
-coverage for every load. This holds for windows of any n, because the noise of a slot is symmetric and its
-mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
+and at f = 1/2 with at least this probability. For f > 1/2, the same holds with 1 - f in place of f, by
+symmetry. Let H be the smallest integer with F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at
+least this coverage for every load. This holds for windows of any n, because the noise of a slot is symmetric
+and its mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
 
 Sums over the lattice are used if noise bounds above 2^17 are negligible. Otherwise a is so small, or n so
-large, that integrals can replace the sums over half-integers. THEORY 1.1 and 1.2 have the integrals: r is
+large, that integrals can replace the sums over half-integers. THEORY 1.1 and 1.2 give the integrals: r is
 Gamma(n+1, 1/a), so that E r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson
 summation, the relative difference of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1),
 which is below 1e-10 for n >= 2 (n = 1 has a closed form). The relative difference of h, whose sum has a kink,
@@ -49,7 +49,7 @@ _TERMS_LIMIT = 1 << 17
 
 
 class _Lattice(NamedTuple):
-    """The distribution of r = R + 1/2: points and probabilities, without the last mass of about e^-60."""
+    """The distribution of r = R + 1/2: points and probabilities, without a tail of mass of about e^-60."""
 
     r: NDArray[np.float64]
     probability: NDArray[np.float64]
@@ -112,15 +112,15 @@ def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") ->
 
 @lru_cache(maxsize=256)
 def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up") -> float:
-    """Return an h such that a slot's value is within h of the released one with probability `coverage`.
+    """Return an h such that a slot's value is within h of its release with probability `coverage`.
 
     The error is measured against the value before it is rounded to the quantum.
 
     With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
-    is a continuous function of all parameters. With negligible noise h is coverage * q/2; for n = 1 and
-    a << 1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell
-    the value is covered with a lower probability: for n = 1, 0.945 instead of 0.95 at a = 0.2, 0.865 at
-    a = 2.
+    is a continuous function of all parameters. With negligible noise, h is coverage * q/2; for n = 1 and a <<
+    1, it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell, the
+    value is covered with a lower probability: for n = 1 and a coverage of 0.95, it is 0.945 at a = 0.2 and
+    0.865 at a = 2.
 
     With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
     every value (THEORY-2 A.8).
@@ -144,7 +144,7 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
 
 
 def _dithered_half_width(table: _Lattice, coverage: float) -> float:
-    """Return H + 1/2 for the least H with F(H) - (p(H) - p(H+1))/2 >= coverage.
+    """Return H + 1/2 for the smallest H with F(H) - (p(H) - p(H+1))/2 >= coverage.
 
     With h = H + 1/2, 1 - F(H) is the sum over r > h of P(r) (1 - h/r), and (p(H) - p(H+1))/2 is P(h)/(4h).
     """

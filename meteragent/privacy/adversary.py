@@ -3,32 +3,32 @@
 Theory of operation
 -------------------
 An adversary with a prior pi on the input x of a channel observes an output z. The adversary's conclusion is
-the posterior. The distance d_P between two conclusions is the largest |ln| of the ratio of the probabilities
-that they give to an event.
+the posterior. The distance d_P between two conclusions is the largest absolute logarithm of the ratio of the
+probabilities that the two give to an event.
 
 Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x by phi(x) before the mechanism
-is applied; it moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z.
+is applied; phi moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z.
 The first takes z for an output of x and concludes sigma; the second takes z for an output of phi(x) and
 concludes sigma'. With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
 
     sigma(x)/sigma'(x) = rho(x) / (a mean of rho, weighted by the prior and L o phi).
 
-A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior.
-Over all priors the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the
-point of the least rho and the remainder on the point of the greatest comes arbitrarily close. The theorem is
-about events, which matters for a single hiding function: the union of two outputs can reveal more than either
-output alone, because its rho may be near the larger of their rhos at one point and near the smaller at
-another.
+A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior. Over
+all priors, the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the point
+of the least rho and the remainder on the point of the greatest comes arbitrarily close. The theorem is about
+events, which matters for a single hiding function: the union of two outputs can reveal more than either
+output alone, because the rho of the union may be near the larger of the two outputs' rhos at one point and
+near the smaller at another.
 
 Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the ratio of
-posterior to prior is L(x) / (the prior's mean of L on N). For a d-private mechanism its |ln| is at most d(N).
-The supremum over all priors is exactly max_N ln L - min_N ln L.
+posterior to prior is L(x) / (the prior's mean of L on N). For a d-private mechanism, the absolute logarithm
+of this ratio is at most d(N). The supremum over all priors is exactly max_N ln L - min_N ln L.
 
 Families. The bounds of a family of neighbourhoods may together be equivalent to d-privacy. They bound
 |ln L(x) - ln L(y)| by d(N) for x, y in N, hence along every chain of neighbourhoods by the sum of the
-diameters. So they are equivalent to privacy for the metric of the shortest chains (`chain_metric`), which is
-never below d. If the two metrics are equal, the family is maximally tight (Definition 3), and its bounds are
-equivalent to d-privacy (Theorem 4). If they differ at x, y, the channel to {0, 1} with
+diameters. So the bounds are equivalent to privacy for the metric of the shortest chains (`chain_metric`),
+which is never below d. If the two metrics are equal, the family is maximally tight (Definition 3), and its
+bounds are equivalent to d-privacy (Theorem 4). If they differ at x, y, the channel to {0, 1} with
 P(1|u) = e^-chain(x, u) / 2 for each input u satisfies all bounds of the family and is not d-private: the
 condition is necessary.
 
@@ -36,15 +36,15 @@ The bound of a hiding function that exchanges x and y implies |ln L(x)/L(y)| <= 
 rho(x) = 1/rho(y) and the supremum is at least 2 |ln L(x)/L(y)|. A family whose exchanges join any two points
 x, y by a chain of length d(x, y) is maximally tight (Definition 2). Functions that only replace do not
 suffice: rho = 1 at points that phi does not change, and some mechanisms that are only 2 epsilon-private
-satisfy the bound of 2 epsilon for all phi_i,w, "row i becomes w". So the converse of Theorem 1 holds for
-exchanges, and for replacements up to a factor of two.
+satisfy the bound of 2 epsilon for all functions phi_i,w (row i becomes w). So the converse of Theorem 1 holds
+for exchanges, and for replacements up to a factor of two.
 
 "Maximally tight" means here that no shortest chain is longer than d. As proved above, the bounds of such a
 family imply d-privacy.
 
 For example, the truncated geometric mechanism releases a count between 0 and 3. An adversary who considers 0
-and 1 equally likely observes the output 0. For any prior on the two, posterior and prior differ by a factor
-of at most e^(1/2):
+and 1 equally likely observes the output 0. For any prior on these two counts, posterior and prior differ by a
+factor of at most e^(1/2):
 
     >>> from meteragent.privacy import Hiding, Neighbourhood, TruncatedGeometric, is_maximally_tight
     >>> mechanism = TruncatedGeometric("1/2", quantum=1, k=3)
@@ -58,7 +58,7 @@ of at most e^(1/2):
     >>> pair.holds(channel, metric, "1/3"), pair.witness(channel, metric, "1/3")
     (False, Witness(prior={0: Fraction(1, 4), 1: Fraction(3, 4)}, event=(0,)))
 
-If the count is first exchanged, 0 for 1 and 2 for 3, the distance d_P between the two adversaries'
+If 0 is first exchanged with 1, and 2 with 3, the distance d_P between the two adversaries'
 conclusions is at most 2 epsilon d(phi) = 1:
 
     >>> exchange = Hiding({0: 1, 1: 0, 2: 3, 3: 2}.__getitem__)
@@ -106,7 +106,7 @@ class Conclusions(NamedTuple):
 
 
 class Witness(NamedTuple):
-    """A prior and an event (a tuple of outputs) that break a bound on the distance of conclusions."""
+    """A prior and an event (a tuple of outputs) that break a bound on the distance between conclusions."""
 
     prior: dict[Point, Fraction]
     event: tuple[Point, ...]
@@ -150,7 +150,7 @@ class Comparison(ABC):
         """Yield, for each input to compare, the likelihoods by which the adversaries weight the prior."""
 
     def conclusions(self, channel: Channel, prior: Distribution, *event: Point) -> Conclusions:
-        """Return both conclusions from an event, one output or several.
+        """Return both conclusions from an event (one or more outputs).
 
         The prior may have any positive sum. Its probabilities at points that are not compared are ignored.
 
@@ -233,7 +233,7 @@ class Comparison(ABC):
 class Hiding(Comparison):
     """A hiding function phi: X -> X (Chatzikokolakis 2013, section 3 and Theorem 3).
 
-    The first adversary's output comes from the input x, the second's from phi(x); `loss` is 2 d(phi).
+    The first adversary takes an output to come from x, the second from phi(x); `loss` is 2 d(phi).
     """
 
     phi: Callable[[Any], Point]
@@ -269,7 +269,7 @@ class Hiding(Comparison):
 class Neighbourhood(Comparison):
     """A set N that is known to contain the input (Chatzikokolakis 2013, section 3 and Theorem 4).
 
-    The conclusions are posterior and prior, both given N; `loss` is the diameter of N.
+    The conclusions are the posterior and the prior, both given N; `loss` is the diameter of N.
     """
 
     members: frozenset[Point]
@@ -279,7 +279,7 @@ class Neighbourhood(Comparison):
         return max((metric(x, y) for x, y in permutations(self.members, 2)), default=Fraction(0))
 
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
-        """Yield all pairs of members, at d(N)."""
+        """Yield all pairs of members, each with d(N)."""
         diameter = self.loss(points, metric)
         return ((x, y, diameter) for x, y in permutations(self.members, 2))
 
@@ -326,7 +326,7 @@ _ZERO = exp(0) - 1
 def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> Metric:
     """Return the metric of the shortest chain of links between two points; infinity if there is no chain.
 
-    A channel that satisfies all bounds of the family is private for this metric. For neighbourhoods the
+    A channel that satisfies all bounds of the family is private for this metric. For neighbourhoods, the
     converse holds too. If `metric` satisfies the triangle inequality, the chain metric is at least `metric`.
     """
     lengths: dict[tuple[Point, Point], Distance] = {}

@@ -1,30 +1,30 @@
 """Audit of a mechanism on windows: three kinds of checks that it keeps its promise (THEORY 6).
 
-A mechanism on windows of n slots claims `loss(d)`, with a = loss(one quantum), and states its distribution
-(its "law") in `log_mass`. The claim is checked in three ways:
+A mechanism on windows of n slots claims the privacy loss `loss(d)`, with a = loss(one quantum), and states
+the distribution of its outputs in `log_mass`. The claim is checked in three ways:
 
-1. Exactly, up to rounding errors. At adversarial windows and outputs the log ratio of masses does not exceed
+1. Exactly, up to rounding errors. At adversarial windows and outputs, the log ratio of masses does not exceed
    the loss; outputs lie on the lattice; equal bits produce equal noise for different windows (of whole
    quanta, if the mechanism dithers), and other bits produce other noise, unless nearly all noise is 0.
-2. By its law. If `log_mass` is the l_inf Laplace mechanism's, P(z) ~ e^(-a max|z_i|), draws must follow this
-   law; other laws are not tested here (`conformance` tests them). The tests cover the largest |z_i| of a
-   window and its mean, the largest of all windows, that of one slot, of two and of half of the slots, as well
-   as signs, low bits and consecutive windows. The tests are two-sided: too much noise leaks nothing, but it
-   is not the stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole
-   quanta, and between them the mixture of THEORY-2 A.1. Its draws are therefore also tested at fractions
-   (`dither`).
-3. As a black box that may state a wrong law. Outputs y are drawn for two windows x and x' that differ by a
-   shift. An event A is chosen with one half of the draws, and the other half bounds |ln P(A | x')/P(A | x)|
-   from below (Clopper and Pearson). For the l_inf law, shifts along signs s are best with the event
-   A = {midrange of s o (y - x) >= shift} (o multiplies slot by slot), because along them the mechanism is,
-   for small a, the Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks: noise that all
-   slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
+2. By its distribution. If `log_mass` is that of the l_inf Laplace mechanism, where P(z) is proportional to
+   e^(-a max|z_i|), draws must follow it; `conformance` tests other distributions. The tests cover the largest
+   |z_i| of a window, its mean over the windows, and the largest |z_i| of all windows; the largest |z_i| of
+   one slot, of two slots and of half of the slots; signs, low bits and consecutive windows. The tests are
+   two-sided: too much noise leaks nothing, but does not follow the stated distribution. A mechanism whose
+   attribute `rounding` is "dithered" claims this distribution on whole quanta, and between them the mixture
+   of THEORY-2 A.1. Its draws are therefore also tested at fractions (`dither`).
+3. As a black box that may state a wrong distribution. Outputs y are drawn for two windows x and x' that
+   differ by a shift. An event A is chosen with one half of the draws, and the other half bounds
+   |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). For l_inf Laplace noise, shifts along signs s are
+   best with the event A = {midrange of s o (y - x) >= shift} (o multiplies slot by slot), because along such
+   a shift the mechanism is, for small a, the Laplace mechanism (THEORY 1.2). Other shifts and events find
+   other leaks: noise that all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
 
 `alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
-the law, and half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at
-least 20); all other p-values are exact or upper bounds. A failed check refutes the claim with this
-probability of error. A passed check is evidence, not proof: only the ratio of `log_mass` can show deviations
-rarer than 1/samples.
+the distribution, and half over the events. The p-value of chi-square is asymptotic (each cell's expected
+count is at least 20); all other p-values are exact or upper bounds. A failed check refutes the claim with
+this probability of error. A passed check is evidence, not proof: only the ratio of `log_mass` can show
+deviations rarer than 1/samples.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class Audit:
 
     epsilon: the claim, loss(quantum)/quantum, in 1/unit.
     lower: a lower bound on the true epsilon in 1/unit, wrong with a probability of at most `alarm`.
-    detects: the ratio of true loss to claim that is detected in l_inf Laplace noise with a probability of
-        about 0.9; infinite if even a loss of 50 would not be detected.
+    detects: the ratio of true to claimed loss that the audit of l_inf Laplace noise detects with a
+        probability of about 0.9; infinite if even a loss of 50 would not be detected.
     detects_scale: the relative error of that noise's scale that is detected with the same probability.
-    samples: the number of windows drawn for the law and on each side of each shift.
+    samples: the number of windows drawn for the tests of the distribution, and on each side of each shift.
     alarm: the bound on the probability that a correct mechanism fails.
-    checks: the results of the exact checks, of the tests of the law, and of the events, in this order.
+    checks: the results of the exact checks, the distribution tests and the events, in this order.
     """
 
     epsilon: Fraction
@@ -128,9 +128,9 @@ def audit(
 ) -> Audit:
     """Check whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
 
-    `samples` windows, at least two, are drawn for the law, and the same number on each side of each shift. If
-    None, it is 20,000, or fewer for long windows, but at least 4,000. If `bits` is None, the source is
-    `BulkBits`. Checks that compare draws from equal bits use `SeededBits`.
+    `samples` windows, at least two, are drawn for the tests of the distribution, and the same number on each
+    side of each shift. If `samples` is None, it is 20,000, or fewer (at least 4,000) for long windows. If
+    `bits` is None, the source is `BulkBits`. Checks that compare draws from equal bits use `SeededBits`.
 
     Raises:
         ValueError: the mechanism refuses windows of n slots or releases them in another shape, the loss of a
@@ -182,7 +182,7 @@ class _Bench:
         return np.asarray(window // self.steps if self.dithered else round_half_up(window, self.steps))
 
     def noise(self, window: Integers, count: int, bits: Bits | None = None) -> NDArray[Any]:
-        """Return the noise of `count` releases of a window, in quanta: outputs less the rounded window."""
+        """Return the noise of `count` releases of a window, in quanta: outputs minus the rounded window."""
         windows = np.tile(window, (count, 1))
         released = self.mechanism.release(windows, bits=bits or self.bits)
         if released.shape != windows.shape:
@@ -244,7 +244,7 @@ def _check_ratio(bench: _Bench) -> Check:
 def _choose_outputs(
     bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
 ) -> NDArray[Any]:
-    """Return both rounded windows, plain and with a unit, a multiple of the shift or noise added."""
+    """Return both rounded windows, as they are and with a unit, a multiple of the shift or noise added."""
     centres = [bench.quanta(x), bench.quanta(partner)]
     unit = np.eye(1, bench.n, dtype=np.int64)[0]
     corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
@@ -272,7 +272,7 @@ _LAW_TESTS, _CELLS = 10, 20
 
 
 def _check_law(bench: _Bench, count: int, alarm: float) -> Iterator[Check]:
-    """Yield the checks of draws against the l_inf Laplace law, or one that passes if that is not stated."""
+    """Yield the tests of draws against l_inf Laplace noise, or a passed check if `log_mass` is another."""
     zero, i = bench.base * 0, np.arange(9)
     stated = bench.mechanism.log_mass(np.outer(i, np.eye(1, bench.n, dtype=np.int64)), zero)
     expected = bench.law.log_mass(i)
@@ -306,11 +306,11 @@ def _check_mixture(bench: _Bench) -> Check:
 
 
 def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
-    """Yield the name and the p-value of each test of the noise z of many windows against the law."""
+    """Yield the name and the p-value of each test of the noise z of many windows."""
     law, n, row = bench.law, bench.n, np.arange(len(z))
     size = np.abs(z)
     largest = size.max(axis=1)
-    # `first` and `second` are two slots of each window (the same if n = 1); the pairs of slots take turns.
+    # `first` and `second` are two slots of each window (one slot if n = 1); the pairs of slots take turns.
     first, second = row % n, (row % n + 1 + row // n % max(1, n - 1)) % n
     yield "largest of a window", _cells_p(largest, law, n)
     yield "its scale", min(1.0, 2 * math.exp(-len(z) * law.divergence(float(largest.mean()))))
@@ -331,7 +331,7 @@ def _law_tests(bench: _Bench, z: Integers) -> Iterator[tuple[str, float]]:
 
 
 def _cells_p(values: Integers, law: WindowLaw, k: int) -> float:
-    """Return the p-value of chi-square on cells that are about equally likely under the law."""
+    """Return the p-value of chi-square on cells that are about equally likely under `law`."""
     cell, probabilities = _assign_cells(values, law, k, _CELLS)
     return chi_square(np.bincount(cell, minlength=probabilities.size), probabilities)
 

@@ -1,9 +1,10 @@
-"""Sources of random bits: interfaces, the operating system's source, a seeded one, and rows of fresh bits.
+"""Sources of random bits: interfaces, the operating system's source, a seeded source, and rows of fresh bits.
 
 `Bits` is a stream: each bit is handed out only once, because two releases with noise from the same bits would
 reveal the difference between their windows. `SystemBits` ensures this for threads and forks, too. `RowBits`
-gives each of many rows a memory; a sampler reads each address for one purpose only. Bits from a key are a
-fixed function of the address (`meteragent.privacy.keyed`); `FreshRows` returns new bits at every read.
+gives each of many rows a memory of random bits; a sampler reads each address for one purpose only. Bits from
+a key are a fixed function of the address (`meteragent.privacy.keyed`); `FreshRows` returns new bits at every
+read.
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ class RowBits(Protocol):
         ...
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Read the first `count` words of a page for each row in `rows`: (rows.size, count)."""
+        """Read the first `count` words of a page for each row in `rows`; shape (rows.size, count)."""
         ...
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read the word at `at` of a page for each row in `rows`; `at` may differ by row: (rows.size,)."""
+        """Read word `at` of a page for each row in `rows`; `at` may differ by row; shape (rows.size,)."""
         ...
 
     def stream(self, row: int, page: int) -> Bits:
@@ -106,7 +107,7 @@ class FreshRows:
         self.count, self._bits = count, bits
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Draw `count` fresh words for each row in `rows`: (rows.size, count).
+        """Draw `count` fresh words for each row in `rows`; shape (rows.size, count).
 
         Raises:
             OverflowError: the page has fewer words, or does not exist.
@@ -115,10 +116,10 @@ class FreshRows:
         return self._bits.array(rows.size * count, dtype).reshape(rows.size, count)
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Draw a fresh word for each row in `rows`: (rows.size,).
+        """Draw a fresh word for each row in `rows`; shape (rows.size,).
 
         Raises:
-            OverflowError: a place is beyond the page's end, or the page does not exist.
+            OverflowError: `at` is beyond the page's end, or the page does not exist.
         """
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)

@@ -1,9 +1,9 @@
 """Random bits for many draws at once, from OpenSSL: the default of most mechanisms, never used by the agent.
 
-For large requests OpenSSL's generator is more than ten times as fast as `os.urandom` (17.8 times for 1 MiB,
-docs/decisions/randomness.md). However, its state is in the process and is reseeded only from time to time, so
-a resumed copy of the process's memory, such as a virtual machine's snapshot, draws the same bits again. The
-agent, which runs for years, draws from `SystemBits` alone.
+For large requests, OpenSSL's generator is more than ten times as fast as `os.urandom` (17.8 times for 1 MiB,
+docs/decisions/randomness.md). However, the generator's state is in the process and is reseeded only from time
+to time, so a resumed copy of the process's memory, such as a virtual machine's snapshot, draws the same bits
+again. The agent, which runs for years, draws from `SystemBits` alone.
 """
 
 import ssl
@@ -32,7 +32,7 @@ def source_of(bits: Bits | None) -> Bits:
         return BulkBits()
     if not callable(getattr(bits, "integer", None)):
         raise TypeError(
-            f"bits is {bits!r}: expected a source of random bits, such as SeededBits(1), or nothing for the"
+            f"bits is {bits!r}: expected a source of random bits, such as SeededBits(1), or None for the"
             " operating system's"
         )
     return bits

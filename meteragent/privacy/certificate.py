@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-The setting is a library of N windows x_i on the lattice (in quanta), a prior, and the release of one of them.
-An attacker names shape i if the release is in A_i, and is right with probability
+The setting is a library of N windows x_i on the lattice (in quanta), a prior, and the release of one of the
+windows. An attacker names shape i if the release is in A_i, and is right with probability
 S = sum over i of prior_i P_i(A_i).
 
 *For one mechanism*: the best attacker names the shape with the largest prior_i P_i(z). `best_attack` sums
-these maxima over a box of outputs; the part outside the box is at most the tail of the noise. This is
+these maxima over a box of outputs; the sum outside the box is at most the tail of the noise. This is
 feasible for n = 1..3.
 
 *For every mechanism* that is epsilon d_inf-private: mechanism and attacker together form a channel from
@@ -21,10 +21,10 @@ can only lower the bound (`through`): windows between two shapes, or a window in
     sum over c of y_c e^(-a d_inf(x_i, c)) >= prior_i.
 
 Then Q = sum of y_c P_c has Q(A) >= prior_i P_i(A) for every event A and every private mechanism, so S is at
-most the sum of the Q(A_i), which is at most the sum of y. For given windows c, the least such sum is the
-value of a linear program with N constraints (`mixture`), feasible for libraries of thousands of windows. If
-all shapes are equally likely and within k/2 quanta of a middle window, putting all weight on this window
-gives the bound e^(a k/2)/N of THEORY 7.
+most the sum of the Q(A_i), which is at most the sum of all y_c. For given windows c, the least such sum is
+the value of a linear program with N constraints (`mixture`), which is feasible for libraries of thousands of
+windows. If all shapes are equally likely and within k/2 quanta of a middle window, putting all weight on this
+window gives the bound e^(a k/2)/N of THEORY 7.
 
 Limits. A certificate holds for one quantised library, one prior and one window. A different appliance or
 prior, or a second window of the same load shape, needs another linear program.
@@ -62,7 +62,7 @@ class Enclosure(NamedTuple):
 class Library:
     """N known windows of n slots: `signatures` in quanta, shape (N, n), and their prior.
 
-    `prior` has N numbers that sum to 1; by default all windows are equally likely.
+    `prior` has N numbers that sum to 1; by default, all windows are equally likely.
 
     Raises:
         TypeError: the signatures are not integers.
@@ -139,7 +139,7 @@ class Certificate:
 
     `bound` is an upper bound on the probability of success. `attained` is the probability of success for some
     channel that is private at `level`, the matrix of epsilon d_inf between the windows of the program; the
-    difference is the solver's gap. `cost`, `level` and `multipliers` are the proof, the arguments of
+    difference is the solver's gap. `cost`, `level` and `multipliers` are the proof: the arguments of
     `optimality.dual_bound`.
     """
 
@@ -150,7 +150,7 @@ class Certificate:
     multipliers: Floats
 
     def holds(self) -> bool:
-        """Return whether the multipliers prove the bound, computed without a solver."""
+        """Return whether the multipliers prove the bound; this needs no solver."""
         return bool(np.all(self.multipliers >= 0)) and self.bound >= -dual_bound(
             self.cost, self.level, self.multipliers
         )
@@ -159,10 +159,10 @@ class Certificate:
 def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Certificate:
     """Bound an attacker's success over all mechanisms as private as `mechanism`, by a linear program.
 
-    Of `mechanism` only n and a = epsilon * quantum are used. `through` holds further windows of the lattice,
-    in quanta, of shape (m, n). There are at most (N+m)^2 N constraints; those that follow from others are
-    left out. 20 shapes take less than a second, 40 shapes several seconds. For larger libraries use
-    `mixture`.
+    Only n and a = epsilon * quantum of `mechanism` are used. `through` holds m further windows of the
+    lattice, in quanta, as an array of shape (m, n). There are at most (N+m)^2 N constraints; those that
+    follow from others are left out. 20 shapes take less than a second, 40 shapes several seconds. For larger
+    libraries, use `mixture`.
 
     Raises:
         ValueError: the signatures do not have the mechanism's n slots.

@@ -57,7 +57,7 @@ _AWAY = "our assumption: a home's mean use of 330 W falls to a standby of 80 W"
 
 EVENTS = (
     Event(
-        "a change of programme, 1 h",
+        "which programme was on, 1 h",
         38,
         HOUR_MS,
         "tracebase: d_inf of windows of one set, 18 to 38 W",

@@ -151,8 +151,8 @@ class Guarantee:
 
     @property
     def level_of_step(self) -> Fraction:
-        """The level that a difference of one step in a slot costs."""
-        return self.terms.epsilon * self.step * self.terms.value_per_reading
+        """The level of a difference that lasts in a slot or, in l1, in a window after a change."""
+        return self.terms.epsilon * loads.step_wh(self.terms) / loads.wh_per_unit(self.terms)
 
     @property
     def is_in_all(self) -> bool:

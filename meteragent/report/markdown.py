@@ -7,52 +7,26 @@ contains no measurement and no date, so the same facts give the same text, byte 
 import json
 import platform
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from meteragent import __version__, config
 from meteragent.config.files import address
 from meteragent.domain.grid import duration_text
+from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, combined, crowd, guarantee, sharing, wording
+from meteragent.report import archive, combined, crowd, fields, guarantee, sharing, wording
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
-from meteragent.wire import descriptor
+from meteragent.wire import descriptor, total
 from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
-from meteragent.wire.record import RecordFormat
 
 _WIDTH = 100
 _ANYBODY = "anyone who sees it, whatever else they know and whatever computing power they have"
-_EXAMPLE_MS = 1_795_129_200_000
-_DRAWS = "how often noise was drawn: once, and once more for each restart within the window; public"
-_MEANINGS = {
-    "v": "the version of the format; public",
-    "meter": "the meter's name, as above; public",
-    "t": "the start of the slot, in UTC; public",
-    "for": "the length of the slot; public",
-    "band": "the hours of the day that the number is for; public",
-    "value": "**private**: what was measured in the slot, with noise",
-    "unit": "its unit; public",
-    "sd": "the standard deviation of the noise; public",
-    "d": "the id of the descriptor; public",
-    "draws": _DRAWS,
-}
-_MEANINGS_SENML = {
-    "bn": "the meter's name, as above; public",
-    "bt": "the start of the slot, in seconds since 1970, UTC; public",
-    "bver": "the version of SenML that has the unit; public",
-    "": "**private**: what was measured in the slot, with noise, and its unit",
-    "_band": "the hours of the day that the number is for; public",
-    "_for": "the length of the slot; public",
-    "_sd": "the standard deviation of the noise; public",
-    "_terms": "the id of the descriptor; public",
-    "_draws": _DRAWS,
-}
-
 StoredTerms = Mapping[str, Sequence[Terms]]
 """The terms in a store, by stream."""
 
@@ -135,8 +109,8 @@ def _head(settings: config.Config) -> list[str]:
         "# Smart-meter data: what leaves, and under which guarantee",
         _text(
             "`meteragent check --statement` wrote this page from the configuration; nothing in it was"
-            " measured. Keep each version of it: if two versions differ, the data that leave or their"
-            " guarantee have changed."
+            " measured. Keep each version of it. If two versions differ, what leaves or its guarantee may"
+            " have changed: compare the sections."
         ),
         _list(
             f"Streams: {names}",
@@ -157,9 +131,10 @@ def _agent_lines(settings: config.Config) -> Sequence[str]:
             " system's random number generator before its first reading is added, and no key can remove it."
         ),
         (
-            "A copy of the disk shows, for each open slot, its energy so far hidden by that slot's noise, and"
-            " the remainder below a whole quantum. Together with the number that leaves later, it shows the"
-            " energy from the time of the copy to the slot's end. Encrypt the disk if it can be stolen."
+            "A copy of the disk shows, for each open slot, its energy so far, as well hidden by the slot's"
+            " noise as in the number that leaves later. Together with that number, it shows the energy from"
+            " the time of the copy to the slot's end or, for a register, the count at the slot's end, to"
+            " within a quantum. Encrypt the disk if it can be stolen."
         ),
         (
             f"Released records are kept for {keep} and can be exported; the account of privacy spent is kept"
@@ -181,13 +156,15 @@ def _leaves(part: Part) -> list[str]:
         return [_text(crowd.leaves(stream)), _list(*_schedule(stream, terms))]
     if not stream.is_received:
         return [_text("Nothing: all receivers of this stream are paused.")]
+    meanings = fields.meanings(part.guarantee.descriptor, stream.sink.format)
     return [
         *([] if stream.receivers else _leaves_on(stream, terms)),
         *(block for name, link in links.items() for block in _leaves_on(link, terms, name)),
-        _table(["field of a record", "what it says"], _named(_meanings(part))),
+        _table(["field of a record", "what it says"], _named(meanings)),
         _text(
-            "Nothing else leaves except the protocol traffic of the connection. All fields but `value`"
-            " follow from the configuration, the clock, and the time of a meter's first reading."
+            "Nothing else leaves except the protocol traffic of the connection. Every field but the measured"
+            f" value follows from the configuration, the clock, {_restarts(terms)}and the time of a meter's"
+            " first reading."
         ),
         _list(*_schedule(stream, terms)),
     ]
@@ -197,7 +174,8 @@ def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None)
     """Return the paragraphs about what leaves on one connection, to the sink or to a receiver."""
     broker = address("sink", config.sink_url(stream), config.sink_broker(stream), None)
     keyed = stream.sink.pseudonym_key_file is not None
-    identity = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
+    name = "its name in source.meter" if stream.source.meter is not None else "its name in the source's topic"
+    identity = "by a keyed pseudonym of its name" if keyed else f"by {name}"
     latest, by_id = descriptor.topics(stream.sink.topic, "<id>")
     prefix = "" if receiver is None else f"{receiver}, at "
     return [
@@ -208,8 +186,21 @@ def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None)
             f"a record for each {'band' if terms.bands else 'slot'} of each meter, on `{stream.sink.topic}`;"
             f" a meter is identified {identity}",
             f"the descriptor, which states the terms of the records, retained on `{latest}` and `{by_id}`",
+            *_beside(stream),
         ),
     ]
+
+
+def _beside(stream: config.Stream) -> Iterator[str]:
+    """Yield a line about each other message that the sink's keys ask for."""
+    sink = stream.sink
+    if sink.total:
+        yield f"the running total of each meter's numbers, on `{total.topic(sink.topic)}`"
+    if sink.status is not None:
+        yield f"whether the agent is online, retained on `{sink.status}`"
+    if sink.home_assistant is not None:
+        prefix = sink.home_assistant
+        yield f"for Home Assistant, the names and units of what leaves, retained below `{prefix}/`"
 
 
 def _leaves_of_an_archive(part: Part) -> list[str]:
@@ -226,27 +217,25 @@ def _named(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(f"`{name}`", meaning) for name, meaning in meanings.items()]
 
 
-def _meanings(part: Part) -> dict[str, str]:
-    """Return the meaning of each field in a record, or of each name in a SenML pack."""
-    example = json.loads(
-        RecordFormat.of(part.guarantee.descriptor, part.stream.sink.format).record("m1", _EXAMPLE_MS, 0, 0)
-    )
-    if isinstance(example, dict):
-        return {name: _MEANINGS[name] for name in example}
-    value = example[0]["n"]
-    of_pack = {name: meaning for name, meaning in _MEANINGS_SENML.items() if name in example[0]}
-    return of_pack | {record["n"]: _MEANINGS_SENML[record["n"].removeprefix(value)] for record in example}
-
-
 def _counts(stream: config.Stream, terms: Terms) -> list[str]:
     """Return sentences about the number of values, about gaps, and about values out of range."""
     low, high = (f"{full(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " per interval", Kind.REGISTER: " per hour"}.get(terms.kind, "")
     return [
-        f"{terms.n:,} {'number' if terms.n == 1 else 'numbers'} in each of the {wording.windows(terms)}",
+        f"{wording.windows(terms)}, with {terms.n:,} {'number' if terms.n == 1 else 'numbers'} each",
         f"time without a reading counts as {full(stream.window.gap)} {terms.unit}{per}",
-        f"values are clamped to between {low} and {high}",
+        f"values are clamped to the range from {low} to {high}",
     ]
+
+
+def _restarts(terms: Terms) -> str:
+    """Return the words for restarts, on which a peak's number of draws depends; empty in other spaces."""
+    return "restarts of the agent, " if terms.space is Space.PEAK else ""
+
+
+def _distance(terms: Terms) -> str:
+    """Return what d(x, y) is, up to the word `of`."""
+    return "largest difference" if terms.metric is Metric.LINF else "sum of the differences"
 
 
 def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
@@ -275,13 +264,13 @@ def _guarantee(part: Part) -> list[str]:
         _text(f"{wording.hidden(promise)} {odds} That holds against {adversary}."),
         _text(loads.strip()),
         _text(wording.in_all(promise)),
-        "Exactly: for all readings x and y of a window, and every set S of possible outputs,",
+        "Exactly: for any two series of readings x and y in a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         _text(
-            f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the largest difference of"
-            f" {wording.slot_values(terms)}, after gaps are filled and values clamped, rounded to multiples"
-            f" of {full(terms.quantum)} {unit}. If windows differ in length, the section Changes lists"
-            " the radius and epsilon of each."
+            f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the {_distance(terms)} of"
+            f" {wording.slot_values(terms)}, after gaps are filled and values clamped, rounded up to"
+            f" multiples of {full(terms.quantum)} {unit}. If windows differ in length, the section Changes"
+            " lists the radius and epsilon of each."
         ),
     ]
 
@@ -301,6 +290,8 @@ def _adds(part: Part) -> list[str]:
     average = f"on average {day} per day, {month} in {MONTH_DAYS} days"
     add = _text(f"{wording.windows_add(promise)} {wording.streams_add(promise)}".strip())
     lines = [f"level {full(part.terms.level)} in each window; {average}"]
+    if restarts := wording.restarts_add(promise):
+        lines.append(restarts)
     if promise.is_archive:
         return [add, _list(*lines, archive.SPENT)]
     if budget is not None:
@@ -319,7 +310,7 @@ def _invariants(part: Part) -> list[str]:
 
 def _errors(part: Part) -> list[str]:
     costs, tariffs = wording.costs(part.guarantee), wording.tariffs(part.guarantee)
-    lines = [_list(*(": ".join([label, "; ".join(filter(None, texts))]) for label, *texts in costs))]
+    lines = [_list(*(f"{label}: {error}" + (f" ({use})" if use else "") for label, error, use in costs))]
     if not tariffs:
         return lines
     priced = _list(*(f"{label}: {error}" for label, error in tariffs), *wording.tariff_notes(part.guarantee))
@@ -341,8 +332,8 @@ def _changes(part: Part) -> list[str]:
     return [
         _text(
             "Every record names its descriptor by an id that is computed from the terms, so different terms"
-            " have different ids. A change takes effect with the first window that overlaps nothing already"
-            " released. The ids of this configuration:"
+            " have different ids. A change takes effect with the first window that overlaps no window that"
+            " has opened before. The ids of this configuration:"
         ),
         _table(["id", "window", "slots", "radius", f"epsilon (1/{unit})"], rows),
         _text(_earlier(part)),
@@ -354,7 +345,7 @@ def _earlier(part: Part) -> str:
     if part.guarantee.is_archive:
         return archive.EARLIER
     if part.stored_terms is None:
-        return "There is no store yet: as far as this page can tell, nothing has left under other terms."
+        return "No store can be read here: as far as this page can tell, nothing has left under other terms."
     ids = {describe(terms).id for terms in part.stored_terms.get(part.stream.name, ())}
     names = ", ".join(f"`{id_}`" for id_ in sorted(ids - part.shapes.keys()))
     return f"Other terms in the store: {names or 'none'}."
@@ -367,11 +358,14 @@ def _warnings(part: Part) -> list[str]:
 def _descriptors(part: Part) -> list[str]:
     if part.stream.group is not None:
         return [_text(crowd.DESCRIPTOR)]
-    usual = part.guarantee.descriptor
+    usual, store = part.guarantee.descriptor, "" if part.guarantee.is_archive else "the store, "
     facts = json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False)
     lines = "\n".join(canonical(shape.facts).decode() for shape in part.shapes.values())
     return [
-        _text("The descriptor of an ordinary window, without the meter and the time from which it applies:"),
+        _text(
+            f"The descriptor of an ordinary window, without the meter, {store}and the time from which it"
+            " applies:"
+        ),
         f"```json\n{facts}\n```",
         _text("Each kind of window has its own id, the first 8 hex digits of the SHA-256 of its line:"),
         f"```\n{lines}\n```",
@@ -382,7 +376,7 @@ _SECTIONS: Mapping[str, Callable[[Part], list[str]]] = {
     "What leaves": _leaves,
     "The guarantee": _guarantee,
     say("hidden.title"): _hidden,
-    "What repeats and adds": _adds,
+    "What repeats and adds up": _adds,
     "Invariants": _invariants,
     say("cost.title"): _errors,
     "Changes": _changes,

@@ -197,15 +197,19 @@ def _reasons(terms: Terms) -> Iterator[str]:
     step_wh = loads.step_wh(terms)
     if step_wh:
         key = "in_all.dead_band" if terms.kind is Kind.POWER else "in_all.step"
-        place = say("in_all.slot" if terms.metric is Metric.LINF else "in_all.window")
         step = amount(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
-        yield say(key, place=place, step=step)
+        yield say(key, place=_place(terms), step=step)
     hold_ms = loads.longest_hold_ms(terms)
     if terms.kind is Kind.POWER and hold_ms:
         more_wh = loads.width_w(terms) * hold_ms / HOUR_MS
         yield say("in_all.sampled", period=duration(hold_ms), energy=energy(more_wh))
     if terms.rounding == "half-up":
         yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")
+
+
+def _place(terms: Terms) -> str:
+    """Return the word for the place in which a change may last: a slot or, in l1, a window."""
+    return say("in_all.slot" if terms.metric is Metric.LINF else "in_all.window")
 
 
 def threshold(guarantee: Guarantee) -> str:
@@ -257,7 +261,9 @@ def of_loads(guarantee: Guarantee) -> str:
     terms = guarantee.terms
     text = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
     if terms.kind is not Kind.POWER and terms.dead_band:
-        return say("promise.loads_step", loads=text, level=figures(guarantee.level_of_step))
+        return say(
+            "promise.loads_step", loads=text, place=_place(terms), level=figures(guarantee.level_of_step)
+        )
     return text
 
 

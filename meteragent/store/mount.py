@@ -26,12 +26,14 @@ class Mount(NamedTuple):
 
 
 def keeper(path: Path) -> str | None:
-    """Return the type of a store's file system if it keeps overwritten blocks.
+    """Return the type of a store's file system, with the option that matters, if it keeps overwritten blocks.
 
     Returns None if it does not, if the kernel does not list it, or if there is no store.
     """
     mount = mount_of(path) if path.exists() else None
-    return mount.kind if mount is not None and mount.keeps_old_blocks else None
+    if mount is None or not mount.keeps_old_blocks:
+        return None
+    return mount.kind if mount.kind in WRITES_ELSEWHERE else f"{mount.kind} (data=journal)"
 
 
 def mount_of(path: Path, table: Path = MOUNTS) -> Mount | None:

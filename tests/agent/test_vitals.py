@@ -23,7 +23,7 @@ STATES = {
     "stream main: no connection to the broker of the sink": replace(
         WELL, streams=(replace(MAIN, sink_up=False),)
     ),
-    "stream main: 2 messages are waiting, the first for 1 min 1 s": replace(
+    "stream main: messages that wait: 2, the first for 1 min 1 s": replace(
         WELL, streams=(replace(MAIN, lag_s=61.0),)
     ),
 }
@@ -69,7 +69,7 @@ def test_refused_topics_are_told_by_their_number() -> None:
     vitals = replace(WELL, streams=(replace(stream, refused_topics=2),))
     [actual] = vitals.problems
     assert (actual.code, actual.stream) == ("topic_refused", "main")
-    assert "refuses 2 topics" in actual.text
+    assert "the sink's broker refuses: 2;" in actual.text
     assert families(vitals)["meteragent_refused_topics"] == {("main",): 2}
     assert from_json(as_json(vitals)) == vitals
 
@@ -108,7 +108,7 @@ def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
     raised = replace(WELL, raised=alarms.active)
     texts = [item.text for item in raised.problems]
     assert texts == [
-        "stream main: 3 messages are waiting, the first for 3 min",
+        "stream main: messages that wait: 3, the first for 3 min",
         "stream other: no connection to the broker of the sink",
     ]
     assert from_json(as_json(raised)) == raised

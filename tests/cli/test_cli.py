@@ -182,8 +182,8 @@ def test_check_says_the_same_as_json(write: Callable[..., str], capsys: pytest.C
     unknown, habit = found["warnings"]
     assert unknown.startswith("the time between readings is unknown: set source.every;")
     assert habit.startswith(
-        "these events are hidden if they happen once, but an attacker can learn within a month whether they "
-        "happen every day: a kettle; "
+        "an attacker may not be sure whether one of these events happened once, but can learn within a month "
+        "whether it happens every day: a kettle; "
     )
     assert habit.endswith(": a kettle; a TV evening; a washing machine")
 

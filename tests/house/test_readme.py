@@ -178,7 +178,7 @@ def test_what_is_hidden_is_that_of_check() -> None:
     assert f"hides {facts()['hides_wh']} Wh (one boil of a kettle) in every half hour" in README
     assert f"epsilon is {facts()['epsilon']} per watt at level {facts()['level']}" in README
     ratio = facts()["sd"] / 2 / float(facts()["hides_wh"])
-    assert f"about {ratio:.1f} times the energy hidden" in README
+    assert f"about {ratio:.1f} times the hidden energy" in README
 
 
 BANDS = """window.rest = "night"

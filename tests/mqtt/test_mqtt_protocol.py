@@ -145,7 +145,7 @@ RULES = {
     "a remaining length of more than four bytes",
     "a packet that ends too early",
     "a number of more than four bytes",
-    "a property twice",
+    "a property that occurs twice",
     "a property that MQTT 5 does not have",
     "a packet that is too long",
     "a packet that is too large",
@@ -184,7 +184,7 @@ BROKEN: list[tuple[int, bytes, str]] = [
     (MQTT_3, b"\x36\x05\x00\x01t\x00\x01", "a message at QoS 3"),
     (MQTT_3, b"\x38\x03\x00\x01t", "a message at QoS 0 that is sent again"),
     (MQTT_5, b"\x30\x06\x00\x01t\x02\xfe\x00", "a property that MQTT 5 does not have"),
-    (MQTT_5, b"\x30\x08\x00\x01t\x04\x01\x00\x01\x00", "a property twice"),
+    (MQTT_5, b"\x30\x08\x00\x01t\x04\x01\x00\x01\x00", "a property that occurs twice"),
     (MQTT_5, b"\x30\x05\x00\x01t\x01\x02", "a packet that ends too early"),
     (MQTT_5, b"\x30\x09\x00\x01t\x05\x0b\xff\xff\xff\xff", "a number of more than four bytes"),
 ]

@@ -108,4 +108,4 @@ def test_the_log_shows_a_slot_in_utc(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "meteragent")
     line = LedgerLine(1_795_000_200, 1_795_003_301, "total", 10)
     make_leader(Manual())._finish(Step(lines=[line]), [])
-    assert "slot 2026-11-18T11:10:00Z: total, 10 homes" in caplog.text
+    assert "slot 2026-11-18T11:10:00Z: total, homes: 10" in caplog.text

@@ -107,7 +107,7 @@ def test_the_events_in_words() -> None:
     """Each event has its energy and an attacker's success limit in per cent, once and daily."""
     text = told(event.EVENTS, {})
     assert "Attacker's success limit, in % (50 = guessing)" in text
-    assert line(text, "a change of programme, 1 h").split() == ["38", "Wh", "55", "68", "75"]
+    assert line(text, "which programme was on, 1 h").split() == ["38", "Wh", "55", "68", "75"]
     assert line(text, "a kettle").split() == ["110", "Wh", "70", "95", "100"]
     assert line(text, "a week away").split() == ["42,000", "Wh", "100", "-", "-"]
     assert all(line(text, example.name) for example in event.EVENTS)
@@ -153,10 +153,13 @@ def test_lines_are_of_at_most_100_characters(what: str) -> None:
 @pytest.mark.parametrize(
     ("sections", "text"),
     [
-        ({}, "The first number is sent 30 min to 1 h after a meter's first reading."),
+        ({}, "As a rule, a stream's first number is sent 30 min to 1 h after a meter's first reading."),
         (
             {"window": "length = '1h'\nstep = '10min'\nlateness = '1min'", "sink": "spread = '10s'"},
-            "The first number is sent 11 min to 1 h 11 min 10 s after a meter's first reading.",
+            (
+                "As a rule, a stream's first number is sent 11 min to 1 h 11 min 10 s"
+                " after a meter's first reading."
+            ),
         ),
         (
             {"window": "clock = 'event'"},

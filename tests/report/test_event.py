@@ -119,7 +119,7 @@ def test_the_public_examples() -> None:
     """The examples of law 8 are there, each with its energy, its source, and whether it repeats daily."""
     found = {event.name: (float(event.energy_wh), event.daily) for event in EVENTS}
     assert found == {
-        "a change of programme, 1 h": (38, True),
+        "which programme was on, 1 h": (38, True),
         "a kettle": (110, True),
         "a TV evening": (300, True),
         "a washing machine": (800, True),

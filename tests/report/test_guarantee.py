@@ -15,8 +15,8 @@ from meteragent.report.guarantee import Guarantee, success_percent
 from tests.support.configurations import energy, written
 
 HABITS = (
-    "these events are hidden if they happen once,"
-    " but an attacker can learn within a month whether they happen every day: "
+    "an attacker may not be sure whether one of these events happened once,"
+    " but can learn within a month whether it happens every day: "
 )
 LOCAL = "timezone = 'Europe/Amsterdam'"
 

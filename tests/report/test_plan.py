@@ -75,7 +75,7 @@ def facts(one: Setting) -> dict[str, Any]:
         ("away 8h", "8 h away"),
         ("a day away", "a day away"),
         ("week", "a week away"),
-        ("programme", "a change of programme, 1 h"),
+        ("programme", "which programme was on, 1 h"),
     ],
 )
 def test_an_event_is_found_by_its_words(text: str, name: str) -> None:
@@ -100,7 +100,7 @@ def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
     [
         (ask.hide, "away", "'8 h away', 'a day away', 'a week away'"),
         (ask.hide, "kettel", "'a kettle', or one of"),
-        (ask.hide, "", "one of 'a change of programme"),
+        (ask.hide, "", "one of 'which programme was on"),
         (ask.hide, "0Wh", "a positive energy of at most 10000kWh"),
         (ask.hide, "10001kWh", "a positive energy of at most 10000kWh"),
         (ask.hide, "2W 32d", "an event of at most 31 days"),

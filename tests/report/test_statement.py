@@ -42,7 +42,7 @@ def test_the_page_has_all_that_is_asked_for() -> None:
         "### What leaves",
         "### The guarantee",
         "### What is hidden, and what is not",
-        "### What repeats and adds",
+        "### What repeats and adds up",
         "### Invariants",
         "### What it costs (one standard deviation)",
         "### Changes",
@@ -66,11 +66,12 @@ def test_the_page_says_the_default_exactly() -> None:
         "changes the energy used within any slot of 30 min by at most 110 Wh",
         "P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         "epsilon = 1/220 per W",
-        "multiples of 1 W",
+        "the largest difference of slot means, after gaps",
+        "rounded up to multiples of 1 W",
     ):
         assert part in guarantee
     assert "level 1 in each window; on average 48 per day, 1,440 in 30 days" in section(
-        text, "What repeats and adds"
+        text, "What repeats and adds up"
     )
     assert section(text, "Invariants").strip() == "Released exactly, without noise: nothing."
     assert "one number: 311 W (95% within ± 659 W)" in text
@@ -107,7 +108,30 @@ def test_a_peak_states_how_often_noise_was_drawn(form: str, name: str) -> None:
     """The records of a peak have one field more, in both formats."""
     zone = "timezone = 'UTC'"
     text = page(source="every = '1s'", window=zone, privacy="preset = 'peak'", sink=form)
-    assert f"| `{name}` | how often noise was drawn" in " ".join(text.split())
+    words = " ".join(text.split())
+    assert f"| `{name}` | how often noise was drawn" in words
+    assert "the clock, restarts of the agent, and the time of a meter's first reading" in words
+    adds = " ".join(section(text, "What repeats and adds up").split())
+    assert "each restart of the agent within a window draws new noise" in adds
+
+
+def test_the_page_names_every_other_message() -> None:
+    """The running total, the status and Home Assistant's descriptions are listed if they are configured."""
+    sink = "total = true\nstatus = 'gateways/g1'\nhome_assistant = 'homeassistant'"
+    told = " ".join(section(page(sink=sink), "What leaves").split())
+    assert "- the running total of each meter's numbers, on `private/{meter}/power/total`" in told
+    assert "- whether the agent is online, retained on `gateways/g1`" in told
+    assert "- for Home Assistant, the names and units of what leaves, retained below `homeassistant/`" in told
+    assert "running total" not in section(page(), "What leaves")
+
+
+def test_the_page_says_which_distance_is_meant() -> None:
+    """For bands it is the sum over the slots; a name in the configuration is not one of a topic."""
+    bands = "length = '1mo'\ntimezone = 'UTC'\nbands = ['22-06', '06-22']"
+    privacy = "space = 'profile'\nmetric = 'l1'\nhide = '1.5kWh'"
+    text = page(source="topic = 'x'\nmeter = 'house'", window=bands, privacy=privacy)
+    assert "d(x, y) the sum of the differences of" in " ".join(text.split())
+    assert "a meter is identified by its name in source.meter" in " ".join(text.split())
 
 
 def test_the_page_says_where_and_when_it_leaves() -> None:
@@ -126,7 +150,7 @@ def test_the_page_says_where_and_when_it_leaves() -> None:
         "up to 10 s",
         "closes 5 min after its end",
         "counts as 12.5 W",
-        "clamped to between -5,000 W and 5,000 W",
+        "clamped to the range from -5,000 W to 5,000 W",
         "after 2 days of silence",
     ):
         assert part in found
@@ -194,7 +218,7 @@ def test_earlier_terms_of_the_store_are_named(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "meteragent.toml"
     path.write_text(written(store=f"path = '{tmp_path / 'db'}'"))
     assert main(["check", str(path), "--statement"]) == 0
-    assert "There is no store yet" in capsys.readouterr().out
+    assert "No store can be read here" in capsys.readouterr().out
     (stream,) = config.load(path).stream
     usual = config.terms(stream)
     before = replace(usual, radius=Fraction(100))

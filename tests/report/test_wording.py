@@ -91,7 +91,7 @@ def test_plan_says_it_as_check_does(capsys: pytest.CaptureFixture[str]) -> None:
     """The success limit in a plan has the words of the table, and the number of its own event."""
     assert main(["plan", "--hide", "kettle", "--share", "half-hour"]) == 0
     told = joined(capsys.readouterr().out)
-    assert wording.guess_limit(70, "a change of programme, 1 h; a kettle; a TV evening") in told
+    assert wording.guess_limit(70, "which programme was on, 1 h; a kettle; a TV evening") in told
 
 
 def test_the_page_s_headings_are_those_of_the_statement() -> None:

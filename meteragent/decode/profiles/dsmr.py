@@ -60,8 +60,8 @@ def _energy(direction: int) -> Quantity:
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
     """Make a function that returns one direction's register, 1 (import) or 2 (export), in kWh.
 
-    The register is the meter's own sum over all tariffs or, if it has no sum, the sum of its two to eight
-    tariffs. A telegram with only one of the first two tariffs is refused.
+    The register is the meter's own sum over all tariffs or, if it sends no such sum, the sum of its two to
+    eight tariffs. A telegram with only one of the first two tariffs is refused.
     """
 
     def find(message: Telegram) -> Decimal:
@@ -85,7 +85,7 @@ def _export_kw(message: Telegram) -> Decimal:
 
 
 def _net_kw(message: Telegram) -> Decimal:
-    """Return import minus export or, unless the meter sends both, its own net power."""
+    """Return import minus export or, if the meter does not send both, the meter's own net power."""
     import_kw, export_kw = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
     if import_kw is not None and export_kw is not None:
         return total([import_kw, export_kw.copy_negate()])
@@ -125,7 +125,7 @@ P1 = Profile(
         "the time is local, with S or W: outside Central European Time, source.timezone names the zone",
         "the time of arrival counts if source.timezone = 'arrival', and for DSMR 2, DSMR 3 and D0",
         "a time that stays whole hours off its arrival is refused as refused_zone: set source.timezone",
-        "numbers in W and Wh (Austria) are read, too; of D0 codes, only those for present values (*255)",
+        "numbers in W and Wh (Austria) are read, too; of a D0 readout, only codes for present values (*255)",
         "a D0 meter that sends only 1-0:16.7.0 has no power: read power-net",
         "DSMR 2 and 3 and D0 have no checksum: errors in transmission are not detected",
         "from DSMR 5 on, telegrams come every second (source.every = '1s'); up to DSMR 4, every 10 s",

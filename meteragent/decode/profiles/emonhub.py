@@ -36,7 +36,7 @@ def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumb
     """Make a reader of the value at a position, counted from 1, among `count` values."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the value. Raises PayloadError if it is no number, or if there are not `count` values."""
+        """Read the value. Raises PayloadError if it is not a number, or if there are not `count` values."""
         columns = text_of(payload).split(",")
         if len(columns) != count:
             raise PayloadError("refused_columns")
@@ -53,7 +53,7 @@ def _input_quantity(kind: Kind, name: str) -> Quantity | None:
 def _position_quantity(kind: Kind, name: str) -> Quantity | None:
     """Make the quantity for the value at a position, such as `2 of 11`; None if there is no such position.
 
-    The configuration states its unit.
+    The configuration states the value's unit.
     """
     match = _POSITION.fullmatch(name)
     if match is None or int(match[1]) > int(match[2]):

@@ -9,7 +9,7 @@ seconds, so that a repeated interval gets the same time.
 A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
 A receiver picks up hundreds of meters, so only messages from the meter ``source.id`` count. Gas and water
 meters send the same messages. The lower four bits of a meter's type state the medium, and only electricity is
-read (github.com/bemasher/rtlamr, meters.md). Only rtlamr2mqtt's `state` does not have the type.
+read (github.com/bemasher/rtlamr, meters.md). Only rtlamr2mqtt's `state` lacks the type.
 
 A NetIDM has the layout of an IDM but a different packet type and different contents, so an IDM is read only
 if its packet type is `_IDM_PACKET`.
@@ -107,7 +107,7 @@ def _check_packet(message: Any) -> None:
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
     """Return the newest interval's end, rounded to seconds.
 
-    Without a time, it is relative to the arrival; None is the arrival itself.
+    If `sent_ms` is None, the end is relative to the arrival; the result None is the arrival itself.
     """
     age_ms = offset * 1000 // _OFFSETS_PER_S
     end_ms = (sent_ms or 0) - age_ms
@@ -242,7 +242,7 @@ RTL_433 = Profile(
     traps=(
         *_TRAPS,
         "a packet arrives as both IDM and NETIDM, and one of them is wrong: compare with the meter's display",
-        "its times are local and without a zone: the time of arrival is used",
+        "rtl_433's times are local and have no zone: the time of arrival is used",
     ),
 )
 RTLAMR = Profile(
@@ -279,10 +279,10 @@ RTLAMR2MQTT = Profile(
     personal=("TamperCounters", "PowerOutageFlags"),
     traps=(
         _COUNTS,
-        "a format such as ####.## in its configuration moves the decimal point: source.unit must match it",
-        "state does not say what it measures: its configuration must name an electricity meter",
+        "a format such as ####.## set in rtlamr2mqtt moves the decimal point: source.unit must match it",
+        "state does not say what it measures: rtlamr2mqtt's configuration must name an electricity meter",
         "state has the register; for meters that send IDM, attributes has the intervals, without a time",
-        "the register of an IDM is up to five minutes older than its time",
+        "the register of an IDM is up to five minutes older than the message's time",
     ),
 )
 

@@ -84,7 +84,7 @@ IAMMETER = Profile(
     identifies="the device's serial number",
     personal=("SN", "mac"),
     traps=(
-        "the device's settings define how often it sends: source.every states it",
+        "the device's settings define how often it sends: set source.every to match",
         "numbers are identified by position alone",
         "a fourth row is the sum of the other rows and is ignored: counting it would double everything",
         "import and export of three phases are counted per phase, unlike in a net meter",

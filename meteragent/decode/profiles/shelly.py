@@ -22,7 +22,7 @@ _MWH = Fraction(1, 1000)
 
 
 def _status(payload: bytes, component: str) -> Any:
-    """Return a component's status. Raises PayloadError (`other` for a message without its energy)."""
+    """Return a component's status. Raises PayloadError (`other` if the message lacks its energy)."""
     document = document_of(payload)
     if not isinstance(document, dict):
         raise PayloadError("refused_type")

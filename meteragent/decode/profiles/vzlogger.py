@@ -1,7 +1,7 @@
 """vzlogger: a bare number, or ``{"timestamp": <ms>, "value": <number>}`` with the option `timestamp`.
 
-A topic consists of the configured prefix, the channel's name (chn0, or its `mqtt_topic`), and agg or raw. The
-configuration shipped with vzlogger has the prefix vzlogger/data; the default is vzlogger.
+A topic consists of the configured prefix, the channel's name (`chn0`, or its `mqtt_topic`), and `agg` or
+`raw`. The configuration shipped with vzlogger has the prefix `vzlogger/data`; the default is `vzlogger`.
 
 A message states neither quantity nor unit, although an OBIS code on ``../id`` announces the quantity once.
 The configuration therefore states both.
@@ -39,9 +39,9 @@ VZLOGGER = Profile(
     hold_ms=5 * MINUTE_MS,
     personal=("../id", "../uuid"),
     traps=(
-        "its configuration (interval, aggtime) defines how often it sends: source.every states it",
+        "vzlogger's interval and aggtime define how often it sends: set source.every to match",
         "a message states neither quantity nor unit: ../id has the OBIS code, such as 1-0:16.7.0",
-        "its configuration (mqtt, topic) can set a prefix other than vzlogger/data and vzlogger",
+        "vzlogger's configuration (mqtt, topic) can set a prefix other than vzlogger/data and vzlogger",
         "raw and agg are the same measurement: read only one of them",
         "registers are in Wh for most SML meters and in kWh for most D0 meters",
         "with the option retain, an old value arrives at every start: retained messages are not readings",

@@ -5,7 +5,7 @@ time without a zone, is not used. Most drivers use the same field names for powe
 lists the exceptions.
 
 The driver iem3000 reports registers a thousand times too small in some telegrams. Only telegrams with a power
-have correct registers, so only those are read.
+have correct registers, so only those telegrams are read.
 """
 
 import re
@@ -56,11 +56,11 @@ which are 0."""
 def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of the number that `find` returns for a document and its driver.
 
-    Other media are not read, because heat meters have fields with the same names.
+    Telegrams of other media are not read, because heat meters have fields with the same names.
     """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number, its time and its meter. Raises PayloadError (`other` if it is not to be read)."""
+        """Read the number, its time and its meter. Raises PayloadError (`other` for telegrams to skip)."""
         document = document_of(payload)
         media, driver = value_at(document, "media"), value_at(document, "meter")
         if not isinstance(media, str):
@@ -126,7 +126,7 @@ WMBUSMETERS = Profile(
     identifies="the meter's id or its name in the configuration",
     personal=("id", "name", "customer"),
     traps=(
-        "power is null in some telegrams, which gives no reading, not 0",
+        "power is null in some telegrams: these give no reading, not 0",
         "registers of single tariffs are not offered: the times of their use are a secret, too",
         "for an amiplus meter without a total, value = 'import of 2 tariffs' is the sum of exactly two",
         "em24, iem3000, abbb23 and ime send one power for both directions: window.range must reach below 0",

@@ -99,7 +99,7 @@ class Number:
         return _sign(self.numerator) * _sign(self.denominator)
 
     def bounds(self, bits: int) -> tuple[Fraction, Fraction]:
-        """Return rational bounds on this number, which differ by at most 2^-bits of its size."""
+        """Return rational bounds on this number with a relative difference of at most 2^-bits."""
         if not self.numerator:
             return _ZERO, _ZERO
         k = bits + 8
@@ -201,7 +201,7 @@ def _multiply(a: Sum, b: Sum) -> Sum:
 
 
 def _sign(terms: Sum) -> int:
-    """Return the sign, -1, 0 or 1; it needs bounds only if the coefficients have different signs."""
+    """Return the sign, -1, 0 or 1; bounds are needed only if the coefficients have different signs."""
     signs = {c.numerator > 0 for c in terms.values()}
     if len(signs) < 2:
         return sum(1 if positive else -1 for positive in signs)
@@ -231,7 +231,7 @@ def _exp_neg(exponent: Fraction, k: int) -> tuple[int, int]:
 
 
 def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
-    """Return bounds on e^exponent, which differ by a few times 2^-k of its size."""
+    """Return bounds on e^exponent with a relative difference of a few times 2^-k."""
     size = abs(exponent)
     k += 2 * -(-size.numerator // size.denominator)  # e^-size > 2^-2size
     low, high = _exp_neg(size, k)

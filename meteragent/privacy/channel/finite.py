@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). It is d-private if
 P(z|x) <= e^(d(x, x')) P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition 1).
-For events the bound follows by summation. The smallest delta for a pair of inputs at a given e^epsilon is the
-largest P(A|x) - e^epsilon P(A|x') over the events A. The event of all z with a positive difference attains
-this maximum, which gives the hockey-stick formula:
+For events, the bound follows by summation. The smallest delta for a pair of inputs at a given e^epsilon is
+the largest P(A|x) - e^epsilon P(A|x') over the events A. The event of all z with a positive difference
+attains this maximum, which gives the hockey-stick formula:
 
     delta = sum over z of max(0, P(z|x) - e^epsilon P(z|x')).
 
@@ -86,7 +86,7 @@ class Channel:
     ) -> Channel:
         """Create the channel whose probabilities are proportional to weight(x, z) in each row.
 
-        With weights exp(-score(x, z)) this is the exponential mechanism on finite sets.
+        With weights exp(-score(x, z)), this is the exponential mechanism on finite sets.
 
         Raises:
             TypeError: a weight is not exact.
@@ -198,7 +198,7 @@ class Channel:
         """Return the smallest epsilon for which the channel is epsilon-d-private; math.inf if there is none.
 
         The result is the largest ln(P(z|x)/P(z|x')) / d(x, x'), at least 0, as a float that may be wrong in
-        its last bits. For an exact decision use `is_private`.
+        its last bits. For an exact decision, use `is_private`.
 
         Raises:
             ValueError: a distance is negative.
@@ -225,7 +225,7 @@ class Channel:
 
         Pairs at an infinite distance are omitted.
 
-        After a query many inputs share a row. Among all inputs with two given rows, the constraint of the
+        After a query, many inputs share a row. Among all inputs with two given rows, the constraint of the
         nearest pair implies those of the other pairs.
         """
         nearest: dict[tuple[int, int], tuple[_Row, _Row, Fraction]] = {}
@@ -256,8 +256,8 @@ class Channel:
     ) -> Number:
         """Return the largest P(A|x) - odds P(A|other) over `events`, at least 0.
 
-        On an algebra that separates all outputs, such as `all_events(outputs)`, the result equals
-        `hockey_stick` (Holohan 2014, Theorem 3); on fewer events it may be less.
+        For an algebra that separates all outputs, such as `all_events(outputs)`, the result equals
+        `hockey_stick` (Holohan 2014, Theorem 3); for fewer events, it may be less.
 
         Raises:
             TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
@@ -269,7 +269,7 @@ class Channel:
         return _largest(differences)
 
     def delta_by_events(self, x: Point, other: Point, odds: Number | Exact) -> Number:
-        """Return `delta_on` for all events: the definition itself, in a time that doubles with each output.
+        """Return `delta_on` for all events; the time for it doubles with each output.
 
         Raises:
             TypeError: odds is not exact.

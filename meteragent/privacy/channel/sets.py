@@ -49,8 +49,8 @@ Rectangle = tuple[Event, Event]
 def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     """Return rectangles with the same union whose second sides are disjoint (Holohan 2014, Lemma 1).
 
-    The rectangle of a set I of indices is the union of the A_i, i in I, times the set of points that are in
-    all B_i, i in I, and in no other B_i. Rectangles with an empty side are omitted.
+    The rectangle of a set I of indices is the union of all A_i with i in I, times the set of points that
+    are in all B_i with i in I and in no other B_i. Rectangles with an empty side are omitted.
 
     Raises:
         ValueError: there are more than 20 rectangles.

@@ -6,14 +6,15 @@ A channel K(z|x) from secrets to outputs is private at `level`, the matrix epsil
 
     K(z|x) <= e^level(x, x') K(z|x')        for all x, x', z  (Chatzikokolakis 2013, Definition 1).
 
-A Bayesian user has a prior p and a loss(x, w) for the guess w, and maps the output z to the guess with the
-least mean loss (the optimal remap). Remapping is post-processing, so the best mechanism for one user may as
-well release guesses. It minimises the sum of cost(x, w) K(w|x), cost = prior * loss: a linear program. Two
-users of the same mechanism are equivalent to one user whose guesses are pairs. A mechanism is best for both
-only if the least cost of the program for pairs is the sum of their least costs.
+A Bayesian user has a prior p(x) and a loss(x, w) for the guess w, and maps the output z to the guess with
+the least mean loss (the optimal remap). Remapping is post-processing, so the best mechanism for one user may
+as well release guesses. It minimises the sum of cost(x, w) K(w|x), where cost = prior * loss. This is a
+linear program. Two users of the same mechanism are equivalent to one user whose guesses are pairs. A
+mechanism is best for both users only if the least cost of the program for pairs is the sum of the two users'
+least costs.
 
 A solver's value is trusted only as far as its dual proves it. Consider multipliers >= 0 of the constraints
-e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K, as the added terms are not positive,
+e^-level(x, x') K(z|x) - K(z|x') <= 0. For any private K the added terms are not positive, so
 
     sum of cost K >= sum over x of min over z of [cost(x, z) + sum over x' of
                          e^-level(x, x') multiplier(x, x', z) - multiplier(x', x, z)].
@@ -22,19 +23,19 @@ So the validity of `bound` does not depend on the solver: `dual_bound` computes 
 
 Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 and
 10). A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
-its answers (`metric.Induced`), so the best H solves a program on the answers alone. Let that metric be a line
-of equal steps, q|i-j|, as for a uniformly sensitive query whose answers are equally spaced numbers
+its answers (`metric.Induced`), so the best H solves a program on the answers alone. Let that metric be
+q|i-j|, a line of equal steps, as for a uniformly sensitive query whose answers are equally spaced numbers
 (`Query.uniformly_sensitive`). Then the truncated geometric mechanism on 0..k with a remap attains the least
 loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh, Roughgarden, Sundararajan
 2009): it is universally optimal among the mechanisms H after f. A user who knows which databases occur may be
 better served by a mechanism of another form. The answers of counts under d_h form such lines; so do the
-answers of sums and percentiles under d_1, normalised or not, of percentiles under d_inf, and of averages that
-are rounded to whole quanta. The answers of an unrounded average of n whole numbers do not: under d_inf,
+answers of sums and percentiles under d_1 (normalised or not), of percentiles under d_inf, and of averages
+that are rounded to whole quanta. The answers of an unrounded average of n whole numbers do not: under d_inf,
 shifting all n numbers by 1 moves the average by 1, and the answers 1/n and 1 are at the same distance from 0.
 
-If the induced graph under d_h is not a path, no such mechanism exists for any epsilon < ln 2 (Theorem 9;
-Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps, such as
-0, 1, 3, have a Laplace mechanism (Definition 6) that was best for every user that we tried.
+If the induced graph under d_h is not a path, no mechanism is universally optimal for any epsilon < ln 2
+(Theorem 9; Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps,
+such as 0, 1, 3, have a Laplace mechanism (Definition 6) that was best for every user that we tried.
 
 For example, a user expects a count of 0 .. 5 to be small; the loss is the distance between the guess and the
 true count. The rows of a mechanism's `channel` serve as its matrix.
@@ -88,8 +89,8 @@ class User(NamedTuple):
 class Optimum(NamedTuple):
     """The solution of a linear program: `value`, attained by `channel`, and `bound`, a proven lower bound.
 
-    `bound` follows from the program and from `multipliers`, with the indices (x, x', z), even if the solver
-    is wrong. `value` - `bound` is the solver's gap.
+    `bound` follows from the program and from `multipliers`, which have the indices (x, x', z). It holds even
+    if the solver is wrong. `value` - `bound` is the solver's gap.
     """
 
     value: float
@@ -161,9 +162,9 @@ def best_mechanism(user: User, level: Floats) -> Optimum:
 def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
     """Find the private mechanism with the least sum of several users' mean losses.
 
-    An output consists of one guess for each user, the digits of its number. If the bound is above the sum of
-    `best_mechanism(user, level).value` over the users, no mechanism is best for all of them with any remaps
-    (Chatzikokolakis 2013, Theorem 9).
+    An output is one guess for each user; the guesses are the digits of the output's number. If the bound is
+    above the sum of `best_mechanism(user, level).value` over the users, no mechanism is best for all users,
+    whatever their remaps (Chatzikokolakis 2013, Theorem 9).
 
     Raises:
         ValueError, ArithmeticError: as for `best_mechanism`.
@@ -209,10 +210,11 @@ def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
 def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> float:
     """Return the least possible value, over all (level, delta)-private channels, of the largest mean error.
 
-    A secret x has the mean error sum over z of K(z|x) error(x, z); the largest is that over all secrets. With
-    level = epsilon off the diagonal the channels are the (epsilon, delta)-differentially private
-    sanitisations of a finite set, whose maximal expected error Holohan 2014, Theorems 6 and 7, bound from
-    below (`floor`). With slack s(x, x', z) >= K(z|x) - e^level K(z|x'), the sum over z of s is at most delta.
+    The mean error of a secret x is the sum over z of K(z|x) error(x, z); the largest is over all secrets. If
+    level = epsilon off the diagonal, the channels are the (epsilon, delta)-differentially private
+    sanitisations of a finite set. Holohan 2014, Theorems 6 and 7, bound their maximal expected error from
+    below (`floor`). For each pair, slacks s(x, x', z) >= K(z|x) - e^level K(z|x') add up to at most delta
+    over all z.
 
     Raises:
         ArithmeticError: the solver finds no solution.
@@ -246,7 +248,7 @@ def _pairs(level: Floats) -> tuple[Integers, Integers]:
 
 
 def _edges(level: Floats) -> tuple[Integers, Integers]:
-    """Return the pairs (x, x') whose constraints imply all others: no third secret lies between them."""
+    """Return the pairs (x, x') with no third secret between them; their constraints imply all others."""
     first, second = _pairs(level)
     through = level[first] + level[:, second].T
     through[(level[first] <= 0) | (level[:, second].T <= 0)] = math.inf
@@ -255,7 +257,7 @@ def _edges(level: Floats) -> tuple[Integers, Integers]:
 
 
 def _privacy_rows(level: Floats, first: Integers, second: Integers, outputs: int) -> csr_array:
-    """Return the matrix of e^-level(x, x') K(z|x) - K(z|x') <= 0 for each pair and output.
+    """Return the matrix of the constraints e^-level(x, x') K(z|x) - K(z|x') <= 0, for each pair and output.
 
     In this form no coefficient is above 1.
     """
@@ -268,7 +270,7 @@ def _privacy_rows(level: Floats, first: Integers, second: Integers, outputs: int
 
 
 class _Solution(NamedTuple):
-    """The least value of a linear program, its variables, and the inequalities' multipliers, times -1."""
+    """The least value of a linear program, its variables, and its inequalities' multipliers times -1."""
 
     value: float
     x: Floats
@@ -278,7 +280,7 @@ class _Solution(NamedTuple):
 def _solve(
     objective: Floats, constraints: csr_array, limit: Floats, rows: csr_array, sums: Floats
 ) -> _Solution:
-    """Minimise objective x over x >= 0 with constraints x <= limit and rows x = sums.
+    """Minimise objective @ x over x >= 0 with constraints @ x <= limit and rows @ x = sums.
 
     Raises:
         ArithmeticError: the solver finds no solution.
@@ -300,8 +302,8 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
     Averaging a distribution over all changes of signs and order preserves its privacy and its mean loss, so
     one variable suffices for each sorted |z|. If `loss` is not negative and does not decrease, and
     loss(reach + 1) is at least the result, no noise on Z^n is better, because outside the box the sum is at
-    least loss(reach + 1). For |z| and z^2 and n <= 7 the computed minimum is, to eight digits, that of l_inf
-    Laplace noise (T.6); for other losses it may be smaller.
+    least loss(reach + 1). For the losses |z| and z^2 and n <= 7, the computed minimum is, to eight digits,
+    that of l_inf Laplace noise (T.6); for other losses it may be smaller.
 
     Raises:
         ArithmeticError: the solver finds no solution.
@@ -327,12 +329,12 @@ def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> fl
 
 
 def _neighbours(key: tuple[int, ...], reach: int) -> set[tuple[int, ...]]:
-    """Return the sorted |z| of the points at d_inf <= 1 from `key`; such steps add up to all distances."""
+    """Return the sorted |z| of the points at d_inf <= 1 from `key`; steps of 1 add up to every distance."""
     choices = [[z for z in (value - 1, value, value + 1) if 0 <= z <= reach] for value in key]
     return {tuple(sorted(neighbour, reverse=True)) for neighbour in product(*choices)}
 
 
 def _orbit_size(key: tuple[int, ...]) -> int:
-    """Count the points with these |z_i|, in any order and with any signs."""
+    """Count the points whose |z_i| are the values of `key`, in any order and with any signs."""
     orders = math.factorial(len(key)) // math.prod(math.factorial(key.count(value)) for value in set(key))
     return orders << sum(value > 0 for value in key)

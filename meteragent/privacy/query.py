@@ -5,29 +5,31 @@ Theory of operation
 A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x), f(x')) <= Delta d_X(x, x') (Definition
 4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). This bound is tight
 if f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are joined by a chain of answers
-that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive: the answers at the ends of each link
-are those of two points x, x' with d_Y = Delta d_X(x, x'). Then the converse holds, too: a mechanism that is
-private after f is private on Y (Theorem 6). In general the converse fails (the counterexample of Fig. 1):
-less noise suffices between two answers if no two nearby points have them.
+that is tight and expansive. In a tight chain, d_Y(y, y') is the sum of d_Y over the links. In an expansive
+chain, the answers at the ends of each link are those of two points x, x' with d_Y = Delta d_X(x, x'). Then
+the converse holds, too: a mechanism that is private after f is private on Y (Theorem 6). In general the
+converse fails (the counterexample of Fig. 1): less noise suffices between two answers if no two nearby points
+give these answers.
 
-Why the search is finite. By Delta-sensitivity a link's nearest points are at least d_Y/Delta apart, so a link
-is expansive if this is exactly their distance. Then y and y' have a tight expansive chain if and only if
-their shortest path along expansive links has the length d_Y(y, y'). This holds for all answers if and only if
-d_Y is Delta times the metric that f induces on its answers (`metric.Induced`).
+*Why the search is finite.* By Delta-sensitivity, the nearest two points that give the answers of a link are
+at least d_Y/Delta apart, so the link is expansive if this is exactly their distance. Then y and y' have a
+tight expansive chain if and only if their shortest path along expansive links has the length d_Y(y, y'). This
+holds for all pairs of answers if and only if d_Y is Delta times the metric that f induces on its answers
+(`metric.Induced`).
 
-Sums over rows. With f(x) = g(x_1) + .. + g(x_n) and L the sensitivity of g on a row's space of width V, the
-sensitivity is L under d_1, L V under the normalised d_1, n L under d_inf, and the largest |g(u) - g(v)| under
-d_h. An order statistic moves at most as far as the row that moves farthest, so its sensitivity is 1 under
-d_inf and d_1, and V under the other metrics.
+*Sums over rows.* Let f(x) = g(x_1) + .. + g(x_n), and let L be the sensitivity of g on a row's space of width
+V. Then the sensitivity of f is L under d_1, L V under the normalised d_1, n L under d_inf, and the largest
+|g(u) - g(v)| under d_h. An order statistic moves at most as far as the row that moves farthest, so its
+sensitivity is 1 under d_inf and d_1, and V under the other metrics.
 
-Rows that may be absent (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
+*Rows that may be absent* (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
 of the rows that are present, and at least one row must be present. Adding or removing a row moves each result
 by at most V and counts as a distance of V, so the sensitivities are those above. The average is the
 exception: if only one row is present, the average moves as far as that row. Theorems 11 and 12 state that the
-three queries are uniformly sensitive under the normalised d_1 and d_1, and Theorem 13 that average and
-percentile are under d_inf. On q [0..k] the average is not: 0 and q/2 are answers whose nearest databases are
-q apart. An average that is rounded down to whole quanta is uniformly sensitive under these metrics, and a
-truncated geometric mechanism on q [0..k] needs this rounding anyway.
+three queries are uniformly sensitive under the normalised d_1 and d_1, and Theorem 13 states the same of
+average and percentile under d_inf. On the lattice q [0..k], it does not hold for the average: 0 and q/2 are
+answers whose nearest databases are q apart. An average that is rounded down to whole quanta is uniformly
+sensitive under these metrics, and a truncated geometric mechanism on q [0..k] needs this rounding anyway.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ from meteragent.privacy.metric import (
 from meteragent.privacy.space import Databases, Numbers, Space, WithNull, listed
 
 SEARCH_LIMIT = 1024
-"""The size of the largest space that is searched; on larger ones the sensitivity must be declared."""
+"""The size of the largest space that is searched; on larger spaces the sensitivity must be declared."""
 
 
 @dataclass(frozen=True, init=False)
@@ -66,8 +68,8 @@ class Query:
 
     Raises:
         TypeError: the sensitivity is not exact.
-        ValueError: a pair of points shows a larger sensitivity, the sensitivity is infinite, or none is
-            declared on a space that is too large to search.
+        ValueError: a pair of points shows a larger sensitivity, the sensitivity is infinite, or no
+            sensitivity is declared on a space that is too large to search.
     """
 
     function: Callable[[Any], Any]
@@ -156,12 +158,12 @@ class Query:
         return not any(exceeds(path, distance) for path, distance in lengths)
 
     def _expansive(self) -> dict[tuple[Hashable, Hashable], Distance]:
-        """Return d_Y for each link that stretches the distance of its nearest points by the sensitivity."""
+        """Return d_Y for each expansive link: the sensitivity times the distance of the nearest points."""
         links = {(y, z): (d, self.metric(y, z)) for (y, z), d in self.induced.links.items()}
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
     def _least_sensitivity(self, *, declared: bool) -> Distance:
-        """Return the least sensitivity on all points or, if declared on a large space, on the test pairs."""
+        """Return the least sensitivity on all points, or on the test pairs if `declared` on a large space."""
         points = listed(self.domain)
         if declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._least_stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
@@ -202,8 +204,8 @@ def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
 def total(domain: Databases) -> Query:
     """Return the sum of the rows that are present, as a query: answers in quanta, distances in the unit.
 
-    Sensitivity: 1 under d_1 and the rows' width under normalised d_1, both uniform; the rows' width under
-    d_h, n under d_inf.
+    Its sensitivity is 1 under d_1 and the rows' width under normalised d_1 (both uniform), the rows' width
+    under d_h, and n under d_inf.
 
     Raises:
         TypeError: the values of the rows are not `Numbers`.
@@ -219,10 +221,10 @@ def total(domain: Databases) -> Query:
 def average(domain: Databases, *, rounded: bool = False) -> Query:
     """Return the mean of the rows that are present, as a query: in quanta, or `rounded` down to whole quanta.
 
-    Sensitivity: the sum's sensitivity divided by n, so 1 under d_inf; with absent rows or `rounded`, at most
-    the sensitivity of a row. Under d_inf it is uniform for rows that are real numbers (Theorem 13) but not on
-    a lattice, where one of n > 1 rows that moves by a quantum moves the mean by less. Without absent rows it
-    is uniform under d_1 and normalised d_1, in steps of q/n.
+    Its sensitivity is the sum's sensitivity divided by n, so it is 1 under d_inf. If rows may be absent or
+    the mean is `rounded`, it is at most the sensitivity of a row. Under d_inf it is uniform for rows that are
+    real numbers (Theorem 13). On a lattice it is not: if one of n > 1 rows moves by a quantum, the mean moves
+    by less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
 
     Raises:
         TypeError: the values of the rows are not `Numbers`.
@@ -244,9 +246,9 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
 def percentile(domain: Databases, percent: Exact) -> Query:
     """Return, as a query in quanta, the smallest row that is no smaller than `percent` % of the rows.
 
-    This is the row of rank ceil(n percent / 100), where n is the number of rows present; rank 1 for 0%.
-    Sensitivity: 1 under d_1 and d_inf and the rows' width under normalised d_1, all uniform; the rows' width
-    under d_h.
+    This is the row of rank ceil(n percent / 100), or of rank 1 for 0%, where n is the number of rows present.
+    Its sensitivity is 1 under d_1 and d_inf and the rows' width under normalised d_1 (all uniform), and the
+    rows' width under d_h.
 
     Raises:
         TypeError: the values of the rows are not `Numbers`, or percent is not exact.
@@ -271,8 +273,8 @@ def most_common(domain: Databases, k: int) -> Query:
     symmetric difference (Holohan 2014, Example 3).
 
     Raises:
-        ValueError: the rows' values cannot be listed, k is not in 1 .. their number, or there are too many
-            databases to search for the sensitivity.
+        ValueError: the rows' values cannot be listed, k is not in 1 .. the number of values, or there
+            are too many databases to search for the sensitivity.
     """
     values = listed(domain.rows)
     if values is None or not 0 < k <= len(values):
@@ -288,9 +290,9 @@ def most_common(domain: Databases, k: int) -> Query:
 def in_family_c(query: Query) -> bool:
     """Return whether a query on databases of numbers is in family C (Chatzikokolakis 2013, Definition 8).
 
-    The query is in the family if its answers differ by at most d_V(x[i], x'[i]) for all x, x' that differ
-    only in row i, and by d_V(V) for some such x, x'. Its sensitivity is then d_V(V) under d_h and under the
-    normalised d_1 (Proposition 4).
+    Let d_V be the metric of the rows and d_V(V) the rows' width. The query is in the family if its answers
+    differ by at most d_V(x[i], x'[i]) for all x, x' that differ only in row i, and by d_V(V) for some such
+    x, x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1 (Proposition 4).
 
     Raises:
         ValueError: the domain is not a space of databases, or has too many databases to list.
@@ -325,7 +327,7 @@ def _of_row(domain: Databases) -> Fraction:
 
 
 def _of_sum(domain: Databases, slope: Distance, spread: Distance) -> Fraction:
-    """Return the sensitivity of a sum over rows, from a row's sensitivity and the width of its answers."""
+    """Return the sensitivity of a sum over rows, from the sensitivity and the width of a row's answers."""
     sensitivities = {
         "hamming": spread,
         "l1": slope,

@@ -29,8 +29,9 @@ def clopper_pearson(successes: Any, trials: int, alarm: float) -> tuple[Floats, 
 def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
     """Bound ln P1/P0 from below by ln(low(P1)/high(P0)), wrong with a chance of at most `alarm` (THEORY 6).
 
-    The event contains `inside` of `trials` draws of the window with P1, and `against` of `trials` draws of
-    the window with P0. The bound is -inf if `inside` is 0.
+    An event has the probability P1 under one window and P0 under another. It contains `inside` of `trials`
+    draws of the first window, and `against` of `trials` draws of the second. The bound is -inf if `inside` is
+    0.
     """
     low, high = clopper_pearson(inside, trials, alarm)[0], clopper_pearson(against, trials, alarm)[1]
     with np.errstate(divide="ignore"):
@@ -42,7 +43,7 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
 
     `t0` and `t1` are the values of a statistic T for equally many draws of each window. The event, {T >= c}
     or {T < c}, and the direction of the ratio are chosen on the first half of the draws and tested on the
-    other. The bound is wrong with a chance of at most `alarm`.
+    second half. The bound is wrong with a chance of at most `alarm`.
     """
     half = len(t0) // 2
     cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
@@ -61,9 +62,9 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
 def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = MISS) -> int:
     """Return the number of windows on each side that detect a true loss of (1 + excess) x if x is claimed.
 
-    `alarm` and `miss` are the probabilities of a false alarm and of missing the excess. For the midrange the
-    number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), 2.93 for 5% and 10% (THEORY 6; normal
-    approximation).
+    `alarm` is the probability of a false alarm, and `miss` that of missing the excess. For the midrange the
+    number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), which is 2.93 for 5% and 10% (THEORY 6;
+    normal approximation).
     """
     z = float(stats.norm.isf(alarm) + stats.norm.isf(miss))
     return math.ceil(2 * math.exp(x) * (z / (excess * x)) ** 2)

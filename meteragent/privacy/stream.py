@@ -6,12 +6,13 @@ Everything here except `overdraw_loss` is exact (Fraction, int). No noise is dra
 receives it from its caller.
 
 *Slot by slot.* The noise of all n slots of a window is fixed by the draws at its start. So a slot may be
-released as soon as it ends, and later readings may react to it: for each history of outputs y, the noises of
-the two candidates are two fixed vectors, y - x^0(y) and y - x^1(y), at most Delta apart, whose masses differ
-by a factor of at most e^(epsilon Delta). Stopping early or observing a prefix is post-processing (THEORY
-3.1). No slot may be drawn beyond the n-th (see `overdraw_loss`).
+released as soon as it ends, and later readings may react to it: for each history of outputs y, the noises
+that two candidate loads x^0 and x^1 need are two fixed vectors, y - x^0(y) and y - x^1(y), at most Delta
+apart, whose masses differ by a factor of at most e^(epsilon Delta). Stopping early or observing a prefix is
+post-processing (THEORY 3.1). No slot may be drawn beyond the n-th (see `overdraw_loss`).
 
-*Consecutive windows.* An event that spans several blocks is charged in each: `SlidingPlan` (THEORY 3.2).
+*Consecutive windows.* An event that spans several blocks is charged in each of them: `SlidingPlan` (THEORY
+3.2).
 
 *Totals.* A total can be the sum of the released slots, or a separate query: `TotalVariance` (THEORY 3.3).
 
@@ -20,7 +21,7 @@ non-negative public weights that sum to 1 do not stretch them: `hold_means` (tim
 THEORY 3.7), `typical_day` (THEORY 3.6). So a change by energy E inside one slot of length T moves the slot
 values by at most E/T in d_inf: `energy_loss` (THEORY 3.5).
 
-*A sum that is never stored in the clear.* `Accumulator` (THEORY 3.4).
+*Sums.* An `Accumulator` never stores a sum in the clear (THEORY 3.4).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _TERMS = 40  # terms e^-aR with a larger a R are omitted: e^-40 is below a float
 
 
 def overdraw_loss(a: Exact, extra: int) -> float:
-    """Return the loss of one quantum (d_inf) if n + `extra` slots are drawn from the R of a window of n.
+    """Return the loss per quantum (d_inf) if n + `extra` slots are drawn from the R of a window of n slots.
 
     Up to n slots the loss is a. With m = n + extra the probability of the noise is the sum over R >= max|z_i|
     of P(R)/(2R+1)^m, and P(R) ~ (2R+1)^n e^(-aR). So n cancels, and the odds change most where
@@ -61,7 +62,7 @@ def overdraw_loss(a: Exact, extra: int) -> float:
         return step
     # Omitted terms (for a below 4e-5) can only make the loss larger.
     terms = np.arange(1, math.ceil(min(_TERMS / step, 1e6)) + 2, dtype=np.float64)
-    # Relative to the first term, which may underflow a float.
+    # The logarithms are relative to the first term, which may underflow a float.
     logs = -step * (terms - 1) - extra * np.log((2 * terms + 1) / 3)
     log_sum = math.log(float(np.sum(np.exp(logs)))) - step - extra * math.log(3)
     return -log_sum + math.log1p(math.exp(log_sum))
@@ -170,9 +171,9 @@ class Accumulator:
     A reader of the store learns A mod q T = S mod q T, because z q T is a multiple of q T (`residue`). This
     residue is the part of the sum below one quantum, without noise: sums with different residues can be
     distinguished with certainty. The remaining part, floor(S/(q T)), has the full noise. So the store is
-    epsilon d_inf-private for sums that are a whole number of quanta apart, and the release for all sums. A
-    reader of the store who also sees the release learns, to within a quantum, how much S grew after the store
-    was read.
+    epsilon d_inf-private for sums that are a whole number of quanta apart, and the release is so for all
+    sums. A reader of the store who also sees the release learns, to within a quantum, how much S grew after
+    the store was read.
 
     Raises:
         ValueError: the lattice is not positive.
@@ -207,7 +208,7 @@ class Accumulator:
 
 
 def energy_loss(epsilon: Exact, energy: Exact, slot: Exact) -> Fraction:
-    """Return the loss of a change by at most `energy` within a slot: epsilon E / T (THEORY 3.5).
+    """Return the loss for a change by at most `energy` within a slot: epsilon E / T (THEORY 3.5).
 
     Units must match: epsilon in 1/W, energy in Wh, the slot's length in h. At epsilon = level/radius the loss
     is the level for E = radius T, the hidden energy. On a lattice, round E/T up to whole quanta first.
@@ -276,9 +277,9 @@ def _integrate(times: Sequence[int], values: Sequence[Exact], start: int, end: i
 
 
 def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
-    """Return a bound on the distance between slot means from reports of two curves: r + 2 dead_band.
+    """Return a bound, r + 2 dead_band, on the distance between the slot means of two curves' reports.
 
-    See THEORY 3.7. The curves are within `radius` of each other at all times.
+    See THEORY 3.7. The curves are within `radius` r of each other at all times.
 
     Raises:
         TypeError: a parameter is not exact.  ValueError: a parameter is negative.

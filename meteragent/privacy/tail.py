@@ -10,17 +10,18 @@ e = z + B - f in quanta, with B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= 
 
     P(e >= y) = (1 - f) T(ceil(y + f)) + f T(ceil(y + f) - 1).
 
-Write y = k - s with 0 <= s < 1. For f <= s it is (1 - f) T(k) + f T(k - 1), which increases in f; for f > s
-it is at most T(k). So its largest value over all loads is (1 - s) T(k) + s T(k - 1), at f = s, which is
-P(z + U >= y) with U uniform on [0, 1). Therefore z + U is stochastically larger than e at any load, and so is
-a sum of independent such terms with positive weights. The error -e has the distribution of e at 1 - f, so the
-sign of a weight does not matter:
+Write y = k - s with 0 <= s < 1. For f <= s this probability is (1 - f) T(k) + f T(k - 1), which increases in
+f; for f > s it is at most T(k). So its largest value over all loads is (1 - s) T(k) + s T(k - 1), at f = s,
+which is P(z + U >= y) with U uniform on [0, 1). Therefore z + U is stochastically larger than e at any load,
+and the same holds for sums of such independent terms with positive weights. The error -e has the distribution
+of e at 1 - f, so the sign of a weight does not matter:
 
     P(w_1 e_1 + .. + w_m e_m >= x) <= P(|w_1| (z_1 + U_1) + .. + |w_m| (z_m + U_m) >= x).
 
-For one term the bound is attained. For more, the largest chance over all loads lies between the bound at x
-and, where the tail is convex, the bound at x + (|w_1| + .. + |w_m|)/2, which is less than the mean of the
-chance over uniform f. With half-up rounding, e is at most z + 1/2, which z + U + 1/2 dominates.
+For one term the bound is attained. For more terms, the largest chance over all loads is at most the bound at
+x. Where the tail is convex, it is at least the bound at x + (|w_1| + .. + |w_m|)/2, because that bound is
+less than the mean of the chance over uniform f. With half-up rounding, e is at most z + 1/2, which z + U +
+1/2 dominates.
 
 One term has a closed form. The distribution of a sum is convolved by the fast Fourier transform, on a grid of
 1/1024 of the longest decay length |w| q/a. Each term is symmetric about its mean; its mass between two points
@@ -82,7 +83,7 @@ def tail(terms: Iterable[Term], x: float) -> float:
     The result is exact for a single dithered value, and otherwise an upper bound (see Theory of operation).
 
     Raises:
-        ValueError: there is no term; or one has n > 1, values < 1, or a weight that is 0 or not finite.
+        ValueError: there is no term, or a term has n > 1, values < 1, or a weight that is 0 or not finite.
     """
     kinds, mean = _kinds(terms)
     if len(kinds) == 1 and kinds[0][1] == 1:
@@ -96,7 +97,7 @@ def quantile(terms: Iterable[Term], chance: float) -> float:
     """Return the least x >= 0 for which `tail` is at most `chance`, to the last bits of a float.
 
     Raises:
-        ValueError: the chance is below 1e-9 or at least 1; or as for `tail`.
+        ValueError: the chance is below 1e-9 or at least 1, or `tail` refuses the terms.
     """
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")

@@ -5,7 +5,7 @@ Theory of operation
 As in `accuracy`, errors are measured against the value before it is rounded to the quantum, and the error of
 half-up rounding is modelled as uniform on the quantum's cell. So, with r = R + 1/2, the errors of the slots
 of a window are uniform on (-r, r), in quanta, and independent given r. The error of a sum of slots with
-weights w_i is r times a weighted sum of uniforms on (-1, 1):
+weights w_i is r times a weighted sum of numbers u_i, uniform on (-1, 1):
 
     P(|error| <= h) = sum over r of P(r) G_w(h/r),        G_w(x) = P(|w_1 u_1 + .. + w_m u_m| <= x).
 
@@ -26,10 +26,10 @@ quantum.
 
 There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
 total's standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has
-many values, neighbours are merged into about 1024 values (for m = 1: 16384). G_w is computed on a grid, 513
-points of which cover the heaviest slot's uniform. The main effect of all three is on the standard deviation,
-so the result is scaled to its exact value. The remaining error is below 5e-5 of a half-width, and below 1e-5
-for the usual coverages (measured by the tests against independent formulas).
+many values, neighbours are merged into about 1024 values (16384 if m = 1). G_w is computed on a grid, 513
+points of which cover the heaviest slot's uniform distribution. All three approximations mainly affect the
+standard deviation, so the result is scaled to the exact standard deviation. The remaining error is below 5e-5
+of a half-width, and below 1e-5 for the usual coverages (measured by the tests against independent formulas).
 """
 
 import math
@@ -50,12 +50,12 @@ Floats = NDArray[np.float64]
 _TAIL_MASS = 1e-12  # the mass that may lie beyond the grid
 _CELLS_PER_DEVIATION = 256  # cells per standard deviation of the total
 _CELLS_PER_WINDOW = 32  # cells per standard deviation of a window
-_HALF_POINTS = 256  # on each side of 0, for the heaviest uniform in G_w
+_HALF_POINTS = 256  # grid points on each side of 0, for the heaviest uniform distribution in G_w
 _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) <= 2 e^(-7.5^2/2) < 1.3e-12 (Hoeffding)
 
 
 class Part(NamedTuple):
-    """A part of a total: from each of `windows` windows the sum of `slots` of its values, times `weight`.
+    """A part of a total: the sum of `slots` values, times `weight`, from each of `windows` windows.
 
     `weight` converts the mechanism's unit to the unit of the total, such as hours / 1000 for W to kWh.
     """
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """A part of a total: from each of `windows` windows one value per weight, times that weight."""
+    """A part of a total: one value per weight, times that weight, from each of `windows` windows."""
 
     mechanism: LInfLaplace
     weights: tuple[float, ...]
@@ -127,7 +127,7 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
 
 
 def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
-    """Return an h such that measured and released total differ by at most h with probability `coverage`.
+    """Return h such that measured and released totals differ by at most h with probability `coverage`.
 
     The half-width is in the total's unit; its relative error is at most 5e-5 for coverages up to 1 - 1e-9.
     The rounding error is included as in `accuracy.half_width`, which is the result for one slot. With
@@ -186,8 +186,8 @@ def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, covera
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
     """Return the distribution of a total's error.
 
-    Its quantiles are `half_width_of_total`, except for the half quantum that is added there for dithering,
-    and for a total of a single slot, which `accuracy.half_width` computes.
+    Its quantiles are those of `half_width_of_total`, with two exceptions: there, half a quantum is added for
+    dithering, and `accuracy.half_width` computes the half-width of a single slot.
 
     Raises:
         ValueError: as for `sd_of_total`.
@@ -277,7 +277,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
     """Return a distance, in cells, that the sum's absolute value exceeds with a chance of at most 1e-12.
 
-    Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
+    Chernoff's bound is P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
     """
     reach = float(sum(count * law.size for law, count in laws))
     steepest = 600 / max(law.size for law, _ in laws)  # cosh stays finite
@@ -320,7 +320,10 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return up to about `limit` points, in quanta, and masses of r = R + 1/2, without tails near e^-40."""
+    """Return points of r = R + 1/2, in quanta, and their masses.
+
+    There are up to about `limit` points. Tails near e^-40 are omitted.
+    """
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a

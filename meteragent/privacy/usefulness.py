@@ -7,8 +7,8 @@ of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). F
 e^(-epsilon norm(z)), for any norm, the norm of the noise is Gamma(n)/epsilon, because the volume of a ball
 grows with the n-th power of its radius. So alpha is the same for every norm. It is ln(1/delta)/epsilon for a
 number, and the solution of (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 and under
-d_1. The largest error of a window under the l_inf Laplace distribution has this alpha, too. A single
-reading's error is smaller (`accuracy.half_width`).
+d_1. Under the l_inf Laplace distribution, alpha is for the largest error of a window; a single reading's
+error is smaller (`accuracy.half_width`).
 
 The output of the truncated geometric mechanism on 0..k is farther than j quanta from x with probability
 e^(-a(j+1))/(1+e^-a) for each side of x that has more than j points. The worst x has two such sides if
@@ -26,7 +26,7 @@ if only one reading differs. For a window of n readings that may all move, it is
 be epsilon d_inf-private, independent noise needs the scale n/epsilon; l_inf Laplace noise has about half of
 that error.
 
-*Geolocation* (section 6.2, which has no alpha). Level l within a radius r is epsilon = l/r. To retrieve
+*Geolocation* (section 6.2, which states no alpha). Level l within a radius r means epsilon = l/r. To retrieve
 everything within some distance of the truth with probability 1 - delta, ask for a circle around the released
 point whose radius is larger by alpha.
 """
@@ -75,8 +75,9 @@ def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
 def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
     """Return alpha of noise on R^n with density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
 
-    The result holds for any norm and is in the unit of 1/epsilon. n = 1: the Laplace mechanism on numbers;
-    n = 2: on the plane, d_2 or d_1; any n: the largest error of a window under l_inf Laplace noise.
+    The result holds for any norm and is in the unit of 1/epsilon. It is for the Laplace mechanism
+    on numbers if n = 1, for noise on the plane under d_2 or d_1 if n = 2, and for the largest error of a
+    window under l_inf Laplace noise for any n.
 
     Raises:
         TypeError: epsilon is not exact.

@@ -1,10 +1,11 @@
 """The texts that `check`, the statement, `plan` and the local page share: one file for each language.
 
 Placeholders are written ``{name}``; Python and the page's script replace them by the same rule. A translation
-is another file beside `en.json` with the same keys, and with a key for each counter and problem, whose
-English texts are those of `domain`.
+is another file beside `en.json`. It has the same keys, and one more for each counter, problem and cure;
+the English texts of these are in `domain`.
 
-`speaking` sets the language for the code that it encloses. Outside it, and in JSON, the language is English.
+`speaking` sets the language for the code that it encloses. Outside `speaking`, and in JSON, the language is
+English.
 """
 
 import json
@@ -46,7 +47,7 @@ def _domain_texts() -> dict[str, str]:
 def speaking(language: str) -> Iterator[None]:
     """Set the language of `say` inside this context, and in the tasks that are started in it.
 
-    `asyncio.to_thread` passes it on as well, but a new thread begins in English.
+    `asyncio.to_thread` passes the language on as well, but a new thread begins in English.
     """
     token = _language.set(language)
     try:
@@ -65,21 +66,21 @@ def say(key: str, **values: object) -> str:
 
 
 def of_environment(environment: Mapping[str, str]) -> str:
-    """Return the language that a process's environment asks for, or English if there are no texts in it."""
+    """Return the language that a process's environment asks for, or English if that language has no texts."""
     name = next(filter(None, map(environment.get, _VARIABLES)), "")
     language = name.partition(".")[0].partition("@")[0].partition("_")[0].lower()
     return language if language in LANGUAGES else ENGLISH
 
 
 def of_reader(accept: str) -> str:
-    """Return the language with texts that a browser's Accept-Language prefers; English if it names none."""
+    """Return a browser's preferred language (Accept-Language) among `LANGUAGES`; English if it names none."""
     ranges = [_range(item) for item in accept.split(",")]
     choices = [(quality, language) for quality, language in ranges if language in LANGUAGES and quality > 0]
     return max(choices, key=lambda item: item[0], default=(0.0, ENGLISH))[1]
 
 
 def _range(item: str) -> tuple[float, str]:
-    """Return the quality and the language of one range, such as ``de-AT;q=0.8``.
+    """Return the quality and the language of one range of Accept-Language, such as ``de-AT;q=0.8``.
 
     A malformed quality counts as 0.
     """

@@ -10,7 +10,7 @@ from meteragent.privacy.nested import Kind, Path
 
 
 def path_of(settings: config.Config, stream: config.Stream) -> Path:
-    """Return the path to a stream's numbers in the tree of its nested streams; empty if it is not nested.
+    """Return the path to a stream's numbers in the tree of nested streams; () if the stream is not nested.
 
     The tree assumes ordinary windows: a day has 24 hours and a month 30 days.
     """

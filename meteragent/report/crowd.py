@@ -27,7 +27,7 @@ DESCRIPTOR = "The leader publishes the descriptor of the totals; the agent sends
 
 
 def leaves(stream: config.Stream) -> str:
-    """Describe what leaves, one sealed report for each slot; return "" if the stream has no group."""
+    """Describe what leaves: one sealed report for each slot. Return "" if the stream has no group."""
     group = stream.group
     if group is None:
         return ""

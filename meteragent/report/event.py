@@ -1,8 +1,8 @@
 """Public examples of events in a home, and how far each changes the values of a window.
 
-An event adds a constant power to all other use for some time or, if nobody is at home, removes it.
-An attacker asks whether it happened. How sure the answer can be depends on the distance between the windows
-with and without the event.
+An event adds a constant power to all other use for some time. If nobody is at home, it removes a constant
+power instead. An attacker asks whether the event happened. How sure the answer can be depends on the distance
+between the windows with and without the event.
 """
 
 import re
@@ -26,10 +26,10 @@ _WINDOWS_FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of `power_w` in the power, for `duration_ms`; `daily` if it can happen every day.
+    """A change of the power by `power_w` for `duration_ms`. It is `daily` if it can happen every day.
 
     `name` is the English name, which commands and JSON use. `source` states the origin of the power. `key` is
-    the key of a public example's title, or empty.
+    the key of a public example's title, or "" for other events.
     """
 
     name: str
@@ -107,8 +107,8 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
     to consider alignments in which the event starts with a slot (on the first day). Alignments in which the
-    event ends with a slot are their mirror images, and the distances change linearly in between. A shift of
-    energy from one window to another lies between two of these alignments.
+    event ends with a slot are the mirror images of these, and the distances change linearly in between. A
+    shift of energy from one window to another lies between two of these alignments.
 
     The distances are between readings, not loads: sampled power holds for one period longer, and dead bands
     and counting steps are added (`loads`). If an event shifts a count by a step, the shift remains; windows

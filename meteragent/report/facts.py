@@ -46,7 +46,7 @@ def as_json(guarantees: Sequence[Guarantee], settings: config.Config | None = No
 
 
 def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the facts about changes in the load, such as their levels by the Wh that they add in a slot."""
+    """Return the facts about changes in the load, such as the level for each energy (Wh) added in a slot."""
     terms, facts = guarantee.terms, dict[str, Any]()
     if guarantee.level_of_curves is not None:
         facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
@@ -57,7 +57,7 @@ def _load_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _in_all(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the cost of a change by the hidden energy in all, with levels rounded up.
+    """Return the cost, in all, of a change by the hidden energy; levels are rounded up.
 
     `without_limits` states whether the promise in all is made without limits. `step_wh` is the energy by
     which each later slot may differ.

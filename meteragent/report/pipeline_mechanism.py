@@ -73,11 +73,11 @@ class PipelineMechanism:
     The values of a window are integers in multiples of `step`, so that rounding takes part. A step is half a
     quantum, or a quarter for dithered terms, if that is a whole number of accumulator or register units (as
     it is unless slots last an odd number of milliseconds). Outputs are in quanta. The promise follows from
-    the terms: it is that of `DitheredLaplace` if terms are dithered, or else that of `LInfLaplace`.
+    the terms: it is that of `DitheredLaplace` if terms are dithered, and otherwise that of `LInfLaplace`.
 
     Under the metric l1, each slot is a separate window with n = 1. Consecutive windows go to the slots of one
-    real window, so noise shared by slots would show up as dependence between them. The band without hours is
-    left out.
+    real window, so noise shared by slots would show up as dependence between these windows. A band without
+    hours is left out.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -248,7 +248,7 @@ class PipelineMechanism:
         return [(iso_time(start_ms + index * self._terms.step_ms), None) for index in self._slots]
 
     def _value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:
-        """Return a record's time, band and value, in quanta: an integer unless it is off the lattice."""
+        """Return a record's time, band and value in quanta; a value on the lattice is an integer."""
         record = json.loads(payload, parse_float=Decimal)
         quanta, excess_u = divmod(int(record["value"] * MICRO), self._terms.quantum_u)
         quanta -= self._offset

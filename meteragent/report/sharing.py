@@ -1,4 +1,4 @@
-"""The receivers of a configuration, and their total cost, because one person may be behind all of them."""
+"""The receivers of a configuration, and their cost together, because one person may be behind all of them."""
 
 from collections.abc import Iterator
 from fractions import Fraction

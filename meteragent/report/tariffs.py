@@ -19,7 +19,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 from meteragent.wire.number import figure
 
 MISTAKEN = 0.05
-"""The largest p-value of a recognised difference, and the probability of missing one of the stated size."""
+"""The largest p-value of a recognised difference, and the chance that one of the stated size is missed."""
 
 
 class TariffCost(NamedTuple):
@@ -33,7 +33,8 @@ class TariffCost(NamedTuple):
 class TariffPair(NamedTuple):
     """The smallest true difference between two tariffs' costs that will be recognised.
 
-    In at least 95% of months, the released difference then has the right sign and a p-value of at most 5%.
+    In at least 95% of months with such a difference, the released difference has the right sign and a p-value
+    of at most 5%.
     """
 
     tariffs: tuple[str, str]
@@ -43,8 +44,8 @@ class TariffPair(NamedTuple):
 class TariffErrors(NamedTuple):
     """The errors of a month's costs, in `currency`, over `windows` windows.
 
-    `has_unknown` states whether there may be energy whose band is unknown and that some tariff does not
-    price.
+    `has_unknown` states whether there may be energy whose band is unknown and for which some tariff
+    has no price.
     """
 
     currency: str

@@ -15,7 +15,7 @@ _LABEL_MIN = 26
 
 
 def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
-    """Return the text of warnings that concern no single stream, of receivers, and of all guarantees."""
+    """Return the warnings that concern no single stream, the receivers, and all guarantees, as text."""
     warnings = "\n".join(_warnings(warn.of_config(settings)))
     return "\n\n".join(filter(None, [warnings, _receivers(settings), *map(_stream_text, guarantees)]))
 
@@ -39,8 +39,8 @@ def next_step(
 ) -> str:
     """Return the next step for a configuration: to correct it, to run it, or to release an archive.
 
-    Each command is alone on its line, however long, so that it can be copied. It starts with `program`. For a
-    configuration that `is_new`, the first step is a rehearsal.
+    Each command is alone on its line, however long, so that it can be copied. Each command starts with
+    `program`. For a configuration that `is_new`, the first step is a rehearsal.
     """
     if refused:
         return filled(say("next.refused"))

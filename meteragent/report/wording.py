@@ -85,13 +85,13 @@ def windows(terms: Terms) -> str:
 
 
 def slot(terms: Terms) -> str:
-    """Return a description of a slot: for bands, of the shortest one; for a peak, of a part."""
+    """Return a description of a slot: for bands, of the shortest band; for a peak, of a part."""
     key = "stream.part" if terms.space is Space.PEAK else "stream.band" if terms.bands else "stream.slot"
     return say(key, duration=duration(terms.step_ms))
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
-    """Return the phrase for where in a window energy is hidden: in any slot, or in all of the window."""
+    """Return the phrase for where energy is hidden in a window: in any slot, or summed over the window."""
     if terms.metric is Metric.L1:
         return say("promise.in_all" if terms.weights is None else "promise.in_all_amount")
     return say("promise.within", slot=slot_text or slot(terms))
@@ -166,7 +166,7 @@ def prices(guarantee: Guarantee) -> str:
 
 
 def in_all(guarantee: Guarantee) -> str:
-    """Return the sentences about the cost, in all, of a change by the hidden energy, and its limits."""
+    """Return the sentences about the cost, in all, of a change by the hidden energy, and about its limits."""
     terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
     if guarantee.is_in_all:
         key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
@@ -308,7 +308,7 @@ def _size(guarantee: Guarantee, name: str) -> str:
 
 
 def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Return, with labels, the error of each tariff's monthly cost, and each pair's distinguishable gap."""
+    """Return labels and sizes: each tariff's error in a month, and each pair's recognised difference."""
     errors = guarantee.tariffs
     if errors is None:
         return []

@@ -33,7 +33,7 @@ def by_feeder(
     rules: Rules = EVERYTHING,
     coverage: float = 0.95,
 ) -> DataFrame:
-    """Compute the total and the mean of each feeder and slot, unsorted, in the columns of `consume.Cells`.
+    """Compute each feeder's total and mean in each slot, unsorted, with the columns of `consume.Cells`.
 
     `releases` has a row for each window, with the columns meter, start, end, values and d. `feeders` assigns
     meters to feeders, in the columns meter and feeder. If it also has a column `capacity`, `rules.share`
@@ -47,7 +47,9 @@ def by_feeder(
     """
     terms = tuple(sorted(descriptors, key=lambda descriptor: descriptor.id))
     if len({(part.kind, part.unit) for part in terms}) != 1 or any(part.bands for part in terms):
-        raise ValueError("no total: there is no descriptor, or they differ in kind or unit, or have bands")
+        raise ValueError(
+            "no total: there is no descriptor, or descriptors differ in kind or unit or have bands"
+        )
     if rules.capacity is not None and (feeders is None or "capacity" not in feeders.columns):
         raise ValueError("the rules use capacities, but `feeders` has no column `capacity`")
     error_of(((*noise_of(terms[0]), 1),), coverage)
@@ -112,7 +114,7 @@ def _micro(value: Column) -> Column:
 def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Add the column `told`: whether the rules allow a cell to be shown.
+    """Add the column `told`, which states whether the rules allow a cell to be shown.
 
     `windows` are needed for a dominance rule on private energies; None means that capacities are used.
     """
@@ -145,7 +147,7 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
     noise_by_id = {descriptor.id: noise_of(descriptor) for descriptor in terms}
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Compute the figures of each cell, a row of the batch, from its sum and its noise."""
+        """Compute the figures of each cell (a row of the batch) from its sum and its noise."""
         noises: list[Noise] = []
         for row in batch.column("noise").to_pylist():
             by_id = sorted((entry["d"], entry["count"]) for entry in row)
@@ -181,7 +183,7 @@ def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
         return cannot_rule_out(energy_kwh(sums_u, terms), kinds, terms, rules)
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Decide for each feeder, a row of the batch."""
+        """Decide for each feeder (a row of the batch)."""
         verdicts = [may_be_dominated(rows) for rows in batch.column("homes").to_pylist()]
         return pa.RecordBatch.from_arrays(
             [batch.column("feeder"), pa.array(verdicts)], ["feeder", "dominated"]

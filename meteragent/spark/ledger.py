@@ -21,7 +21,7 @@ from meteragent.spark.worker import KeyFingerprint, safely
 
 
 def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
-    """Return the intervals that runs other than `run` have in the ledger, by meter: meter, taken.
+    """Return the intervals that runs other than `run` have in the ledger, in the columns meter and taken.
 
     The micro-batches of `run` belong to `run`.
 
@@ -51,7 +51,7 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
 
 
 def add_ids(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Add the ids of descriptor and key, `d` and `key`, to windows (meter, start, end)."""
+    """Add the ids of the descriptor (`d`) and of the key (`key`) to windows (meter, start, end)."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     return windows.mapInArrow(
         safely(worker.add_ids(policy, fingerprint)), f"{INTERVALS}, d string, key string"
@@ -87,7 +87,7 @@ _TYPES = [(field.name, field.type) for field in SCHEMA]
 def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
     """Enter the released windows of the micro-batch `run` in the ledger, unless they are there already.
 
-    Return their number.
+    Return the number of windows.
 
     Raises:
         ArchiveError: the ledger has this micro-batch with other releases, which may have been published.

@@ -3,11 +3,11 @@
 The lock, the run's id, the ledger's rows and the form of the manifest are the same as with the local engine.
 The division into parts differs: a hash of a window's start and its meter's public name determines the part,
 and each part is sorted by start and name. So neither the part of a window nor its position depends on the
-order of the input or on the meters' own names. Only releases are shuffled for this. If a run is killed before
-its output is complete, the next run deletes the output's parts and writes them again, with the same values.
-Files, key and ledger must have the same paths on the driver and on the workers. While Spark groups the
-readings of the long layout, they are in shuffle files (in `spark.local.dir`; `spark.io.encryption.enabled`
-encrypts them).
+order of the input or on the meters' own names. Only releases are shuffled for this division. If a run is
+killed before its output is complete, the next run deletes the output's parts and writes them again, with the
+same values. Files, key and ledger must have the same paths on the driver and on the workers. While Spark
+groups the readings of the long layout, they are in shuffle files (in `spark.local.dir`;
+`spark.io.encryption.enabled` encrypts them).
 """
 
 import os

@@ -16,14 +16,14 @@ query's observed metrics). For each micro-batch, in this order:
 
 After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. The
 noise is computed again and is the same, so the sink gets the same releases. If the micro-batch is not yet in
-the ledger, it is written there now. If it is there with other releases, because the source delivers other
-data than before, the query fails, and the sink gets nothing. A new checkpoint starts a new run, for which the
-ledger refuses every window that the old run released. So if a checkpoint is lost, the windows that were not
-yet released may be lost, but no window is released twice.
+the ledger, it is written there now. If it is in the ledger with other releases, because the source delivers
+other data than before, the query fails, and the sink gets nothing. A new checkpoint starts a new run, for
+which the ledger refuses every window that the old run released. So if a checkpoint is lost, the windows that
+were not yet released may be lost, but no window is released twice.
 
 The checkpoint's state and the shuffle files contain the raw readings of open windows: keep both where raw
-readings may be kept. The column `closes`, the time that the watermark has to pass, gets the metadata of the
-column of times, and with it the watermark that `withWatermark` sets there. So Spark knows when to drop a
+readings may be kept. The column `closes` holds the time that the watermark has to pass. It gets the metadata
+of the time column, and with it the watermark that `withWatermark` sets there. So Spark knows when to drop a
 window's state, on any calendar.
 """
 
@@ -78,7 +78,7 @@ def stream(
 
     Args:
         readings: a streaming frame with the columns that the policy names, in either layout. Its source must
-            be able to deliver the same data again, as Kafka and files can, and MQTT cannot.
+            be able to deliver the same data again, as Kafka and files can but MQTT cannot.
         policy: the terms of the release.
         sink: the function that gets the releases, such as `folder(out, policy)`.
         checkpoint: the folder of the query's state, which must not be deleted or copied.
@@ -175,7 +175,7 @@ class _Closing:
             count = debit(windows, self.policy, self.ledger, f"{run}-{batch}")
             new_windows = windows.where(F.col("values").isNotNull())
             _log.info(
-                "micro-batch %d: %d windows released, %d refused", batch, count, windows.count() - count
+                "micro-batch %d: windows released: %d, refused: %d", batch, count, windows.count() - count
             )
             self.sink(new_windows.drop("name"), batch)
         finally:

@@ -99,15 +99,15 @@ def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
 
 
 def read_wide(policy: Policy) -> Work:
-    """Return a function that converts rows of the wide layout to meter, start, quanta, end."""
+    """Return a function that converts rows of the wide layout to the columns meter, start, quanta, end."""
     return lambda batch: _with_end(layout.read_wide(batch, policy)[0], policy)
 
 
 def assign_readings(policy: Policy) -> Work:
-    """Return a function that assigns rows of the long layout to windows: meter, start, end, time, value.
+    """Return a function that assigns rows of the long layout to windows.
 
-    The result has a row for each window that a reading's span may touch. The span begins in the first of
-    these windows.
+    The result has the columns meter, start, end, time and value, and a row for each window that a reading's
+    span may touch. The span begins in the first of these windows.
     """
 
     def work(batch: RecordBatch) -> RecordBatch:
@@ -144,7 +144,7 @@ def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, In
 
 
 def read_grouped(policy: Policy) -> Work:
-    """Return a function that converts meter, start, readings to meter, start, quanta, end.
+    """Return a function that converts the columns meter, start, readings to meter, start, quanta, end.
 
     `readings` is a list of pairs of a time and a value.
     """
@@ -168,7 +168,7 @@ def opened_windows(policy: Policy) -> Work:
 
 
 def check_rows(policy: Policy) -> Work:
-    """Return a function that checks rows of the wide layout: meter, start, end, fits.
+    """Return a function that checks rows of the wide layout; the result is meter, start, end, fits.
 
     The rows have the columns meter, time and `numbers`, the length of the row's list (null if there is none).
     """
@@ -254,7 +254,7 @@ def by_slots(policy: Policy) -> Work:
 
 
 def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) -> RecordBatch:
-    """Add noise to windows under the key on this worker. Raises as `key_of` and `kernel.release` do."""
+    """Add noise to windows, under this worker's key. Raises the errors of `key_of` and `kernel.release`."""
     columns = [batch.column("meter"), batch.column("start").cast(kernel.TIME), batch.column("quanta")]
     typed_columns = [column.cast(field.type) for column, field in zip(columns, kernel.WINDOWS, strict=True)]
     windows = pa.record_batch(typed_columns, schema=kernel.WINDOWS)
@@ -262,9 +262,9 @@ def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) 
 
 
 def add_ids(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Return a function that adds the ids of descriptor and key, `d` and `key`, to windows.
+    """Return a function that adds the ids of the descriptor (`d`) and of the key (`key`) to windows.
 
-    That function raises KeyForgotten for a window whose epoch has no key, or as `key_of` does.
+    That function raises KeyForgotten for a window whose epoch has no key, or an error of `key_of`.
     """
 
     def work(batch: RecordBatch) -> RecordBatch:

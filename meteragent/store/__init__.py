@@ -19,18 +19,17 @@ Rules:
      rows never move: a state that outgrows its row is appended as a new row, and the old row is blanked.
 3. A store is accepted if the file `<path>.gen` names the store's generation or its previous one, is in the
    inode that it names, and counts no more commits with records than the store does. A new generation is first
-   committed, together with the name then in the file as the previous one, and then written to the file.
-   Likewise, a commit with records is counted in the file after the commit and before any of its records
-   leaves. The file with the next count is written beforehand under another name, which nothing reads
-   (`prepare`). After a crash at any point, the store is still accepted. A copy from before the last start,
-   clean stop or record is refused, and so is a folder that was restored from a backup. Each transaction
-   checks that the generation is still this agent's: if a lock fails to exclude a second agent, the first
-   agent can no longer write.
+   committed (with the name that is then in the file as the previous one) and then written to the file.
+   Likewise, a commit with records, once complete, is counted in the file before any of its records leave. The
+   file with the next count is written beforehand under another name, which nothing reads (`prepare`). After a
+   crash at any point, the store is still accepted. A copy from before the last start, clean stop or record is
+   refused, and so is a folder that was restored from a backup. Each transaction checks that the generation is
+   still this agent's: if a lock fails to exclude a second agent, the first agent can no longer write.
 4. The code does not touch content that it does not understand: an incompatible newer store and another
    program's database are refused. A corrupt store is set aside. A new store, with a floor before which no
    window opens, replaces a corrupt or missing store, unless no safe floor is known (StoreLost).
 5. A store records the shard of each stream. A changed shard is refused until `restore_at` has raised the
-   floor, because the marks of a meter that moves to another store stay in the old one.
+   floor, because the marks of a meter that moves to another store stay in the old store.
 """
 
 import json
@@ -98,9 +97,9 @@ class Store:
 
         A corrupt, truncated or lost store is replaced by a new one, and its remaining files are renamed to
         `<path>.corrupt-<now_ms>`. No window opens before `recovery_floor_ms`, and charges before `now_ms` are
-        unknown. If `recovery_floor_ms` is None (a stream does not follow the wall clock), StoreLost is raised
-        instead and nothing is renamed. A file that looks damaged is examined again after `again_s`. Also
-        raises StoreInUse, StoreRestored for an old or moved copy, or StoreError.
+        unknown. If `recovery_floor_ms` is None (because a stream does not follow the wall clock), StoreLost
+        is raised instead and nothing is renamed. A file that looks damaged is examined again after `again_s`.
+        Also raises StoreInUse, StoreRestored for an old or moved copy, or StoreError.
         """
         return cls._open(Path(path), now_ms, recovery_floor_ms, again_s, restored_at_ms=None)
 
@@ -214,7 +213,7 @@ class Store:
             self._generation_file.prepare(current._replace(releases=current.releases + 1))
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Write a commit, but no charges, descriptors or messages. Raises StoreError if it breaks law 1."""
+        """Write a commit without charges, descriptors and messages. Raises StoreError if it breaks law 1."""
         self._check_openings(tx, commit)
         if commit.marks:
             tx.execute(_MARK, (commit.stream, batch(commit.marks)))
@@ -239,7 +238,7 @@ class Store:
             self._states.write(tx, commit)
 
     def snapshot(self, stream: str) -> Snapshot:
-        """Return what a stream needs at startup. Raises StoreError if it cannot be read."""
+        """Return what a stream needs at startup. Raises StoreError if the store cannot be read."""
         with file.device(self.path):
             execute = self.connection.execute
             marks = execute("SELECT meter, end_ms FROM mark WHERE channel = ?", (stream,))
@@ -298,7 +297,7 @@ class Store:
 
     @property
     def secret(self) -> bytes:
-        """The key of the hashes from which delays and some client ids follow: 32 bytes, drawn once."""
+        """The key of the hashes from which delays and some client ids are derived: 32 bytes, drawn once."""
         return bytes(meta(self.connection, "secret"))
 
     @property
@@ -377,7 +376,7 @@ def restore_at(
     Earlier marks and the floor rise to `at_ms`. Open windows are deleted, because lost records may have used
     their noise. Undelivered rows are kept and sent. Running totals begin again, and each stream may claim any
     shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over meters that another
-    store announced before then. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
+    store announced before `at_ms`. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:

@@ -62,7 +62,7 @@ _TYPES_5 = {
     " (typeof(id_of_terms), typeof(from_ms), typeof(to_ms))"
     " NOT IN (VALUES ('text', 'integer', 'integer'), ('null', 'null', 'null'))",
 }
-"""Likewise, for the tables and columns that version 5 added."""
+"""Such queries for the tables and columns that version 5 added."""
 
 _TYPES_6 = {
     "a list of keys": "SELECT 1 FROM crowd_keys WHERE"
@@ -70,7 +70,7 @@ _TYPES_6 = {
     "the deadline of a message": "SELECT 1 FROM outbox WHERE delivered_ms IS NULL AND"
     " typeof(until_ms) NOT IN ('integer', 'null')",
 }
-"""Likewise, for the tables and columns that version 6 added."""
+"""Such queries for the tables and columns that version 6 added."""
 
 _TEXTS = (
     "SELECT channel, meter FROM mark",
@@ -120,7 +120,7 @@ def examine(connection: sqlite3.Connection) -> None:
 
 
 def _examine_rows(connection: sqlite3.Connection, types: dict[str, str], texts: Iterable[str]) -> None:
-    """Run the queries for values of a wrong type, and the queries that read strings.
+    """Run the queries for values of the wrong type, and the queries that read strings.
 
     Raises StoreError for a row with a wrong type, and sqlite3.Error for a string that cannot be read.
     """
@@ -133,7 +133,7 @@ def _examine_rows(connection: sqlite3.Connection, types: dict[str, str], texts: 
 
 
 def _examine_receivers(connection: sqlite3.Connection) -> None:
-    """Check the grants, and the rows for withdrawals and receipts, like `examine`."""
+    """Check the grants, and the rows for withdrawals and receipts. Raises the errors of `examine`."""
     _examine_rows(connection, _TYPES_5, _TEXTS_5)
     for (link,) in connection.execute("SELECT link FROM receiver"):
         if not _has_url(link):
@@ -163,8 +163,8 @@ def _examine_states(connection: sqlite3.Connection, version: int) -> None:
     for stream, state, mark_ms in rows:
         if not isinstance(state, bytes):
             raise _unreadable_error("a state")
-        # A state of zero bytes was blanked on purpose: it outgrew its row, its meter was forgotten, or its
-        # windows were abandoned.
+        # A state that consists of zeros was blanked on purpose: it outgrew its row, its meter was forgotten,
+        # or its windows were abandoned.
         for window in decode_state(state, version).windows if state.strip(b"\0") else ():
             terms = terms_by_id.get((stream, window.terms_id))
             if terms is None or not _is_possible(window, terms, version):

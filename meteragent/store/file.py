@@ -5,7 +5,7 @@ The files beside `<path>` are
 - `<path>.gen`, which identifies the store that may be used (`generation`), and sometimes its successor,
   `<path>.gen.new`;
 - SQLite's `-wal` and `-shm`;
-- the most recent stores that were set aside, `<path>.corrupt-<ms>`.
+- the most recent stores that were set aside (`<path>.corrupt-<ms>`).
 
 All these files have mode 0600.
 
@@ -49,11 +49,11 @@ DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """Primary error codes of a damaged file; a constant statement raises SQLITE_ERROR only for such a file."""
 
 KEPT_FILES = 3
-"""The number of stores that are kept after they were set aside, the newest ones; each may be large."""
+"""The number of stores set aside that are kept (the newest); each may be large."""
 
 RESTORE_HINT = (
-    "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that it may have"
-    " released"
+    "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that may have"
+    " been released"
 )
 
 MOVED_HINT = "if you moved it and nothing is running in the old place, run `meteragent ledger CONFIG --moved`"
@@ -157,7 +157,7 @@ def open_or_create(
 
 
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
-    """Return the connection from `examine` and an empty string, or None and the damage.
+    """Return the connection from `examine` and an empty string, or None and a description of the damage.
 
     The damage is not raised, because an exception keeps statements and locks alive while it is handled.
     """
@@ -203,7 +203,7 @@ def _allocate(descriptor: int) -> None:
 def connect(path: Path) -> sqlite3.Connection:
     """Return the writing connection to a file, which is created if it does not exist."""
     if not path.exists():
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm its mode
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm the same mode
     generation.sync_folder(path)
     return _prepare(open_file(path, "rw"), path)
 
@@ -213,7 +213,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
     Raises StoreError if the file system cannot hold a write-ahead log.
     """
-    for part in ("", "-wal", "-shm"):  # SQLite gave them the mode of the database file
+    for part in ("", "-wal", "-shm"):  # SQLite gave -wal and -shm the mode of the database file
         with suppress(FileNotFoundError):
             Path(f"{path}{part}").chmod(0o600)
     [(mode,)] = connection.execute("PRAGMA journal_mode = WAL")

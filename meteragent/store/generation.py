@@ -2,23 +2,23 @@
 
 Theory of operation
 -------------------
-A store restored from a backup would release intervals that it has already released. An old copy of a store
-looks like the store itself, so a small file beside the store identifies the newest copy. The file holds
+A store restored from a backup would release again the intervals released after the backup. An old copy of a
+store looks like the store itself, so a small file beside the store identifies the newest copy. The file holds
 
 - the name of the store's generation, drawn at random at each start and each clean stop;
 - the number of commits with records, by which a copy from before the last record of this generation is
   refused;
 - the name of the file's inode (number and version, or birth time). A copy of the file is in another inode,
   or in an inode of another age, so a whole folder that was restored from a backup is refused, too;
-- the claim key, 32 random bytes, which are kept here so that they outlive a store that is set aside.
+- the claim key (32 random bytes), which is kept here so that it outlives a store that is set aside.
 
 The file is replaced, never changed: write `<path>.gen.new`, fsync it, rename it, fsync the folder. After a
 power cut, `<path>.gen` is either the complete old file or the complete new file.
 
-Order. The store commits first, and the file is replaced afterwards; only then may records of that commit
-leave. After a crash between the two steps, the file names the store's previous generation, or counts one
-commit fewer, and both are accepted (`acceptance`). In the reverse order, a crash could leave the file ahead
-of the store, and the agent would refuse its own store as an old copy.
+The order matters: the store commits first, and the file is replaced afterwards; only then may records of that
+commit leave. After a crash between the two steps, the file names the store's previous generation, or counts
+one commit fewer, and both are accepted (`acceptance`). In the reverse order, a crash could leave the file
+ahead of the store, and the agent would refuse its own store as an old copy.
 
 The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
 readings, and `put` only renames it and fsyncs the folder. If `put` is called for a generation other than the
@@ -60,8 +60,9 @@ class Generation(NamedTuple):
 
 
 UNREADABLE = "unreadable"
-"""The generation's name that stands for a file with invalid content. No store has this name, so the store is
-refused.
+"""The name of a generation that stands for a file with invalid content.
+
+No store has this name, so the store is refused.
 """
 
 
@@ -150,7 +151,7 @@ class Writer:
 
 
 def write(path: Path, generation: Generation) -> None:
-    """Replace the generation file; the new one is on disk on return."""
+    """Replace the generation file; the new file is on disk when this function returns."""
     writer = Writer(path)
     try:
         writer.put(generation)

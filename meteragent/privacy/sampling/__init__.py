@@ -25,9 +25,9 @@ Modules:
     gaussian      discrete Gaussian numbers, exact up to 512 sigma
     planar        planar Laplace points
 
-The time that a draw takes depends on the draw and on its parameters. It depends on data only if these do, as
-the probabilities of the exponential mechanism do. So draw when a window opens, not while a value is released
-(THEORY 2.4 on timing).
+The time that a draw takes depends on the draw and on its parameters. It depends on data only if the
+parameters do, as the probabilities of the exponential mechanism do. So draw when a window opens, not while a
+value is released (THEORY 2.4 on timing).
 """
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits

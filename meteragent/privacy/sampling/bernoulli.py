@@ -2,7 +2,7 @@
 
 The first k bits of U, uniform on [0, 1), place it in [u, u+1) / 2^k. With integers lo <= 2^k p <= hi, u < lo
 implies U < p, and u >= hi implies U >= p. If lo <= u < hi, more bits of U are revealed and p is enclosed more
-closely. If the bounds stay a few units apart, this has a probability of a few in 2^k.
+closely. If the bounds stay a few units apart, this happens with a probability of a few in 2^k.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def bernoulli_exp(num: int, den: int, bits: Bits) -> bool:
 def choice(
     cumulative: Callable[[int], Sequence[tuple[int, int]]], count: int, bits: Bits
 ) -> NDArray[np.int64]:
-    """Draw `count` independent indices of 0 .. m-1 exactly, from bounds on P(index <= i), as int64.
+    """Draw `count` independent indices from 0 .. m-1 exactly, from bounds on P(index <= i), as int64.
 
     cumulative(k), for k = 32, 64, 96 .., returns a sequence of m-1 pairs (lo, hi) with
     lo <= 2^k P(index <= i) <= hi for i = 0 .. m-2; P(index <= m-1) = 1 has no pair. Each call of `choice`
@@ -94,7 +94,7 @@ def index_range(thresholds: Thresholds, prefix: NDArray[Any]) -> tuple[NDArray[n
 def refine(
     thresholds_at: Callable[[int], Thresholds], k: int, prefix: NDArray[Any], bits: Bits
 ) -> NDArray[np.int64]:
-    """Decide the indices that the first k bits, `prefix`, leave open, with 32 more bits at a time."""
+    """Decide the indices that the first k bits (`prefix`) leave open; use 32 more bits at a time."""
     index = np.zeros(prefix.size, np.int64)
     undecided = np.arange(prefix.size)
     while undecided.size:

@@ -1,14 +1,15 @@
 """Discrete Gaussian numbers: P(z) ~ e^(-z^2/(2 sigma^2)) on Z, for any rational sigma^2.
 
-Rejection sampling from discrete Laplace numbers (Canonne, Kamath, Steinke 2020, Algorithm 3). The envelope
-touches the distribution at two neighbouring values of |z|, m and m + 1 with m = floor(sigma), because
+The method is rejection sampling from discrete Laplace numbers (Canonne, Kamath, Steinke 2020, Algorithm 3).
+The envelope touches the distribution at two neighbouring values of |z|, m and m + 1 with m = floor(sigma),
+because
 
     z^2 = (2m+1) |z| - m(m+1) + (|z|-m)(|z|-m-1).
 
 So with b = (2m+1)/(2 sigma^2), a proposal from P(z) ~ e^(-b |z|) is accepted with probability e^(-k/(2
-sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. This is the probability that a geometric number g with
-P(g) ~ e^(-g/(2 sigma^2)) is at least k. So one such number decides exactly, for any denominator of sigma^2.
-More than half of the proposals are accepted; for sigma >> 1 the share is sqrt(pi/(2e)) = 76%.
+sigma^2)), where k = (|z|-m)(|z|-m-1) is an integer >= 0. This is the probability that a geometric number g
+with P(g) ~ e^(-g/(2 sigma^2)) is at least k. So one such number decides exactly, for any denominator of
+sigma^2. More than half of the proposals are accepted; for sigma >> 1 the share is sqrt(pi/(2e)) = 76%.
 """
 
 from __future__ import annotations

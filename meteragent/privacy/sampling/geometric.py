@@ -1,11 +1,12 @@
 """Geometric and discrete Laplace random numbers, many at a time: P(g) = (1-e^-a) e^(-ag).
 
-The binary digits of g are independent: digit j is one with probability 1/(1+e^(a 2^j)), and the number above
-digit J is again geometric (THEORY 2.4). So groups of 8 digits are independent, and a group whose lowest digit
-is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is unbounded: a value of at least
-256 is 256 plus another number with the same distribution, because a geometric number is memoryless. Each
-number uses 16 random bits per group. A table maps the bits to r, except for the prefixes (at most about 1 in
-256) that contain a boundary between two values of r. These are refined with 32 more bits at a time.
+The binary digits of g are independent: digit j is 1 with probability 1/(1+e^(a 2^j)), and the number
+that the digits above digit J form is again geometric (THEORY 2.4). So groups of 8 digits are independent, and
+a group whose lowest digit is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is
+unbounded: a value of at least 256 is 256 plus another number with the same distribution, because a geometric
+number is memoryless. Each number uses 16 random bits per group. A table maps the bits to r, except for the
+prefixes (at most about 1 in 256) that contain a boundary between two values of r. These are refined with 32
+more bits at a time.
 
 The digits of a discrete Laplace number are those of its two's complement: z = g or, with probability
 1/(1+e^a), z = -1-g, which is g with all digits inverted. So P(z) is proportional to e^(-az) for z >= 0, and
@@ -81,7 +82,7 @@ def _prefix_table(group: _Group) -> NDArray[np.int16]:
 
 
 class _Digits(NamedTuple):
-    """The groups of digits for one `a`, lowest first, then the sign; and their prefix tables end to end."""
+    """The groups of digits for one `a` (lowest first, the sign last), and their prefix tables end to end."""
 
     groups: tuple[_Group, ...]
     table: NDArray[np.int16]
@@ -126,7 +127,7 @@ def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
 def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent g >= 0 with P(g) = (1-e^-a) e^(-ag), exactly (THEORY 2.4), as int64.
 
-    A draw uses 2 bytes for every 8 of the log2(45/a) binary digits, at least 2 bytes, and rarely a few more.
+    A draw uses 2 bytes for every 8 of its log2(45/a) binary digits (at least 2 bytes), and rarely a few more.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 1/a >= 2^45.
@@ -146,5 +147,5 @@ def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     digits = _digits(a)
     r = _draw_groups(digits, len(digits.groups), count, bits)
     values = _join(r[:-1], digits.groups[-2].x, bits)
-    values ^= -r[-1]  # if the sign is one, invert all digits: -1 - g
+    values ^= -r[-1]  # if the sign is 1, invert all digits: -1 - g
     return values

@@ -1,19 +1,19 @@
 """Points of Z^2 with P(z) ~ e^(-a |z|_2), |z|_2 = sqrt(z_1^2 + z_2^2): planar Laplace on the lattice.
 
 Two discrete Laplace numbers with b = 7a/10 have P(z) ~ e^(-b |z|_1). As |z|_1 <= sqrt2 |z|_2 and b sqrt2 < a,
-a proposal may be accepted with probability e^(-a y), y = |z|_2 - 7/10 |z|_1 >= 0, and accepted proposals have
-the distribution P. For a << 1, 77% of the proposals are accepted (2 pi / (4 / 0.7^2)), and for any a at least
-72%.
+a proposal may be accepted with probability e^(-a y), where y = |z|_2 - 7/10 |z|_1 >= 0. Then the accepted
+proposals have the distribution P. For a << 1, 77% of the proposals are accepted (2 pi / (4 / 0.7^2)), and for
+any a at least 72%.
 
-Acceptance: an exponential lifetime T of rate a exceeds y with probability e^(-a y). In units of 1/s, the
-integer part of T is geometric, P(g) ~ e^(-(a/s) g), and the integer part of y follows from an integer root if
-s is a multiple of 10:
+A proposal is accepted as follows. An exponential lifetime T of rate a exceeds y with probability e^(-a y). In
+units of 1/s, the integer part of T is geometric, P(g) ~ e^(-(a/s) g), and the integer part of y follows from
+an integer root if s is a multiple of 10:
 
     floor(s y) = floor(sqrt(s^2 |z|_2^2)) - 7 s/10 |z|_1.
 
 If the two integers differ, they decide. Otherwise (with a probability of at most a/s) more binary digits of T
-and y are compared until they differ. The digits of T are independent, as those of a geometric number: digit j
-is one with probability 1/(1 + e^((a/s) / 2^j)) (THEORY 2.4). If s y is itself an integer, T exceeds y.
+and y are compared until they differ. The digits of T are independent, like those of a geometric number: digit
+j is 1 with probability 1/(1 + e^((a/s) / 2^j)) (THEORY 2.4). If s y is itself an integer, T exceeds y.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ Theory of operation
 A row is a window with its own pages of words (`bits.RowBits`). Its noise is a function of these words and has
 the distribution of `windows`, for every n >= 1:
 
-* Attempt t at its noise bound R takes word t (64 bits) of page 0: a cell, a place and a height in the table
-  of `windows`. If the height does not decide whether R is accepted, or the word lies in the area of the
-  tails, page 512 + t is read as a stream. The first accepted attempt counts.
+* Attempt t at the row's noise bound R takes word t (64 bits) of page 0, which determines a cell, a place and
+  a height in the table of `windows`. If the height does not decide whether R is accepted, or the word lies in
+  the area of the tails, page 512 + t is read as a stream. The first accepted attempt counts.
 * Attempt k at slot i takes u, word i of page 1 + k. If m = 2R+1 <= 2^32, words have 32 bits: the slot is
   floor(u m / 2^32) - R if u m mod 2^32 >= 2^32 mod m (Lemire, as in `uniform`). For larger m, they have 64
   bits; the last bit_length(m-1) bits of u are v, and the slot is v - R if v < m. The first accepted attempt
@@ -25,7 +25,7 @@ R. If the line decides earlier, U's bits would decide in the same way, so a draw
 the lines are. No row depends on another. Rows are processed together only to do each step for all rows at
 once, in parts that fit into the processor's cache.
 
-If all attempts fail, or a page ends, `OverflowError` is raised and no bit is used twice. All 511 attempts at
+If all attempts fail, or a page ends, `OverflowError` is raised; no bit is used twice. All 511 attempts at
 a noise bound, or at a slot, fail with a probability below 2^-500, because a noise bound is accepted with a
 probability above 0.9, and a slot with a probability of at least 1/2.
 """

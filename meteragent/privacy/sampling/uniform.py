@@ -1,8 +1,9 @@
 """Equally likely integers from equally likely words; words that would favour some integers are redrawn.
 
 For arrays and m <= 2^32, with a word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} if u is
-redrawn while u m mod 2^32 < 2^32 mod m, because each value then has floor(2^32 / m) words (Lemire 2019). For
-larger m, and for single numbers, integers below the least power of two >= m are drawn until one is below m.
+redrawn while u m mod 2^32 < 2^32 mod m, because each value then comes from floor(2^32 / m) words (Lemire
+2019). For larger m, and for single numbers, integers below the least power of two >= m are drawn until one is
+below m.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The noise of many windows at once, distributed as by `noise_bound` and `uniform` for one window.
+"""The noise of many windows at once, distributed like that of `noise_bound` and `uniform` for one window.
 
 Theory of operation
 -------------------
-The noise bounds. R with the weights w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `noise_bound`, but
+The noise bound R, with the weights w(R) = (2R+1)^n e^(-aR), is drawn by rejection, as in `noise_bound`, but
 from a tight envelope: cells of 2^s integers each, with the mode M as a boundary, out to the distance D at
 which w has fallen to 2^-16 w(M), or down to 0. Heights are integers in units of w(M)/S. A cell's envelope is
-the weight at its larger end (w is monotone on either side of M), rounded up; beyond D there are steps as in
-`noise_bound`. The areas of the cells and of the steps, laid end to end, fill the integers below 2^64 except
-for a remainder, which is rejected. So one uniform word determines a cell, a place R in it and a height H,
-exactly. R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
+the larger of the weights at its ends (w is monotone on either side of M), rounded up; beyond D there are
+steps as in `noise_bound`. The areas of the cells and of the steps, laid end to end, fill the integers below
+2^64 except for a remainder, which is rejected. So one uniform word determines a cell, a place R in it and a
+height H, exactly. R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
 
 A line decides nearly all of these comparisons. On a cell from l to r with h = r - l, w differs from the chord
 by at most h^2/8 max|w''| (Lagrange), and
@@ -16,12 +16,12 @@ by at most h^2/8 max|w''| (Lagrange), and
     w'' = w (f'^2 + f''),   f' = 2n/(2x+1) - a,   f'' = -4n/(2x+1)^2,
 
 with f = ln w. So w is at most h^2/8 max w max f'^2 below the chord and h^2/8 max w max|f''| above it; f'^2 is
-largest at an end, and |f''| at l. (Between M and a neighbouring integer w may exceed w(M), by a factor of at
-most 1/(1 - |f'(M)|).) Ends and deviations are bounded by integers, rounded outwards. The comparisons that the
-line leaves open, up to one in 80 for n = 1 and fewer than one in 1,000 for n >= 30, are decided by
-`bernoulli` with the bounds of `noise_bound`.
+largest at an end, and |f''| at l. (Between M and a neighbouring integer, w may exceed w(M), by a factor of at
+most 1/(1 - |f'(M)|).) The weights at the ends and the deviations are bounded by integers, rounded outwards.
+The comparisons that the line leaves open, up to one in 80 for n = 1 and fewer than one in 1,000 for n >= 30,
+are decided by `bernoulli` with the bounds of `noise_bound`.
 
-The slots of a window are uniform on {-R .. R}: `uniform_rows`. Fewer than 256 windows are drawn one by one,
+`uniform_rows` draws the slots of a window, uniform on {-R .. R}. Fewer than 256 windows are drawn one by one,
 and windows of one slot by `discrete_laplace`.
 """
 
@@ -58,13 +58,13 @@ GUIDE_BITS = 12
 """The number of leading bits that determine the cell of most words; a search finds the other cells."""
 
 TABLE_FROM = 256
-"""The least count for which `noise_bounds` uses a table; creating one takes as long as about 1,000 draws."""
+"""The least count for which `noise_bounds` creates a table, which takes as long as about 1,000 draws."""
 
 _WORD = 64
 
 
 class _Line(NamedTuple):
-    """A cell's envelope, and a line that is provably at most S w/w(M), and at most `gap` below it."""
+    """A cell's envelope, and a line that is provably between S w/w(M) - `gap` and S w/w(M)."""
 
     top: int
     start: int  # at the cell's left end, in units of 2^-s

@@ -6,12 +6,12 @@ from typing import Any, Protocol, runtime_checkable
 from meteragent.privacy.metric import Distance
 
 POINTS_LIMIT = 1 << 16
-"""The largest number of points up to which a space is listed; a `Finite` always is."""
+"""The largest size of a space that is listed; a `Finite` is listed whatever its size."""
 
 PAIRS_LIMIT = 64
-"""The largest number of points up to which a space yields all its pairs; a `Finite` always does.
+"""The largest size of a space that yields all its pairs; a `Finite` yields them whatever its size.
 
-A `WithNull` yields at most this number of the pairs of its values.
+A `WithNull` yields at most this number of pairs of its values.
 """
 
 Pair = tuple[Any, Any]

@@ -1,9 +1,9 @@
 """Curves on [0, T] under the sup or the L2 norm (Holohan 2014, Example 2).
 
 A curve here is piecewise linear, with or without jumps. Readings that are held or interpolated make only such
-curves, and the continuous ones are dense in C([0, T]). Both norms are computed from exact values: on a piece
-on which the difference of two curves changes from a to b in h seconds, its sup is max(|a|, |b|) and the
-integral of its square is h (a^2 + ab + b^2) / 3.
+curves, and the continuous ones are dense in C([0, T]). Both norms are computed from exact values: if the
+difference of two curves changes from a to b on a piece of h seconds, then on this piece its largest absolute
+value is max(|a|, |b|) and the integral of its square is h (a^2 + ab + b^2) / 3.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Curve:
         return self.times_s[-1]
 
     def __call__(self, time_s: Exact) -> Fraction:
-        """Return the value at `time_s`, in [0, T].
+        """Return the value at `time_s`, which must lie in [0, T].
 
         Raises:
             TypeError: `time_s` is not exact.  ValueError: `time_s` is outside [0, T].
@@ -69,7 +69,7 @@ class Curve:
         return self._value_at(i, time)
 
     def restricted(self, start_s: Fraction, end_s: Fraction) -> Iterator[tuple[Fraction, Fraction, Piece]]:
-        """Yield the parts of pieces in [start_s, end_s]: their start, their end and the values at both."""
+        """Yield the start, the end and both end values of each part of a piece within [start_s, end_s]."""
         i = max(bisect_right(self.times_s, start_s) - 1, 0)
         while i < len(self.pieces) and self.times_s[i] < end_s:
             low, high = max(self.times_s[i], start_s), min(self.times_s[i + 1], end_s)
@@ -138,7 +138,7 @@ class Curves:
         object.__setattr__(self, "norm", norm)
 
     def metric(self, x: Curve, y: Curve) -> Distance:
-        """Return the sup of |x - y|, or the root of the integral of (x - y)^2, exactly if it is rational.
+        """Return the sup of |x - y|, or the root of the integral of (x - y)^2; a rational root is exact.
 
         Raises:
             ValueError: the curves' durations differ.
@@ -165,9 +165,9 @@ class Curves:
         return isinstance(x, Curve) and x.duration_s == self.duration_s
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield pairs of a curve, flat or jagged, and a shifted copy of it, each in both orders.
+        """Yield pairs of a curve (flat or jagged) and a shifted copy of it, each pair in both orders.
 
-        The shifts, of size 1 and 5, are a constant, a hat, a plateau on the first half, and a fast wave.
+        The shift is a constant, a hat, a plateau on the first half, or a fast wave, of size 1 or 5.
         """
         parts = 16
         times = [self.duration_s * i / parts for i in range(parts + 1)]

@@ -24,7 +24,7 @@ DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
 @dataclass(frozen=True)
 class WithNull:
-    """The points of `values` and None, the value of an absent row (Chatzikokolakis 2013, section 5).
+    """The points of `values`, and None for an absent row (Chatzikokolakis 2013, section 5).
 
     The distance between None and any value is the diameter of `values`, so None does not change the diameter.
     """
@@ -51,23 +51,23 @@ class WithNull:
         return (*points, None)
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield the first 64 pairs of `values`, and None paired with the points of the first four."""
+        """Yield the first 64 pairs of `values`, and None paired with the points of the first four pairs."""
         pairs = list(islice(self.values.pairs(), PAIRS_LIMIT))
         return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
-_ROW_PAIRS = 4  # how many of the nearest, the farthest and, for None, the first pairs of values are tested
+_ROW_PAIRS = 4  # the number of pairs of values tested: the nearest and the farthest; with None, the first
 
 
 @dataclass(frozen=True, init=False)
 class Databases:
     """The databases D^n: tuples of n rows from the space `rows`, by default with the Hamming distance.
 
-    Let d_V be the rows' metric and V their diameter. d_h counts the rows that differ ("hamming"), d_1 is the
-    sum of d_V over the rows ("l1"), d_1 / V is this sum in units of V ("normalised l1"), and d_inf is the
-    largest d_V ("linf"). For rows that may be absent, `rows` is a `WithNull`. Then the database in which all
-    rows are absent is not a point, because an average or a percentile of no rows has no value
-    (Chatzikokolakis 2013, section 5).
+    Let d_V be the metric and V the diameter of the space of a row. d_h counts the rows that differ
+    ("hamming"), d_1 is the sum of d_V over the rows ("l1"), d_1 / V is this sum in units of V ("normalised
+    l1"), and d_inf is the largest d_V ("linf"). If rows may be absent, `rows` is a `WithNull`. Then the
+    database in which all rows are absent is not a point, because an average or a percentile of no rows has no
+    value (Chatzikokolakis 2013, section 5).
 
     Raises:
         TypeError: n is not an int.
@@ -95,7 +95,7 @@ class Databases:
     def diameter(self) -> Distance:
         """The distance of databases whose rows all differ by V.
 
-        It is n V under d_1, V under d_inf, and otherwise n, or 0 if V is 0.
+        It is n V under d_1, V under d_inf, and n under the other metrics. It is 0 if V is 0.
         """
         width = self.rows.diameter
         if self.kind == "linf" or not width:

@@ -68,7 +68,7 @@ def parse_share(text: str) -> AmountShare | None:
 
 
 def parse_money(text: str) -> Money | None:
-    """Parse a sum of money such as ``0.05EUR``; return None if `text` is no sum or zero."""
+    """Parse a sum of money such as ``0.05EUR``; return None if `text` is not a sum or is zero."""
     match = _MONEY.fullmatch(text.strip())
     return Money(Fraction(match[1]), match[2]) if match and Fraction(match[1]) else None
 
@@ -137,9 +137,10 @@ class AmountSetting:
 
 @dataclass(frozen=True)
 class AmountAnswer:
-    """The setting, whether its error is within the goal, and the setting that hides most within the goal.
+    """The setting, whether its error is within the goal, and the best setting within the goal.
 
-    `limit` is None if there is no goal, or if no setting is within the goal.
+    `limit` is the setting that hides the most energy within the goal; it is None if there is no goal, or if
+    no setting is within the goal.
     """
 
     question: AmountQuestion
@@ -153,7 +154,7 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 
     Raises:
         ValueError: the question states neither energy nor error; error and price are in different
-            currencies; or it states no energy, and the error is too small to hide anything.
+            currencies; or the question states no energy, and its error is too small to hide anything.
     """
     hide, goal = question.hide, question.goal
     if goal is not None and goal.currency != question.bound.currency:
@@ -172,7 +173,7 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
     """Return the setting that hides the most energy within the goal; None if no setting is found.
 
-    The energy has three figures, and lies roughly between 1 mWh and `ENERGY_MAX_WH`.
+    The energy has three significant figures, and lies roughly between 1 mWh and `ENERGY_MAX_WH`.
     """
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
     # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times the scale.
@@ -220,7 +221,7 @@ def _verdict(answer: AmountAnswer) -> str:
 
 
 def as_json(answer: AmountAnswer) -> str:
-    """Return the same facts as JSON: errors in the currency, and exact numbers as text."""
+    """Return the answer as JSON: errors in the currency, and exact numbers as text."""
     question, setting = answer.question, answer.setting
     document: dict[str, Any] = {
         "share": question.share.name,

@@ -43,9 +43,9 @@ class Hide(NamedTuple):
 class Share(NamedTuple):
     """Numbers to share: one for each `step_ms`, on the epoch grid or the calendar (`unit`).
 
-    `blocks` is the number of values in a calendar window, 0 if `setting.advised` chooses it; `step_ms` is the
-    total duration of one value in an ordinary window. `quantum_w` is the coarsest sufficient quantum.
-    `name` is the English name, which JSON uses. `words` are the names by which a question may call it.
+    `blocks` is the number of values in a calendar window, or 0 if `setting.advised` chooses it; `step_ms` is
+    the total duration of one value in an ordinary window. `quantum_w` is the coarsest sufficient quantum.
+    `name` is the English name, which JSON uses. `words` are the names that a question may use.
     """
 
     name: str
@@ -130,7 +130,9 @@ class Goal:
         if self.unit in ("W", "kW"):
             return float(base)
         if share.space is not Space.LINF:
-            raise ValueError(f"a percentage such as 5%, or watts such as 20W: {share.name} are powers")
+            raise ValueError(
+                f"a percentage such as 5%, or watts such as 20W: the numbers of {share.name!r} are powers"
+            )
         return float(base / share.hours)
 
 
@@ -160,7 +162,8 @@ def _public_event(text: str) -> Event:
     Of several such events, the result is the one whose name has no other words.
 
     Raises:
-        ValueError: there is no such event, or no such result; the error states the choices.
+        ValueError: there is no such event, or there are several, each with other words; the error states the
+            choices.
     """
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
@@ -215,7 +218,7 @@ def goals(text: str) -> Goal | list[Goal | None]:
 
 
 def forms(word: str) -> tuple[str, ...]:
-    """Return a name, in single spaces, and the same name with an s."""
+    """Return a name, with single spaces between its words, and the same name with an s appended."""
     plain = " ".join(_WORDS.findall(word))
     return plain, f"{plain}s"
 

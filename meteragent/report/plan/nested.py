@@ -2,12 +2,12 @@
 
 A question names two or more lengths, such as half hours, days and months, and optionally an error for each.
 All streams hide the same energy, and their shares of the level add up to one, so the promise is that of a
-single stream (THEORY 3.8). All shares in steps of 1/20 are tried, at least one step for the finest length.
-The best shares minimise the largest error relative to its goal. If no length has a goal, each error is taken
-relative to that of a single stream of that length.
+single stream (THEORY 3.8). All shares in steps of 1/20 are tried, with at least one step for the finest
+length. The best shares minimise the largest error relative to its goal. If no length has a goal, each error
+is taken relative to that of a single stream of that length.
 
-A single stream of the finest length, which receivers sum to days and months, is tried as well. Shares are
-proposed only if they are better.
+A single stream of the finest length, whose numbers receivers add up to days and months, is tried as well.
+Shares are proposed only if they are better than this single stream.
 """
 
 import json
@@ -37,8 +37,8 @@ STEPS = 20
 """The number of equal parts into which the search grid divides a level."""
 _NO_SHARE = Fraction(1, 10**6)  # stands for a share of 0, whose noise would be infinite
 _QUANTA = 220
-"""The number of quanta per radius while shares are tried; errors on the real lattice differ by less than 0.1
-%."""
+"""The number of quanta per radius while shares are tried; errors on the real lattice differ by less
+than 0.1%."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Division:
         )
 
     def _kind(self, length: Share, share: Fraction) -> Kind:
-        """Return the noise of a length's numbers, in kWh; with a share of 0, they have almost no weight."""
+        """Return the noise of a length's numbers, in kWh; numbers with a share of 0 have almost no weight."""
         mechanism = noise(self.hide_wh / length.hours, max(share, _NO_SHARE) * self.level)
         return Kind(mechanism, "dithered", float(length.hours / 1000))
 
@@ -81,9 +81,9 @@ class NestedQuestion:
     timezone: str = "UTC"
 
     def limits_w(self) -> tuple[float, ...]:
-        """Return the reference error for each length: its goal, or else the error of a single stream.
+        """Return each length's reference error: its goal or, without goals, the error of a single stream.
 
-        If some lengths have goals, lengths without a goal are not compared.
+        If only some lengths have goals, lengths without a goal are not compared.
         """
         if any(self.goals):
             pairs = zip(self.lengths, self.goals, strict=True)
@@ -95,7 +95,7 @@ class NestedQuestion:
 class NestedAnswer:
     """The best shares, and a single stream of the finest length.
 
-    It `is_possible` if all goals are met, and `is_better` if shares beat the single stream.
+    `is_possible` states whether all goals are met, and `is_better` whether the shares beat the single stream.
     """
 
     question: NestedQuestion
@@ -141,8 +141,8 @@ def solve(question: NestedQuestion) -> NestedAnswer:
     """Find the shares with the least error, and compare them with one stream of the finest length.
 
     Raises:
-        ValueError: the lengths are fewer than two, include a typical day or a curve, are not from fine to
-            coarse or do not nest, or there are goals, but not as many as lengths.
+        ValueError: there are fewer than two lengths, a length is a typical day or a curve, the lengths are
+            not from fine to coarse or do not nest, or there are goals, but not one for each length.
     """
     _check(question)
     limits_w = question.limits_w()
@@ -239,7 +239,7 @@ def _row(name: str, share: str, nested_error: str, single_error: str, goal: str)
 
 
 def as_json(answer: NestedAnswer) -> str:
-    """Return the same facts as JSON: errors as mean powers in W, and exact numbers as text."""
+    """Return the answer as JSON: errors as mean powers in W, and exact numbers as text."""
     question = answer.question
     document: dict[str, Any] = {
         "hides_wh": str(question.hide.energy_wh),

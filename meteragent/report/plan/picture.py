@@ -18,16 +18,17 @@ from meteragent.report.plan.setting import Setting, minimal
 from meteragent.report.plan.solve import Answer, around
 
 ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
-"""Blue, orange and dark grey, which also differ in brightness; lines differ in stroke."""
+"""Blue, orange and dark grey, which also differ in brightness; the lines differ in stroke, too."""
 _REACH, _POINTS = 16, 33
 _APART = 1.2
 """At a smaller ratio of energies, labels would overlap."""
 
 
 def draw(answer: Answer, path: Path) -> None:
-    """Draw an answer's setting, or else the nearest setting, among settings that hide more and less.
+    """Draw an answer's setting among settings that hide more and less energy.
 
-    The suffix of `path` determines the format.
+    If the answer is not possible, draw the nearest possible setting. The suffix of `path` determines the
+    format.
 
     Raises:
         ValueError: the suffix names no format, or there is no setting.

@@ -33,7 +33,7 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 
 
 def error(watts: float, share: Share) -> str:
-    """Return an error with its unit: as an energy if people read the share as energies, else as a power."""
+    """Return an error with its unit: an energy if people read the share as energies, otherwise a power."""
     return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
 
@@ -82,7 +82,7 @@ def as_text(answer: Answer) -> str:
 
 
 def _considered(answer: Answer) -> list[str]:
-    """Return the lines about the shares that were compared; empty if there are none."""
+    """Return the lines about the shares that were compared; empty if none were compared."""
     if not answer.considered:
         return []
     goal = answer.question.goal
@@ -234,7 +234,7 @@ def _nearest(answer: Answer) -> list[str]:
 
 
 def as_json(answer: Answer) -> str:
-    """Return the same facts as JSON: errors in W over a number's time, and exact numbers as text."""
+    """Return the answer as JSON: errors in W over a number's time, and exact numbers as text."""
     setting, windows = answer.setting, None
     if answer.is_possible and setting is not None:
         windows = sliding(answer.question, setting)

@@ -27,12 +27,12 @@ sink.topic = "private/{meter}/power"
 """
 _ZONE = '    # the time zone of your homes, such as "Europe/Amsterdam"'
 _FIGURES = 3
-"""The number of figures to which energies to hide are rounded."""
+"""The number of significant figures of an energy to hide."""
 _FINE = 50
 """Without a preset, a quantum is at most radius / _FINE (but at least `_FINEST_W`), so an event off the grid
 usually costs at most 2% more."""
 _ALIKE = 1.02
-"""The factor by which a gain over guessing may exceed the limit before whole per cent are compared."""
+"""The factor by which a gain over guessing may exceed its limit, if the limit holds in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
@@ -51,9 +51,9 @@ class Setting:
 
     @cached_property
     def quantum_w(self) -> Fraction:
-        """The preset's quantum or, without a preset, the share's or a finer one.
+        """The preset's quantum or, without a preset, the share's quantum or a finer one.
 
-        The finer quantum is a power of ten of at most radius / `_FINE`, but of at least `_FINEST_W`.
+        The finer quantum is a power of ten that is at most radius / `_FINE` but at least `_FINEST_W`.
         """
         if self.preset is not None:
             return PRESETS[self.preset].quantum
@@ -62,7 +62,7 @@ class Setting:
 
     @property
     def _hours(self) -> Fraction:
-        """The hours that one number covers: those of a curve's block, or else the share's."""
+        """The hours that one number covers: those of a block for curves, otherwise the share's."""
         return self.share.hours / self.slots if self.share.space is Space.CURVE else self.share.hours
 
     @cached_property
@@ -89,7 +89,7 @@ class Setting:
 
     @cached_property
     def preset(self) -> str | None:
-        """The preset with exactly this grid, hidden energy and level; None if there is none."""
+        """The preset with exactly this grid, hidden energy and level; None if no preset has them."""
         numbers = (*_grid(self), self.hide_wh, self.level)
         for name, preset in PRESETS.items():
             if (preset.length, preset.blocks, preset.space, preset.hide_wh, preset.level) == numbers:
@@ -152,7 +152,7 @@ def _energy_text(wh: Fraction) -> str:
 
 
 def last_place(wh: float) -> Fraction:
-    """Return the place value of the last digit of an energy with three figures."""
+    """Return the place value of the last digit of an energy with three significant figures."""
     return Fraction(10) ** (math.floor(math.log10(wh) + 1e-12) - _FIGURES + 1)
 
 
@@ -160,7 +160,7 @@ def last_place(wh: float) -> Fraction:
 
 
 def alignments(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
-    """Return, for each alignment, the distances, in W, by which an event changes windows, largest first."""
+    """Return, for each alignment, the distances (in W, largest first) by which an event changes windows."""
     return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 
@@ -172,9 +172,9 @@ def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Return whether an event is at least as hard to detect as a change by the radius in one window.
 
-    An attacker is then right about the event no more often than the level allows: 70% of the time at level 1
-    (`success_bound`), wherever the event lies on the grid and however many windows it touches. The gain over
-    guessing may be larger by the factor `slack`.
+    If so, an attacker is right about the event no more often than the level allows: 70% of the time at level
+    1 (`success_bound`), wherever the event lies on the grid and however many windows it touches. The gain
+    over guessing may be larger by the factor `slack`.
     """
     noise = setting.terms.mechanism
     limit = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
@@ -182,7 +182,7 @@ def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
 
 
 def radius_percent(setting: Setting) -> int:
-    """Return an attacker's success limit, in per cent, for a change by the radius; it is rounded up."""
+    """Return an attacker's success limit for a change by the radius, in per cent, rounded up."""
     return math.ceil(100 * success_bound(setting.terms.mechanism, (setting.radius_w,)) - 1e-6)
 
 
@@ -201,7 +201,7 @@ def covered(setting: Setting) -> list[Event]:
 def odds_level(setting: Setting, event: Event) -> float:
     """Return the level of a whole event, summed over all windows that it touches.
 
-    An event that starts off the grid is rounded up in two windows instead of one; the loss of one more
+    An event that starts off the grid is rounded up in two windows instead of one; the loss for one more
     quantum covers that.
     """
     noise = setting.terms.mechanism
@@ -212,8 +212,8 @@ def odds_level(setting: Setting, event: Event) -> float:
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Find the setting with the least error that hides `hide`, over all numbers of slots in a window.
 
-    A preset is preferred, because it has a name, if it hides the same event, with limits rounded as in
-    `check`, and its error is no larger.
+    A preset has a name, so it is preferred if its error is no larger and it hides the same event (with limits
+    rounded as in `check`).
     """
     best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
@@ -226,11 +226,12 @@ def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
 
 @lru_cache(maxsize=256)
 def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
-    """Find the setting with the least energy that hides `hide`, for each number of slots to try.
+    """Find, for each number of slots to try, the setting with the least energy that hides `hide`.
 
-    An energy of any shape may lie in one slot, as may an event no longer than a slot, so more slots would
-    only add noise for these. A longer event changes a window of many slots only by its power. A number of
-    slots is left out if its error, even with that power as the radius, is not below those of fewer slots.
+    A change of any shape may lie in one slot, and so may an event no longer than a slot. For these, more
+    slots would only add noise. A longer event changes a window of many slots only by its power. A number of
+    slots is left out if its error, even with that power as the radius, is not below the errors of fewer
+    slots.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
@@ -261,9 +262,9 @@ def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting
 
 
 def minimal(hide: Hide, setting: Setting) -> Setting:
-    """Find the setting with the least energy, to at least three figures, that hides `hide` in these windows.
+    """Find the setting with the least energy that hides `hide`, with the windows of `setting`.
 
-    If `hide` is not an event, return `setting` itself.
+    The energy has at least three significant figures. If `hide` is not an event, return `setting` itself.
     """
     if hide.event is None:
         return setting
@@ -282,10 +283,10 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
 
 
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
-    """Find the setting that hides most, to three figures, within an error of `error_w` for one home.
+    """Find the setting that hides the most energy within an error of `error_w` for one home.
 
-    It hides roughly `ENERGY_MAX_WH` at most. The result is None if its radius would be below 1 mW, or if no
-    energy of three figures is within the error.
+    The energy has three significant figures, and is roughly `ENERGY_MAX_WH` at most. The result is None if
+    the radius would be below 1 mW, or if no such energy is within the error.
     """
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours

@@ -31,7 +31,7 @@ class Question:
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides the most within the goal; return None if there is none.
+        """Find the setting that hides the most within the goal; return None if there is no such setting.
 
         A curve is tried with the best number of blocks for each public event.
         """
@@ -76,7 +76,7 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question: its setting and homes, or else the reason and the nearest settings.
+    """The answer to a question: its setting and homes or, if impossible, the reason and the nearest settings.
 
     `considered` are the settings of the shares that were compared, if any.
     """
@@ -95,7 +95,7 @@ class Answer:
 
 
 def solve(question: Question) -> Answer:
-    """Solve for the part that the question leaves open; if nothing is open, check whether it has an answer.
+    """Solve for the part that the question leaves open; if nothing is open, check whether an answer exists.
 
     Raises:
         ValueError: the question leaves too much open, or its goal is an energy but its share is a power.
@@ -217,7 +217,7 @@ def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
 
 
 def sliding(question: Question, setting: Setting) -> Sliding | None:
-    """Find consecutive windows that keep the level over a whole event, unless `simple` is as accurate.
+    """Find consecutive windows that keep the level over a whole event; return None if `simple` is as good.
 
     A stretch of time as long as w slots can touch w + 1 slots. The event may have any shape within its power.
     The result is also None without an event, for an event no longer than a slot, and for calendar slots other
@@ -238,5 +238,5 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
 
 
 def is_chosen(setting: Setting) -> bool:
-    """Return whether the number of blocks was chosen, as it is if a calendar window has several."""
+    """Return whether the number of blocks was chosen, as it is if a calendar window has several blocks."""
     return setting.share.unit is not None and setting.slots > 1

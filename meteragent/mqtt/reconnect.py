@@ -57,9 +57,8 @@ async def keep_connected(  # noqa: PLR0913 -- each argument is the caller's choi
 
     A lost connection cancels `serve`. If `serve` returns, the connection stays open; if it raises LinkError,
     the connection is replaced. Any other exception from `serve` or a callback is raised here. A cancelled
-    connection ends with a DISCONNECT (except over 3.1.1 with a `will`). The broker publishes `will` after
-    each connection, and keeps the session for `session_expiry_s` (0: no session). Over 3.1.1, the broker
-    decides how long it keeps the session.
+    connection ends with a DISCONNECT (except over 3.1.1 with a `will`). The broker publishes `will` after each
+    connection, and keeps the session for `session_expiry_s` (0: no session; over 3.1.1, the broker decides).
 
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight` is
     an upper limit of `Session.inflight`, and `timeout_s` limits each wait for a connection or a subscription.

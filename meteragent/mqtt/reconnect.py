@@ -57,15 +57,14 @@ async def keep_connected(  # noqa: PLR0913 -- each argument is the caller's choi
 
     A lost connection cancels `serve`. If `serve` returns, the connection stays open; if it raises LinkError,
     the connection is replaced. Any other exception from `serve` or a callback is raised here. A cancelled
-    connection ends with a DISCONNECT (except over 3.1.1 with a `will`). The broker publishes `will` after each
-    connection, and keeps the session for `session_expiry_s` (0: no session; over 3.1.1, the broker decides).
+    connection ends with a DISCONNECT (except over 3.1.1 with a `will`). The broker publishes `will` after
+    each connection, and keeps the session for `session_expiry_s` (0: no session; over 3.1.1 it decides).
 
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight` is
     an upper limit of `Session.inflight`, and `timeout_s` limits each wait for a connection or a subscription.
     `on_refused` gets each publication that the broker refuses (MQTT 5 only). If it is None, or the refusal
-    does not concern a topic, the connection ends. `on_failed` gets the reason when a connection ends or an
-    attempt fails, and may raise an error to give up. The log puts `role` before the address, and `login_hint`
-    after a refused login.
+    does not concern a topic, the connection ends. `on_failed` gets the reason when a connection or an attempt
+    fails, and may raise an error to give up. `role` and `login_hint` are for the log.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),

@@ -1,8 +1,8 @@
 """Simulated homes, compared with RAMP and the Richardson model.
 
 `python -m benchmarks.simulators [--out FILE]`. The rate is home-days per CPU-second, with the same number of
-home-days on both sides; the creation of our homes and of RAMP's is not counted. Our homes include all
-appliances, television content and a table of events, which the peers do not provide. RAMP simulates users of
+home-days on both sides; the creation of our homes and of RAMP's is not counted. Our homes include more
+than the peers': all appliances, television content and a table of events. RAMP simulates users of
 five appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the
 values. richardsonpy simulates the occupancy, light and appliances of a household of three. It supports only
 single homes and whole years. A single home is the slowest case for our simulator, which processes many homes

@@ -9,7 +9,7 @@ classes turn the wall clock into times that the rest of the agent can rely on:
                  shown, the newest time in the store, or `EARLIEST_MS`. While the wall clock is earlier,
                  there is no time, and processing pauses (law 4).
     BootClock    the time since the machine's start, by which copies are recognised (law 1). Memory and disk
-                 that are resumed from a snapshot hold open windows whose intervals may have been released
+                 that are resumed from a snapshot contain open windows whose intervals may have been released
                  since, with the same noise. The wall clock reveals the copy, because it is set forward while
                  the time since the machine's start has not advanced. A step before the clock is first
                  synchronised does not indicate a copy, because the clock of a machine without a hardware
@@ -57,7 +57,7 @@ class BootClock:
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Start without a comparison.
+        """Start before the first comparison.
 
         `synchronised` returns whether the wall clock is synchronised, or None if this is unknown.
         """
@@ -108,7 +108,7 @@ class SteadyClock:
 
     @property
     def newest_ms(self) -> int:
-        """The newest time shown so far, by this process or an earlier one, but at least `EARLIEST_MS`."""
+        """The newest time that this process or an earlier one has shown, but at least `EARLIEST_MS`."""
         return self._newest_ms
 
     def not_before(self, newest_ms: int) -> None:
@@ -140,7 +140,7 @@ class SteadyClock:
         return now_ms
 
     def check(self) -> None:
-        """Raise ClockJumped after a jump, when nothing may be fed to the core any longer."""
+        """Raise ClockJumped after a jump; nothing may be fed to the core after it."""
         self.now_ms()
         if self.jumped_ms:
             raise ClockJumped

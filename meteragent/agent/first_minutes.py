@@ -17,15 +17,15 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.store.outbox import WaitingRow
 
 FIRST_MS = MINUTE_MS
-"""How long a connected stream may have no usable reading before this is logged; with each line, the time to
-the next line doubles."""
+"""How long a connected stream may have no usable reading before a warning is logged; each warning doubles the
+time to the next one."""
 LONGEST_MS = HOUR_MS
-"""The longest time between two log lines about missing readings."""
+"""The longest time between two warnings about missing readings."""
 STEP_MS = MINUTE_MS
-"""The most that the time between two updates counts as waiting; if more has passed, the clock was set or the
-machine slept."""
+"""Of the time between two updates, at most this counts as waiting; if more has passed, the clock was set or
+the machine slept."""
 FEWEST = 5
-"""The number of first readings that must all have been clamped before this is logged."""
+"""The smallest number of first readings that cause a warning if all of them were clamped."""
 
 _CLOCK = {"refused_ahead", "late"}
 """Counters of messages that indicate a wrong clock."""
@@ -54,8 +54,8 @@ class FirstMinutes:
     def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
         """Log the stream's first reading and first number, or from time to time why there is no reading.
 
-        `confirmed` holds the ids of the rows that the broker has confirmed, until the outbox marks them. The
-        range of the first readings is also checked.
+        `confirmed` holds the ids of the rows that the broker has confirmed, until the outbox marks these
+        rows. The range of the first readings is also checked.
         """
         elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
         self._updated_ms = now_ms

@@ -112,7 +112,7 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
 
 
 def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
-    """Yield those of the last `WINDOWS` windows of bands that are complete, in order."""
+    """Yield the complete ones among the last `WINDOWS` windows of bands, in time order."""
     bands = {r.time_ms: r.step_ms for r in series.records if series.terms(r).space is Space.BANDS}
     for start_ms in sorted(bands)[-WINDOWS:]:
         with suppress(ValueError):  # a record is missing
@@ -124,7 +124,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
 
 
 def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
-    """Return a window's costs; None if there are no tariffs, or if they cannot price it in one currency."""
+    """Return a window's costs; None without tariffs, or if they cannot price the window in one currency."""
     if not tariffs:
         return None
     try:

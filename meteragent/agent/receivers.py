@@ -73,7 +73,7 @@ def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | 
 
 
 def unannounced(stream: settings.Stream, store: Store) -> dict[str, list[Validity]]:
-    """Return, by topic, the validities of the receivers to whom its latest descriptor was not announced."""
+    """Return, by topic, the validities of receivers who have not been sent the topic's latest descriptor."""
     return grants.unannounced(store.connection, stream.name) if stream.receivers else {}
 
 

@@ -47,7 +47,7 @@ def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()
-        shutil.copy(path.with_suffix(".run"), path)  # complete, because `feed` empties the log
+        shutil.copy(path.with_suffix(".run"), path)  # complete: `feed` has moved the log into this file
         connection, recorder = store.connection, Recorder(store.connection)
         store.connection = cast(sqlite3.Connection, recorder)
         for _ in range(BATCHES):

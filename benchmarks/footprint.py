@@ -71,8 +71,8 @@ def memory() -> list[Result]:
 def forget_libraries() -> None:
     """Drop the libraries of this Python environment from the system's cache.
 
-    The libraries are then read again only as far as they are needed. The cache holds a file that has just
-    been installed in large pieces, whose unused parts would be mapped, too.
+    The libraries are then read again only as far as they are needed. The cache holds a newly installed file
+    in large pieces, whose unused parts would be mapped, too.
     """
     for path in Path(sys.prefix, "lib").rglob("*.so*"):
         with path.open("rb") as file:

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.crash PATH METERS COMMITS` is the program of both processes: it opens the store, makes
 COMMITS commits, and prints a line after each commit that releases a slot. The first process is paused
-repeatedly until the log has at least `MIN_LOG_BYTES`, and is then killed. The second process reads the
-store from the system's cache, as after a crash of the agent alone.
+repeatedly until the log has at least `MIN_LOG_BYTES`, and is then killed. The second process reads the store
+from the system's cache, as after a crash of the agent alone.
 """
 
 import os

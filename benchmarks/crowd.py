@@ -196,7 +196,7 @@ def text(measured: Measured) -> str:
     rates = (
         f"leader {measured.us('leader'):.0f} us, helper {measured.us('helper'):.0f} us of CPU time per home"
     )
-    memory = f"{measured.memory_mib:.0f} MiB for both"
+    memory = f"{measured.memory_mib:.0f} MiB for both operators"
     return f"{measured.homes:,} homes: {steps}; {rates}; {measured.elapsed_s:.1f} s elapsed, {memory}"
 
 

@@ -1,6 +1,6 @@
 """The cost of a release in SQLite alone: the statements of a run, replayed on a copy of its store.
 
-This is an estimate of the least that a release can cost any program that keeps the same promises with this
+This is an estimate of the lowest cost of a release in any program that keeps the same promises with this
 store. The estimate includes the loop that executes the statements one by one.
 """
 

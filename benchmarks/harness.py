@@ -36,7 +36,7 @@ _missing_peers: list[str] = []
 
 @dataclass(frozen=True)
 class Row:
-    """Two calls that do the same work, with the work's name, the peer, and the goal for the ratio of rates.
+    """Two calls that do the same work, with its name, the peer, and the goal for the ratio of the rates.
 
     `theirs` may be a limit instead of a call: the CPU seconds that `ours` may take. `work` holds the number
     of `unit`s that each call processes; a slow peer may process fewer.

@@ -59,8 +59,8 @@ def open_store(path: Path) -> Store:
 class Line:
     """One stream on an open store: `meters` meters with a reading every `step_ms` each (by default a slot).
 
-    Each commit marks the rows of the previous commit as delivered; with a `backlog`, it marks the
-    oldest waiting rows instead.
+    Each commit marks the rows of the previous commit as delivered; with a `backlog`, it marks the oldest
+    waiting rows instead.
     """
 
     store: Store

@@ -96,8 +96,8 @@ class Agent:
     async def run(self) -> None:
         """Run until cancelled, then drain the sinks.
 
-        Raises any error that must end the process, alone or in an exception group, such as StoreError if the
-        store cannot be used, and ConfigError if a file cannot be read.
+        Raises any error that must end the process, alone or in an exception group: for example
+        StoreError if the store cannot be used, or ConfigError if a file cannot be read.
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}

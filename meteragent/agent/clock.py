@@ -7,7 +7,7 @@ classes turn the wall clock into times that the rest of the agent can rely on:
 
     SteadyClock  the time, which never runs backwards: it is never earlier than a time that the clock has
                  shown, the newest time in the store, or `EARLIEST_MS`. While the wall clock is earlier,
-                 there is no time, and processing pauses (law 4).
+                 the SteadyClock shows no time, and processing pauses (law 4).
     BootClock    the time since the machine's start, by which copies are recognised (law 1). Memory and disk
                  that are resumed from a snapshot contain open windows whose intervals may have been released
                  since, with the same noise. The wall clock reveals the copy, because it is set forward while
@@ -95,7 +95,7 @@ class BootClock:
 class SteadyClock:
     """A wall clock that never runs backwards and is never behind the newest time in the store (law 4).
 
-    After a jump (`jumped_ms` is not 0) the clock no longer shows any time.
+    After a jump (`jumped_ms` is not 0), the clock no longer shows any time.
     """
 
     def __init__(self, wall_ms: Callable[[], int], counts: Counts, boot: BootClock | None = None) -> None:
@@ -118,7 +118,7 @@ class SteadyClock:
     def now_ms(self) -> int | None:
         """Return the time; None after a jump, or while the wall clock is behind the newest known time.
 
-        A warning is logged, and the pause counted, when the wall clock falls behind.
+        When the wall clock falls behind, a warning is logged and the pause is counted.
         """
         now_ms = self._wall_ms()
         if self._boot is not None and not self.jumped_ms:

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 The operators' lists of keys arrive as retained messages on the sink's connection (`Keys`). A list is checked,
 committed to the store, and only then used, so that the highest serial of each role is on disk before a key of
-the list seals anything. After a restart the lists are read from the store, so a slot can open before the
+the list seals anything. After a restart, the lists are read from the store, so a slot can open before the
 broker is connected.
 
 The core opens a slot only if both keys for its day are known and differ (`may_open`). A slot that cannot open
@@ -67,7 +67,7 @@ class Keys:
         slot_s = start_ms // 1000
         keys = self._keys(slot_s)
         if keys is None:
-            raise LinkError("the slot cannot open: a key is missing, or both are equal")
+            raise LinkError("the slot cannot open: a key is missing, or both keys are equal")
         slot = open_slot(self._group, label, slot_s, lattice, keys, bits)
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 

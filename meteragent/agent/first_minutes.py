@@ -1,6 +1,6 @@
-"""The log of a stream's first minutes: its first reading, or why there is none, and its first number.
+"""The log of a stream's first minutes: the first reading, or why there is none, and the first number.
 
-If the first readings are all outside `window.range`, one line says that they are clamped to it.
+If the first readings are all outside `window.range`, one line says that they are clamped to this range.
 
 No line contains a value or a count, so that the log reveals little more than that readings have started (law
 4). After the first reading, `health` reports missing readings.
@@ -52,7 +52,7 @@ class FirstMinutes:
             self._row = next((row.id for row in rows if not row.retain), None)
 
     def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
-        """Log the stream's first reading and first number, or from time to time why there is no reading.
+        """Log the stream's first reading and first number, and from time to time why there is no reading.
 
         `confirmed` holds the ids of the rows that the broker has confirmed, until the outbox marks these
         rows. The range of the first readings is also checked.

@@ -72,7 +72,7 @@ class Listener:
         self._listen_s = listen_s
         self._counts = counts
         self._alarms = alarms
-        alarms.clear("other_agent", stream)  # an earlier run's listener may have raised it
+        alarms.clear("other_agent", stream)  # an earlier run's listener may have raised this alarm
         self._questions: dict[str, _Question] = {}
         self._clear_topics: list[str] = []
         self._foreign_topics: set[str] = set()
@@ -156,7 +156,7 @@ class Listener:
         return pass_first
 
     async def _serve(self, session: Session) -> None:
-        """Subscribe to the topics in question; on a new connection, to all of them again."""
+        """Subscribe to the topics in question, and on a new connection to all of them again."""
         self._session = session
         for question in self._questions.values():
             question.grant_s = None

@@ -98,7 +98,7 @@ class SharedSink:
         )
 
     def take(self, rows: Iterable[WaitingRow]) -> None:
-        """Add rows that were committed to the outbox to the queues of their receivers' sinks."""
+        """Pass committed rows to the sinks of their receivers."""
         by_queue: dict[str, list[WaitingRow]] = {}
         for row in rows:
             by_queue.setdefault(row.queue, []).append(row)

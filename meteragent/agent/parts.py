@@ -165,9 +165,9 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
 def keeps_session(stream: settings.Stream) -> bool:
     """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
 
-    For a register without timestamps it should not, because an old reading would count as current, and all
-    energy used since that reading as used at once, which no radius hides. No energy is lost, because the next
-    reading includes it.
+    For a register without timestamps, it should not: an old reading would count as current, and all energy
+    used since that reading would count as used at once, which no radius hides. No energy is lost, because the
+    next reading includes it.
     """
     return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
 

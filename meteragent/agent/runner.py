@@ -116,8 +116,8 @@ class StoreThread:
     async def wait_until_erased(self) -> None:
         """Wait for the erasure that follows the last commit, which removes old accumulators from the log.
 
-        If another reader of the file prevents the erasure, each call retries it, and `unerased_s`
-        counts the time. Raises StoreError if the erasure fails.
+        If another reader of the file prevents the erasure, each call retries it, and `unerased_s` counts the
+        time. Raises StoreError if the erasure fails.
         """
         if self._is_unerased and (self._erasure is None or self._erasure.done()):
             self._erasure = self._begin(self._erase_log)
@@ -221,7 +221,7 @@ class Runner:
     resume_ms  the stream's time at the last stop, or the current time if nothing was scheduled
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
-    listener   the listener for other agents that release the same meters; None to detect none
+    listener   the listener for other agents that release the same meters; None if none is detected
     on_commit  a function that is called with the new rows of each commit
     """
 

@@ -49,7 +49,7 @@ from meteragent.wire.home_assistant import ONLINE
 FETCH = 1000
 """The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
 POLL_S = 1.0
-"""The longest time between two reads of the outbox while no row is due, as the clock may be set."""
+"""The longest time between two reads of the outbox while no row is due, because the clock may be set."""
 
 _log = logging.getLogger("meteragent")
 
@@ -180,7 +180,7 @@ class Sink:
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
-        """The ids of rows, delivered or too late, that are not yet marked as delivered in the outbox.
+        """The ids of rows that are delivered or too late, but not yet marked as delivered in the outbox.
 
         Ids stay in this set until `note_marked` is called, because a cancelled commit may not have marked
         their rows. A row may be marked twice.
@@ -316,7 +316,7 @@ class Sink:
             await self._introduce_all(session)
 
     async def _introduce_all(self, session: Session) -> None:
-        """Announce the devices of meters with open windows only, so that deleted devices do not return."""
+        """Announce only the devices of meters with open windows, so that deleted devices do not return."""
         if self.presence.discovery is not None:
             open_topics = await self._outbox.open_topics()
             for descriptor in await self._outbox.descriptors():

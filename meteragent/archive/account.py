@@ -52,8 +52,8 @@ class Account:
         """Yield the run's rows for the ledger, one table per job, and fill in this account.
 
         Raises:
-            ArchiveError: in the wide layout, a window appears twice or a row group's statistics are wrong; or
-                a row's meter or time, or a file, cannot be read.
+            ArchiveError: a row's meter or time, or a file, cannot be read; or, in the wide layout, a window
+                appears twice or a row group's statistics are wrong.
             KeyForgotten: a window's epoch has no key.
         """
         for job in jobs:

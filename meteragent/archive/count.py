@@ -1,4 +1,4 @@
-"""Count an input's numbers: all, missing, outside the range, and tiny compared with the range.
+"""Count how many numbers an input has, and how many of them are missing, outside the range, or tiny.
 
 An input is refused if most of its numbers are outside the range. The counts are private: show them only to
 people who may see the readings.
@@ -48,8 +48,8 @@ def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> Non
     """Raise ArchiveError if most of an input's numbers are outside `window.range`, unless `clamp` is true.
 
     Missing numbers do not count. A refused input is probably in another unit, and a release cannot be
-    repeated with corrected numbers. Reading stops as soon as at least half of the numbers
-    are known to be within the range.
+    repeated with corrected numbers. Reading stops as soon as at least half of the numbers are known to be
+    within the range.
     """
     if clamp:
         return

@@ -78,7 +78,7 @@ class EpochKey:
 
 
 class Key:
-    """The keys of a tenant's windows from epoch `first` on, which counts months or days since 1970-01-01.
+    """The keys of a tenant's windows from epoch `first` on; epochs are counted from 1970-01-01.
 
     Raises:
         ValueError: `epoch_unit` is neither "month" nor "day", or the secret does not have 32 bytes.
@@ -139,7 +139,7 @@ class Key:
     def _secret(self, index: int) -> bytes:
         """Return the secret of an epoch, derived step by step from the nearest cached secret.
 
-        Raises as `epoch` does.
+        Raises the errors of `epoch`.
         """
         if index < self.first:
             raise KeyForgotten(
@@ -266,7 +266,7 @@ def forget(path: Path, before_ms: int) -> Key:
     and file systems that keep old blocks (snapshots, flash, copy on write), may still hold the erased keys.
 
     Raises:
-        KeyMissing: as in `Key.load`.
+        KeyMissing: see `Key.load`.
         KeyRefused: the time is after 2199.
         OSError: the file cannot be written.
     """

@@ -33,7 +33,7 @@ Layout = Literal["wide", "long"]
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of the input's numbers: `gap` of them are missing or not finite, `clamped` are out of range.
+    """Counts of the input's numbers: `gap` are missing or not finite, and `clamped` are out of range.
 
     These counts stay local and are never published, because they reveal something about readings.
     """
@@ -144,7 +144,7 @@ def _numbers(
 
 
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
-    """Convert rows of `meter`, `start` and `readings` to rows of `WINDOWS`; the engine has grouped them.
+    """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
     `readings` is a list of pairs (time, value) in any order: all readings whose span may overlap the window.
     A row is omitted if no reading's span begins in its window.

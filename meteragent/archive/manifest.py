@@ -37,10 +37,10 @@ PART_BATCHES = 16
 """The number of row groups in a part of the wide layout; the last part may have fewer."""
 
 ROWS = 1 << 21
-"""The approximate limit to the number of rows in a job of the long layout."""
+"""The approximate maximum number of rows in a job of the long layout."""
 
 WINDOWS = 1 << 19
-"""The approximate limit to the number of rows in a job of the wide layout; each row is a window."""
+"""The approximate maximum number of rows in a job of the wide layout; each row is a window."""
 
 CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
 """The values that decide where parts end if one process does the run. A run continues an output only if the

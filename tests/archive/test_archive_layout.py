@@ -130,7 +130,7 @@ def test_rows_may_have_other_numbers_than_their_neighbours(order: int) -> None:
     """A row of twice as many numbers is read beside a usual or missing one; none hides a short one."""
     rows: list[Any] = [[1] * 96, [1, 3] * 96, None][::order]
     assert wide(rows) == [[1] * 96, [2] * 96, [0] * 96][::order]
-    with pytest.raises(ArchiveError, match="rows that do not .*: 1 of 4$"):
+    with pytest.raises(ArchiveError, match=r"rows that do not .*: 1 of 4$"):
         wide([*rows, [1] * 95][::order])
 
 

@@ -6,8 +6,8 @@ below).
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
-2. `Origin`, if the browser sends it, names that host. `Sec-Fetch-Site`, if the browser sends it, names this
-   origin or none; a page of another origin may only link to the front page or the login page.
+2. `Origin`, if the browser sends it, names that host. `Sec-Fetch-Site`, if the browser sends it, is
+   `same-origin` or `none`; a page of another origin may only link to the front page or the login page.
 3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
    under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure,
    because the page is served over plain HTTP. Anyone who can read the network traffic can therefore read the

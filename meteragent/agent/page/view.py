@@ -19,7 +19,7 @@ from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
 
 OWN = ""
-"""The key of the stream's configured terms in mappings by preset."""
+"""The key, in mappings by preset, for the terms that the stream is configured with."""
 
 TOKEN_MIN = 16
 """The length of the shortest token allowed, in bytes; a shorter token could be guessed."""

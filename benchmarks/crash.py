@@ -24,7 +24,7 @@ COMMIT_S, BETWEEN_S, MIN_LOG_BYTES = 0.2, 0.003, 100_000
 
 @contextmanager
 def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that makes `commits` commits; the block begins after its first release.
+    """Run a process that makes `commits` commits; the block begins after the process's first release.
 
     The process is killed at the end of the block. Raises AssertionError if it exits without a release.
     """

@@ -130,7 +130,7 @@ def _until_subscribed_s(contestant: Contestant) -> float:
 
 
 def count_imports() -> Result:
-    """Count the modules that an agent imports until it has released; the ratio is 1 if none is forbidden."""
+    """Count the modules that an agent imports up to its releases; the ratio is 1 if none is forbidden."""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

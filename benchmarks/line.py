@@ -1,7 +1,7 @@
 """The agent without its connections: messages pass through the core into the store, as in the runner.
 
-The benchmarks `store` and `shares` use it to measure the cost of a record without MQTT, and how this cost
-grows with the store's history and the number of meters.
+The benchmarks `store` and `shares` use this module to measure the cost of a record without MQTT, and how this
+cost grows with the store's history and the number of meters.
 """
 
 import sqlite3

@@ -140,7 +140,7 @@ class SteadyClock:
         return now_ms
 
     def check(self) -> None:
-        """Raise ClockJumped after a jump; nothing may be fed to the core after it."""
+        """Raise ClockJumped after a jump; nothing may be fed to the core after a jump."""
         self.now_ms()
         if self.jumped_ms:
             raise ClockJumped

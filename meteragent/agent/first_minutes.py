@@ -100,7 +100,7 @@ class FirstMinutes:
 def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | None:
     """Return why a stream has no reading, and a cure.
 
-    Returns None for a shard of a fleet without messages, because it may have no meters.
+    Returns None if a shard of a fleet gets no messages, because the shard may have no meters.
     """
     wait_text, topic = duration_text(waited_ms), stream.source.topic
     names = sorted(filter(counts.get, _NO_READING), key=lambda name: -counts[name])

@@ -37,9 +37,9 @@ _LONGEST_DAY_MS = 25 * HOUR_MS
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
-    The store keeps the latest descriptor, but deletes an earlier one some time after it is sent. A missing
-    descriptor is therefore rebuilt from the schedule. If the configuration has changed, the rebuilt
-    descriptor has another id, and the records are left out.
+    The store keeps the latest descriptor, but deletes earlier descriptors some time after they are sent. A
+    missing descriptor is therefore rebuilt from the schedule. If the configuration has changed, the rebuilt
+    descriptor has another id than the records name, and these records are left out.
     """
 
     records: Sequence[bytes]

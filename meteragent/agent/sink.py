@@ -23,7 +23,7 @@ Rules
    broker refuses is never discarded: its meter waits and `health` reports the topic, while the other meters,
    the other streams and the source continue (`refused_topics`).
 4. All other messages (a status, devices for Home Assistant) depend only on the time, descriptors, open
-   windows and Home Assistant's starts, never on readings (law 4). Other incoming messages have no effect.
+   windows and Home Assistant's starts, never on readings (law 4). Other incoming messages are ignored here.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Run the programs in `PROGRAMS`, or those that are named, one after the other.
+"""Run all programs in `PROGRAMS`, or only those that are named, one after the other.
 
 `python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. If a program fails, the others still run, and
-the exit code is 1. Without names all programs run, and FILE is replaced at the end, so that no older rows
+the exit code is 1. Without names, all programs run, and FILE is replaced at the end, so that no older rows
 remain. With names, the new rows replace only rows with the same name and peer. Without --out, the results are
 only printed.
 """

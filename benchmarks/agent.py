@@ -1,16 +1,18 @@
 """The agent through a real broker, compared with programs that forward messages unchanged.
 
-`python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto broker
-(a bridge, between two brokers), with 20 meters and one reading per slot. Throughput is measured with 1,000
-readings in flight, latency at 500 readings a second. For every reading, the agent decodes, draws exact noise,
-charges the ledger, commits to disk with fsync (many readings at once), acknowledges and sends a record; the
-others forward the payload. In the QoS 0 rows, the contestants receive and forward at QoS 0, but the agent
-still publishes at QoS 1. Rates are records per second at the receiver. CPU time and memory are those of the
-contestant's process or, with a bridge, of the broker that runs the bridge.
+`python -m benchmarks.agent [--out FILE]`. Each contestant runs alone. It receives readings from a mosquitto
+broker and sends records to the same broker; a bridge sends them to a second broker. There are 20 meters, with
+one reading per slot. Throughput is measured with 1,000 readings in flight, latency at 500 readings a second.
+For every reading, the agent decodes, draws exact noise, charges the ledger, commits to disk with fsync (many
+readings at once), acknowledges and sends a record; the others forward the payload. In the QoS 0 rows, the
+contestants receive and forward at QoS 0, but the agent still publishes at QoS 1. Rates are records per second
+at the receiver. CPU time and memory are those of the contestant's process or, with a bridge, of the broker
+that runs the bridge.
 
-This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
-one reading in 180 opens a window, and the other 179 are only decoded, counted and committed. The cost of such
-a reading is measured too. Times come from the payloads, so the benchmark can run faster than real time.
+One reading per slot is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows
+of half an hour: one reading in 180 opens a window, and the other 179 are only decoded, counted and committed.
+The CPU time of a reading that opens no window is measured, too. Times come from the payloads, so the
+benchmark can run faster than real time.
 """
 
 import asyncio
@@ -60,7 +62,7 @@ class Rate:
 
 
 async def rate(running: RunningContestant, qos: int) -> Rate:
-    """Measure the records per second in a closed loop, their CPU time, and the memory at the end."""
+    """Measure the records per second in a closed loop, the CPU time per record, and the memory at the end."""
     load = ClosedLoop(METERS, qos)
     await load.connect(running.source_port, running.sink_port)
     await load.begin(OUTSTANDING)

@@ -1,4 +1,4 @@
-"""Archives: `sanitise` compared with a plain program that keeps no account, and Spark with one process.
+"""Archives: `sanitise` against a plain program that keeps no account, and Spark against one process.
 
 `python -m benchmarks.archive [--full] [--out FILE]`; `--full` adds one round with archives of 10^7 and 10^8
 readings, which takes minutes. Without pyarrow or cryptography, nothing is measured; without pyspark or Java,
@@ -24,7 +24,7 @@ PACKAGES = ("numpy", *REQUIRED, "pyspark")
 
 @contextlib.contextmanager
 def spark() -> Iterator[Any]:
-    """Yield `meteragent.spark.sanitise_archive` with a session on two cores.
+    """Start a Spark session on two cores, and yield `meteragent.spark.sanitise_archive`.
 
     Yield None if pyspark or Java is missing.
     """

@@ -1,11 +1,11 @@
 """The measurements of `benchmarks.archive`, which need pyarrow and cryptography.
 
-`sanitise` is compared with a plain program, which reads the same Parquet file, adds floating-point noise of
-the same standard deviation to each number, rounds, and writes the columns of its input with zstd compression
-and pyarrow's fastest or default options. The plain program has no ledger, key, digest or clamp, and its
-promise is weaker: with the same standard deviation, its level for a window of n = 96 values is 2.4 times
-ours. Growth is the CPU time per reading of the larger archive over that of the smaller archive. Memory is the
-peak of one process.
+`sanitise` is compared with a plain program. That program reads the same Parquet file, adds floating-point
+noise of the same standard deviation to each number, rounds the sums, and writes the columns of its input. It
+compresses with zstd, and uses either pyarrow's fastest options or its defaults. The plain program has no
+ledger, key, digest or clamp, and its promise is weaker: with the same standard deviation, its level for a
+window of n = 96 values is 2.4 times ours. Growth is the CPU time per reading of the larger archive, divided
+by that of the smaller archive. Memory is the peak memory of one process.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ QUARTER_MS = 900_000
 WINDOWS = 100_000
 NOISE_W = 24_770 / 2**0.5  # the Laplace scale with the standard deviation of the exact noise
 SIZES, FULL = (10**6, 10**7), (10**7, 10**8)
-"""The numbers of readings of the smaller and the larger archive."""
+"""Each pair holds the numbers of readings in the smaller and in the larger archive."""
 MEMORY_MIB = 512
 _TIME = pa.timestamp("ms", tz="UTC")
 _BATCH = 20_000
@@ -222,7 +222,7 @@ def one_process(folder: Path, path: Path) -> list[Result]:
 def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
     """Compare Spark on two cores with one process, after a warm-up of both.
 
-    The ratio is that of the elapsed times; the note also states the CPU time of all processes.
+    The ratio compares the elapsed times; the note also states the CPU time of all processes.
     """
     spark_run, process_run = partial(ours, folder, path, run), partial(ours, folder, path)
     for warm_up in (spark_run, process_run):

@@ -3,8 +3,8 @@
 `python -m benchmarks.attackers [--out FILE]`. The attackers guess which of 100 simulated programmes was on,
 from 30 noisy means over 10 s each. They are trained on 2,000 windows and queried about another 2,000; the
 rate is queries per CPU-second, including training. Both sides get the same windows, and both discriminants
-use the same features; the note states how often both sides choose the same class. RAMP and richardsonpy have
-no attackers.
+use the same features; the note states how often both sides choose the same class. The simulators RAMP and
+richardsonpy contain no attackers to compare with.
 """
 
 from collections.abc import Callable

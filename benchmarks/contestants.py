@@ -1,6 +1,7 @@
-"""Contestants between readings and records: the agent, and peers that forward messages unchanged.
+"""The contestants that turn readings into records: the agent, and peers that forward messages unchanged.
 
-Each is a separate process (or two brokers with a bridge), so that its CPU time and memory can be measured.
+Each contestant is a separate process (or two brokers with a bridge), so that its CPU time and memory can be
+measured.
 """
 
 import os

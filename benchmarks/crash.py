@@ -2,8 +2,8 @@
 
 `python -m benchmarks.crash PATH METERS COMMITS` is the program of both processes: it opens the store, makes
 COMMITS commits, and prints a line after each commit that releases a slot. The first process is paused
-repeatedly until the log has at least `MIN_LOG_BYTES`, and is then killed. The next start reads from the
-system's cache, as after a crash of the agent alone.
+repeatedly until the log has at least `MIN_LOG_BYTES`, and is then killed. The second process reads the store
+from the system's cache, as after a crash of the agent alone.
 """
 
 import os
@@ -24,7 +24,7 @@ COMMIT_S, BETWEEN_S, MIN_LOG_BYTES = 0.2, 0.003, 100_000
 
 @contextmanager
 def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that makes `commits` commits; the block begins after its first release.
+    """Run a process that makes `commits` commits; the block begins after the process's first release.
 
     The process is killed at the end of the block. Raises AssertionError if it exits without a release.
     """
@@ -42,7 +42,7 @@ def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen
 def kill_in_commit(path: Path, meters: int) -> int:
     """Kill a process while SQLite's log holds at least `MIN_LOG_BYTES`; return the size of the log in bytes.
 
-    Raises AssertionError if the process exits before.
+    Raises AssertionError if the process exits by itself.
     """
     log = Path(f"{path}-wal")
     with _process(path, meters, FOREVER) as process:

@@ -1,14 +1,14 @@
 """Measure the operators of a crowd: `python -m benchmarks.crowd [--homes 100000]`.
 
-One slot passes through the leader's and the helper's desk and store, with real files and commits, without a
-broker. The output has the CPU seconds of each step, the CPU time per home, the elapsed time, and the memory
-that the slot adds at its peak.
+One slot passes through the leader's and the helper's desk and store, with real files and commits but without
+a broker. The output states the CPU seconds of each step, the CPU time per home, the elapsed time, and by how
+much the slot raises the peak memory.
 
-Besides the street with all homes, there are ten streets with a tenth of the homes each, every street in its
-own process. Each step is taken by five small streets, the large street and the other five, one after the
-other, so that the load of the machine affects both sizes alike. An operator's growth is its CPU time per home
-in the large street, divided by its mean CPU time per home in the small streets. The exit code is 1 if the
-median of an operator's growths over the rounds is above the limit.
+Besides the large street with all homes, ten small streets have a tenth of the homes each. Every street has
+its own process. Each step is taken by five small streets, then by the large street, and then by the other
+five small streets, so that the load of the machine affects both sizes alike. An operator's growth is its CPU
+time per home in the large street, divided by its mean CPU time per home in the small streets. The exit code
+is 1 if the median of an operator's growths over the rounds is above `GROWTH`.
 """
 
 import argparse
@@ -44,7 +44,7 @@ STEPS: Final = {"leader": ("reports", "batch", "total"), "helper": ("answer",)}
 """The steps of each operator."""
 ORDER: Final = ("reports", "batch", "answer", "total")
 SMALL: Final = 10
-"""The number of small streets, which is also the ratio of the large street's homes to a small street's."""
+"""The number of small streets; the large street has as many homes as all of them together."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Operators:
         self._before_mib = _peak_mib()
 
     def take(self, name: str) -> Measured:
-        """Take a step; return the cost of all steps so far.
+        """Take the step `name`; return the cost of all steps up to and including it.
 
         Raises AssertionError if the total does not count every home.
         """
@@ -145,7 +145,7 @@ class Street:
         self._start.result()
 
     def take(self, step: str) -> Measured:
-        """Take a step; return the cost of all steps so far."""
+        """Take a step; return the cost of all steps up to and including it."""
         return self._process.submit(_take, step).result()
 
 
@@ -166,7 +166,7 @@ def _take(step: str) -> Measured:
 
 
 def measure(homes: int) -> tuple[Measured, list[Measured]]:
-    """Measure a slot of a street, and of `SMALL` streets that together have as many homes.
+    """Measure one slot in a large street, and in `SMALL` small streets that together have as many homes.
 
     If the number of homes is not divisible by `SMALL`, the small streets have a few homes fewer.
     """
@@ -182,7 +182,7 @@ def measure(homes: int) -> tuple[Measured, list[Measured]]:
 
 
 def growth(role: str, large: Measured, small: Sequence[Measured]) -> float:
-    """Return an operator's CPU time per home in the large street over the mean in the small streets."""
+    """Return an operator's CPU time per home in the large street, divided by the mean in the small ones."""
     return large.us(role) / statistics.fmean(street.us(role) for street in small)
 
 
@@ -196,7 +196,7 @@ def text(measured: Measured) -> str:
     rates = (
         f"leader {measured.us('leader'):.0f} us, helper {measured.us('helper'):.0f} us of CPU time per home"
     )
-    memory = f"{measured.memory_mib:.0f} MiB for both"
+    memory = f"{measured.memory_mib:.0f} MiB for both operators"
     return f"{measured.homes:,} homes: {steps}; {rates}; {measured.elapsed_s:.1f} s elapsed, {memory}"
 
 

@@ -1,9 +1,9 @@
-"""Measure the cost of a crowd's slot to a home: `python -m benchmarks.crowd_home`.
+"""Measure what a crowd's slot costs a home: `python -m benchmarks.crowd_home`.
 
 The agent runs without its connections, with a store on the project's disk and one meter. The clock closes a
-slot and opens the next one in the same step, so there is one commit for each slot. The same stream with its
-own noise is measured, too. CPU time is the process's, as the median of the rounds. Last, new processes
-measure the memory that the modules of the extra `crowd` add.
+slot and opens the next one in the same step, so there is one commit for each slot. For comparison, the same
+stream is measured with noise of its own. CPU times are those of the process, and medians over the rounds.
+Finally, new processes measure the memory that the modules of the extra `crowd` add.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from meteragent.store import transaction
 
 NOW_MS, SLOT_MS = 1_800_000_000_000, 1_800_000
 SLOTS = 40
-"""The number of slots of a round, all of them on days whose keys are known."""
+"""The number of slots in a round; the operators' keys for all of their days are known."""
 TEXT = """
 [source]
 topic = "m/power"
@@ -106,7 +106,7 @@ def street() -> tuple[groups.Group, Keys]:
 
 
 def streams() -> dict[str, Stream]:
-    """Return the same stream with its own noise and in a crowd, by name."""
+    """Return, by name, a stream with noise of its own and the same stream in a crowd."""
     [plain] = config.parse(TEXT).stream
     local = core(plain, config.others_per_day(config.parse(TEXT), plain), Links.of(plain), bytes(32))
     group, keys = street()

@@ -1,7 +1,7 @@
 """The cost of a release in SQLite alone: the statements of a run, replayed on a copy of its store.
 
-This is an estimate of the least that a release can cost any program that keeps the same promises with this
-store. It includes the loop that executes the statements one by one.
+This is an estimate of the lowest cost of a release in any program that keeps the same promises with this
+store. The estimate includes the loop that executes the statements one by one.
 """
 
 import shutil
@@ -43,11 +43,11 @@ class Recorder:
 
 
 def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
-    """Return the statements of `BATCHES` commits of releases; copy the store to `path` before them."""
+    """Fill a store, copy it to `path`, and return the statements of its next `BATCHES` commits."""
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()
-        shutil.copy(path.with_suffix(".run"), path)  # complete, because `feed` moves the log into it
+        shutil.copy(path.with_suffix(".run"), path)  # complete: `feed` has moved the log into this file
         connection, recorder = store.connection, Recorder(store.connection)
         store.connection = cast(sqlite3.Connection, recorder)
         for _ in range(BATCHES):
@@ -68,7 +68,7 @@ def replay_s(path: Path, statements: list[tuple[str, Any]]) -> float:
 
 
 def floor(folder: Path, small: int, large: int) -> Result:
-    """Compare the cost of a release in SQLite alone with `large` and with `small` meters."""
+    """Compare the cost of a release in SQLite alone between stores of `large` and of `small` meters."""
     statements = {meters: record_statements(folder / f"floor{meters}", meters) for meters in (large, small)}
     costs_us = []
     for _ in range(ROUNDS):

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.footprint [--out FILE]`. The agent's memory is its peak resident memory from its start
 until two readings of every meter have passed, each in a separate slot. The memory of the imports is the
-resident memory of a process that only imports. Python's bytecode is cached beforehand, as after an
-installation.
+resident memory of a process that does nothing but import the modules. Python's bytecode is cached beforehand,
+as after an installation.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ PARTS = {
     "configuration": "meteragent.config",
     "the rest": "meteragent.agent",
 }
-"""The parts of the memory, and the modules that are imported for each part after those of earlier parts."""
+"""The parts of the memory, in order; a part is what its modules add to the modules of earlier parts."""
 
 RESIDENT = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS:')))"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
@@ -71,8 +71,8 @@ def memory() -> list[Result]:
 def forget_libraries() -> None:
     """Drop the libraries of this Python environment from the system's cache.
 
-    They are then read again only as far as they are needed. A file that has just been installed is cached in
-    large pieces, so that unused parts would be mapped, too.
+    The libraries are then read again only as far as they are needed. The cache holds a newly installed file
+    in large pieces, whose unused parts would be mapped, too.
     """
     for path in Path(sys.prefix, "lib").rglob("*.so*"):
         with path.open("rb") as file:
@@ -88,7 +88,7 @@ def _memory_mb(meters: int) -> tuple[float, float]:
 
 
 def parts() -> Result:
-    """Compare the resident memory after all imports with that after numpy's, and break it down by part."""
+    """Compare the memory after importing numpy with that after all imports, and break the latter down."""
     names, ratios = list(PARTS.values()), []
     sizes_mb: dict[str, list[float]] = {part: [] for part in PARTS}
     for _ in range(ROUNDS):
@@ -114,7 +114,7 @@ async def _readings(load: Paced, port: int, per_s: int) -> None:
 
 
 def start() -> Result:
-    """Compare the time from the process's start to its subscription with the gmqtt forwarder's time."""
+    """Compare the agent's time from its start to its subscription with the gmqtt forwarder's time."""
     sides = agent(), forwarder("gmqtt")
     durations_s = []
     for _ in range(ROUNDS):
@@ -130,7 +130,7 @@ def _until_subscribed_s(contestant: Contestant) -> float:
 
 
 def count_imports() -> Result:
-    """Count the modules that an agent has imported after a release; the ratio is 1 if none is forbidden."""
+    """Count the modules that an agent imports up to its releases; the ratio is 1 if none is forbidden."""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -148,7 +148,7 @@ def count_imports() -> Result:
 
 
 def disk_space() -> Result:
-    """Compare the disk space of the agent and all its dependencies with numpy's alone."""
+    """Compare the disk space of the agent and all its dependencies with that of numpy alone."""
     packages, dependencies = {"meteragent"}, set[str]()
     while missing_names := packages - dependencies:
         for name in missing_names:
@@ -164,7 +164,7 @@ def disk_space() -> Result:
 
 
 def _requirements(name: str) -> list[str]:
-    """Return the installed packages that a package requires without extras, in lower case."""
+    """Return the lower-case names of the installed packages that a package requires without extras."""
     names = []
     for line in metadata.requires(name) or ():
         match = _REQUIREMENT.match(line)

@@ -1,9 +1,10 @@
-"""Measurement for benchmarks: interleaved runs of contestants, their ratios, and the median ratios.
+"""Measurements for the benchmarks: interleaved runs of contestants, and the ratios between their results.
 
 Times alone mean little on a shared machine. Therefore every contestant has one turn in every round, and the
 rounds begin with different contestants. A ratio is taken within a round, where all contestants meet the same
 conditions. The median over the rounds is reported with the smallest and the largest ratio. A higher ratio is
-always better: for memory, added latency and growth, the ratio is limit / measured, and any goal is 1.
+always better: for memory, added latency and growth, the ratio is the limit divided by the measured value, and
+a goal, if there is one, is 1.
 """
 
 import argparse
@@ -26,7 +27,7 @@ ROUNDS_VARIABLE = "BENCH_ROUNDS"
 ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
 SLICE_S = 0.05
 GROWTH = 1.1
-"""The largest allowed cost per unit of large work, as a multiple of the cost per unit of small work."""
+"""The largest allowed cost per unit of work at the large size, as a multiple of that at the small size."""
 FSYNCS = 20
 ROOT = Path(__file__).resolve().parent.parent
 LOAD_BEFORE = os.getloadavg()[0]
@@ -35,7 +36,7 @@ _missing_peers: list[str] = []
 
 @dataclass(frozen=True)
 class Row:
-    """Two calls that do the same work: the work's name, the peer, and the goal for the ratio of their rates.
+    """Two calls that do the same work, with its name, the peer, and the goal for the ratio of the rates.
 
     `theirs` may be a limit instead of a call: the CPU seconds that `ours` may take. `work` holds the number
     of `unit`s that each call processes; a slow peer may process fewer.
@@ -89,7 +90,7 @@ class Result:
 
 
 def seconds(call: Callable[[], object], times: int) -> float:
-    """Return the CPU time of one call, averaged over `times`, in s."""
+    """Return the CPU time of one call, averaged over `times` calls, in s."""
     start = time.process_time()
     for _ in range(times):
         call()
@@ -105,10 +106,11 @@ def calls_per_slice(call: Callable[[], object]) -> int:
 
 
 def slice_s(call: Callable[[], object] | float, times: int) -> float:
-    """Return the CPU time of one call in s, averaged over `times`, or `call` itself if it is a limit in s.
+    """Return the CPU time of one call, averaged over `times` calls, in s.
 
-    A short call is first made once without measurement, because the system reclaims memory from a process
-    that waits, and the first call that uses this memory would pay for it.
+    If `call` is a limit in s, it is returned unchanged. A short call is first made once without measurement,
+    because the system reclaims memory from a process that waits, and the first call to use this memory again
+    pays for it.
     """
     if not callable(call):
         return call
@@ -255,8 +257,8 @@ def report(
 ) -> None:
     """Print a table and, with --out FILE, write the rows to that JSON file.
 
-    They replace rows of the file that have the same name and peer. `program_versions` holds the versions of
-    peers that are not Python packages. Raises SystemExit if a peer is missing.
+    The rows replace those in the file that have the same name and peer. `program_versions` holds the versions
+    of peers that are not Python packages. Raises SystemExit if a peer is missing.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--out", type=Path, help="write the rows to this JSON file")

@@ -1,7 +1,7 @@
-"""The agent without its connections: messages through the core into the store, as the runner feeds them.
+"""The agent without its connections: messages pass through the core into the store, as in the runner.
 
-With it, `store` and `shares` measure the cost of a record without MQTT, and how this cost grows with the
-store's history and the number of meters.
+The benchmarks `store` and `shares` use this module to measure the cost of a record without MQTT, and how this
+cost grows with the store's history and the number of meters.
 """
 
 import sqlite3
@@ -59,8 +59,8 @@ def open_store(path: Path) -> Store:
 class Line:
     """One stream on an open store: `meters` meters with a reading every `step_ms` each (by default a slot).
 
-    Each commit marks the rows of the previous commit as delivered; if there is a `backlog`, it marks the
-    oldest waiting rows instead.
+    Each commit marks the rows of the previous commit as delivered; with a `backlog`, it marks the oldest
+    waiting rows instead.
     """
 
     store: Store
@@ -95,7 +95,7 @@ class Line:
         return batch
 
     def feed(self, messages: list[Message]) -> int:
-        """Feed and commit messages, and mark the rows of the last call as delivered.
+        """Feed and commit messages, and mark the rows of the previous call as delivered.
 
         Return the number of rows that the next call will mark: the new rows or, with a backlog, at most
         `BATCH` waiting rows.

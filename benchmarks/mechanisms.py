@@ -1,17 +1,17 @@
 """Exact noise, compared with numpy's floating-point noise and with the peers' discrete noise.
 
-`python -m benchmarks.mechanisms [--out FILE]`. A ratio is our readings per CPU-second over theirs. Our
-mechanisms use the same source of bits as the agent, numpy uses its own generator, and the peers use their
-defaults. The level is that of the default preset: 1 at 220 quanta. No peer implements the l_inf mechanism.
-Where our mechanism releases a window, the peers add independent noise of the same scale to as many readings,
-which is n times less private. The time of OpenDP and diffprivlib is linear in the count from 1,440 on, so
-these two get at most 1,440 readings.
+`python -m benchmarks.mechanisms [--out FILE]`. A ratio is our readings per CPU-second divided by theirs. Our
+mechanisms use the same source of bits as the agent, numpy uses its own generator, and the other peers use
+their defaults. The level is that of the default preset: 1 at 220 quanta. No peer implements the l_inf
+mechanism. Where our mechanism releases a window of n readings, the peers add independent noise of the same
+scale to n readings, which is n times less private. The time of OpenDP and diffprivlib is linear in the number
+of readings from 1,440 on, so these two get at most 1,440 readings.
 
-Random bits: our generator of large arrays of bits, compared with the kernel's. Random bytes: the bytes drawn
-per reading, compared with the distribution's entropy, a lower bound for every sampler. Time and the secret: a
-call on windows of zeros, compared with a call on windows at the top of the range. A ratio of about 1 means
+Other rows compare our generator of large arrays of bits with the kernel's, and the random bytes drawn per
+reading with the distribution's entropy, a lower bound for every sampler. The rows "time and the secret"
+compare a call on windows at the top of the range with a call on windows of zeros. A ratio of about 1 means
 that both calls take the same CPU time. The ratio covers neither caches nor later steps, such as writing a
-record, which has as many digits as its noisy value. These steps are timed by `tests/commands/timing.py`.
+record, whose length depends on the noisy value. These steps are timed by `tests/commands/timing.py`.
 """
 
 import math
@@ -40,7 +40,7 @@ GOALS: dict[tuple[str, str, int, int], float] = {
     ("discrete Laplace", "OpenDP", 1, 1440): 30,
     ("truncated geometric", "OpenDP", 1, 1440): 30,
 }
-"""Goals by mechanism, peer, number of arrays at once, and n."""
+"""Goals by mechanism, peer, number of arrays at once, and number of values in an array."""
 
 SCALAR_KINDS = ("discrete Laplace", "truncated geometric")
 BITS = SystemBits()
@@ -117,7 +117,7 @@ def cases() -> Iterator[Case]:
 
 
 def with_numpy(case: Case) -> tuple[Call, int]:
-    """Return a function that draws floating-point noise of the case's shape, and its number of readings.
+    """Return a function that draws floating-point noise, and the number of readings that it covers.
 
     For the truncated geometric mechanism, the function also adds the noise to the value and clamps the sum.
     """
@@ -128,7 +128,7 @@ def with_numpy(case: Case) -> tuple[Call, int]:
 
 
 def with_opendp(case: Case) -> tuple[Call, int]:
-    """Return a function that adds OpenDP's discrete noise to a vector, and its number of readings.
+    """Return a function that adds OpenDP's discrete noise to a vector, and the vector's length.
 
     For the truncated geometric mechanism, the function also clamps the sums.
     """
@@ -143,7 +143,7 @@ def with_opendp(case: Case) -> tuple[Call, int]:
 
 
 def with_diffprivlib(case: Case) -> tuple[Call, int]:
-    """Return a function that adds diffprivlib's discrete noise, number by number, and its number of readings.
+    """Return a function that adds diffprivlib's discrete noise, one number at a time, and the count.
 
     For the truncated geometric mechanism, the peer's mechanism is truncated, too.
     """

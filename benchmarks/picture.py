@@ -1,9 +1,10 @@
 """Draw the rows of `results.json` that have a goal as `results.png`: `python -m benchmarks.picture`.
 
-Each row shows ratio / goal on a log scale; the goal is met on the line and to the right of it. A filled
-circle marks a goal met, and an open square a goal missed, in two colours of the Okabe-Ito palette that
-colour-blind readers can distinguish; the bar spans the rounds. The picture fits a phone held upright, and is
-dark on white for print.
+Each row shows ratio / goal on a log scale; a goal is met if its mark is on the vertical line or to the right
+of it. A filled circle marks a goal that is met, and an open square a goal that is missed. Their two colours
+are from the Okabe-Ito palette, so that colour-blind readers can distinguish them. The bar reaches from the
+smallest to the largest ratio of the rounds. The picture fits a phone held upright, and is dark on white for
+print.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from benchmarks.table import RESULTS, meets_goal, number, published_rows
 COLOUR_MET, COLOUR_MISSED, INK, PALE = "#0072b2", "#d55e00", "#1a1a1a", "#d9d9d9"
 WIDTH_IN, ROW_IN, EDGES_IN, DPI = 5.2, 0.52, 1.1, 200
 LEAST, MOST = 0.1, 10.0
-"""The ends of the scale, as multiples of the goal; rows beyond them are drawn at the end."""
+"""The ends of the scale, as multiples of the goal; a value beyond an end is drawn at that end."""
 
 
 def place(value: float) -> float:

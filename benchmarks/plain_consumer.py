@@ -1,10 +1,11 @@
 """A plain consumer, the peer of `collect`: ``python -m benchmarks.plain_consumer SOURCE URL TARGET COUNT``.
 
-It reads records with the usual library of a broker (aiomqtt, nats-py, confluent-kafka) and parses each with
-`json.loads`. It writes at most 5,000 records at a time to the table `record` of a PostgreSQL database with
-COPY, or to one Parquet file, which is complete only at the end, and then acknowledges them (with MQTT, the
-library acknowledges them on arrival). It checks nothing: if a record is repeated, COPY fails, and a file
-holds it twice. The process exits after COUNT records. With mqtt and COUNT 0, it only creates its session.
+It reads records with the usual library for each broker (aiomqtt, nats-py, confluent-kafka) and parses each
+record with `json.loads`. It writes at most 5,000 records at a time, with COPY to the table `record` of a
+PostgreSQL database, or to one Parquet file, which is complete only at the end. Then it acknowledges these
+records; with MQTT, the library has already acknowledged them on arrival. It checks nothing: COPY fails at a
+repeated record, and a file holds such a record twice. The process exits after COUNT records. With `mqtt` and
+COUNT 0, it only creates its session.
 """
 
 import argparse
@@ -49,7 +50,7 @@ Row = tuple[Any, ...]
 
 
 def parsed(payload: bytes) -> Row:
-    """Parse a record as a program that trusts it would."""
+    """Parse a record without any check."""
     facts = json.loads(payload)
     start = datetime.fromisoformat(facts["t"])
     return "main", facts["meter"], start, start + SLOT, facts["value"], facts["d"]
@@ -60,7 +61,7 @@ async def none() -> None:
 
 
 async def of_mqtt(url: str, count: int) -> Batches:
-    """Yield batches from a session that the broker keeps; if `count` is 0, only create and subscribe it."""
+    """Yield batches from a session that the broker keeps; if `count` is 0, only subscribe."""
     expiry = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     expiry.SessionExpiryInterval = 86_400
     client = aiomqtt.Client(
@@ -156,7 +157,7 @@ SOURCES: dict[str, Callable[[str, int], Batches]] = {"mqtt": of_mqtt, "nats": of
 
 
 def main() -> None:
-    """Read the arguments, and consume."""
+    """Read the arguments, and consume the records."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plain_consumer", description=__doc__)
     parser.add_argument("source", choices=SOURCES)
     parser.add_argument("url")

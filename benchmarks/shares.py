@@ -45,7 +45,7 @@ def _give(
 ) -> None:
     """Add a time to the part of its function; if the function is not ours, to the parts of its callers.
 
-    A time whose function has no callers, or whose callers are not ours for 21 levels, is added to "else".
+    If a function has no callers, or none of ours within 21 levels, its time is added to "else".
     """
     name = part(function)
     callers = {} if depth > 20 else stats[function][4]

@@ -1,13 +1,12 @@
 """Simulated homes, compared with RAMP and the Richardson model.
 
 `python -m benchmarks.simulators [--out FILE]`. The rate is home-days per CPU-second, with the same number of
-home-days on both sides; the creation of our homes and of RAMP's is not counted. Our homes include all
-appliances, television content and a table of events, which the peers do not provide. RAMP simulates users of
-five appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the
-values. richardsonpy simulates the occupancy, light and appliances of a household of three. It supports only
-single homes and whole years. A single home is the slowest case for our simulator, which processes many homes
-at a time, so richardsonpy is also compared with a street of as many home-days. Rates depend on the machine
-and its load.
+home-days on both sides; the creation of our homes and of RAMP's is not counted. Our homes include more than
+the peers': all appliances, television content and a table of events. RAMP simulates users of five appliances.
+Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the values. richardsonpy
+simulates the occupancy, light and appliances of a household of three. It supports only single homes and whole
+years. A single home is the slowest case for our simulator, which processes many homes at a time, so
+richardsonpy is also compared with a street of as many home-days. Rates depend on the machine and its load.
 """
 
 import warnings
@@ -31,12 +30,12 @@ UNIT = "home-days"
 def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
     """Return a function that simulates `homes` homes for `days` days.
 
-    Each call simulates other days than the call before, so that no cache helps.
+    Each call simulates different days from the previous call, so that no cache helps.
     """
     fleet, first_day = Fleet(0, range(homes)), 0
 
     def call() -> object:
-        """Simulate the next days; return a number for each day that depends on all its values."""
+        """Simulate the next days; return, for each day, a number that depends on all of the day's values."""
         nonlocal first_day
         first_day += days + 2
         return [

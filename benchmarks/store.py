@@ -1,6 +1,6 @@
 """The store: the cost of a commit and of a release, its growth with history and meters, size and recovery.
 
-`python -m benchmarks.store [--out FILE]`. The stores are on the project's disk, whose fsync is measured.
+`python -m benchmarks.store [--out FILE]`. The stores are on the project's disk, whose fsync time is measured.
 """
 
 import gc
@@ -79,7 +79,7 @@ def ordinary(path: Path) -> Result:
     """Compare the CPU time of an ordinary reading with that of a reading that opens a window.
 
     About one in 180 of the ordinary readings opens a window, too. A reading that opens a window also charges
-    it, and closes and releases the window before.
+    this window, and closes and releases the previous one.
     """
     with open_store(path / "worst") as worst_store, open_store(path / "ordinary") as usual_store:
         worst, usual = Line(worst_store, METERS), Line(usual_store, *ORDINARY)
@@ -111,7 +111,7 @@ def size(path: Path) -> Result:
 
 
 def recovery(path: Path) -> Result:
-    """Measure the time to the first release of a process that finds a log to replay after a kill."""
+    """Measure the time to a process's first release if a killed process has left a log to replay."""
     runs = []
     for _ in range(ROUNDS):
         log_bytes = crash.kill_in_commit(path, METERS)

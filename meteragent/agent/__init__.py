@@ -37,14 +37,15 @@ from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, grants, meta, read_only
 
 DRAIN_S = 10.0
-"""The longest time for which a stop waits until brokers have confirmed the messages that are due."""
+"""The longest time that a stop waits for brokers to confirm the messages that are due."""
 TOTALS_S = 3600.0
 """The time between two log lines with public totals. Other totals would reveal when a home is busy (law 4),
 so they are logged only for debugging and when all streams stop."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS
-"""The age at which odometers forget a period (wall clock only); a longer pause may require a restart."""
+"""The age at which odometers forget a period (wall clock only); a longer pause of processing may require a
+restart."""
 
 _log = logging.getLogger("meteragent")
 
@@ -66,7 +67,7 @@ def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> 
 
 
 def _page_outlet(unit: Unit) -> tuple[str, str] | None:
-    """Return the queue and topic template that the page shows of a shared stream; None for other streams."""
+    """Return the queue and topic template that the page shows for a shared stream; None for other streams."""
     if not unit.stream.receivers:
         return None
     if not unit.outlets:
@@ -95,8 +96,8 @@ class Agent:
     async def run(self) -> None:
         """Run until cancelled, then drain the sinks.
 
-        Raises any error that must end the process, alone or in an exception group, such as StoreError if the
-        store cannot be used, and ConfigError if a file cannot be read.
+        Raises any error that must end the process, alone or in an exception group: for example
+        StoreError if the store cannot be used, or ConfigError if a file cannot be read.
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
@@ -285,7 +286,7 @@ class Agent:
         return Unit(stream, links, runner, watch, outlets.all, parts.client_ids(store, name)[0])
 
     async def _serve(self, units: list[Unit], service_tasks: list[Coroutine[Any, Any, None]]) -> None:
-        """Run all tasks; on a stop, end runners and services, drain sinks unless one failed, and end them."""
+        """Run all tasks; a stop ends runners and services, then drains the sinks unless one has failed."""
         async with asyncio.TaskGroup() as sinks:
             sink_tasks = [
                 sinks.create_task(self._keep_sink(unit, outlet)) for unit in units for outlet in unit.outlets

@@ -1,8 +1,9 @@
 """The log lines at a start, which describe the agent and each stream.
 
-They state the agent's version and store, and each stream's source, hidden energy, group and sinks, and when
-its next number leaves. They follow from the configuration, the clock, the schedule and the stored windows,
-and contain no data from meters. URLs that contain a password were refused earlier.
+They state the agent's version and store. For each stream, they state the source, the hidden energy, the
+group, the sinks, and when the next number leaves. All of this follows from the configuration, the clock, the
+schedule and the stored windows; the lines contain no data from meters. URLs that contain a password were
+refused earlier.
 """
 
 from collections.abc import Iterator
@@ -92,7 +93,7 @@ def _time_text(time_ms: int, now_ms: int) -> str:
 
 
 def first_number_ms(schedule: Schedule, time_ms: int) -> int:
-    """Return when a slot first closes, lateness included, if windows may start at `time_ms` or later."""
+    """Return when the first slot closes, lateness included, if windows may start at `time_ms` or later."""
     start_ms = schedule.first_ms(time_ms)
     terms = schedule.terms(start_ms)
     ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]

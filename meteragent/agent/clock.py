@@ -7,9 +7,9 @@ classes turn the wall clock into times that the rest of the agent can rely on:
 
     SteadyClock  the time, which never runs backwards: it is never earlier than a time that the clock has
                  shown, the newest time in the store, or `EARLIEST_MS`. While the wall clock is earlier,
-                 there is no time, and processing pauses (law 4).
+                 the SteadyClock shows no time, and processing pauses (law 4).
     BootClock    the time since the machine's start, by which copies are recognised (law 1). Memory and disk
-                 that are resumed from a snapshot hold open windows whose intervals may have been released
+                 that are resumed from a snapshot contain open windows whose intervals may have been released
                  since, with the same noise. The wall clock reveals the copy, because it is set forward while
                  the time since the machine's start has not advanced. A step before the clock is first
                  synchronised does not indicate a copy, because the clock of a machine without a hardware
@@ -57,7 +57,7 @@ class BootClock:
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Start without a comparison.
+        """Start before the first comparison.
 
         `synchronised` returns whether the wall clock is synchronised, or None if this is unknown.
         """
@@ -95,7 +95,7 @@ class BootClock:
 class SteadyClock:
     """A wall clock that never runs backwards and is never behind the newest time in the store (law 4).
 
-    After a jump (`jumped_ms` is not 0) the clock no longer shows any time.
+    After a jump (`jumped_ms` is not 0), the clock no longer shows any time.
     """
 
     def __init__(self, wall_ms: Callable[[], int], counts: Counts, boot: BootClock | None = None) -> None:
@@ -108,7 +108,7 @@ class SteadyClock:
 
     @property
     def newest_ms(self) -> int:
-        """The newest time shown so far, by this process or an earlier one, but at least `EARLIEST_MS`."""
+        """The newest time that this process or an earlier one has shown, but at least `EARLIEST_MS`."""
         return self._newest_ms
 
     def not_before(self, newest_ms: int) -> None:
@@ -118,7 +118,7 @@ class SteadyClock:
     def now_ms(self) -> int | None:
         """Return the time; None after a jump, or while the wall clock is behind the newest known time.
 
-        A warning is logged, and the pause counted, when the wall clock falls behind.
+        When the wall clock falls behind, a warning is logged and the pause is counted.
         """
         now_ms = self._wall_ms()
         if self._boot is not None and not self.jumped_ms:
@@ -140,7 +140,7 @@ class SteadyClock:
         return now_ms
 
     def check(self) -> None:
-        """Raise ClockJumped after a jump, when nothing may be fed to the core any longer."""
+        """Raise ClockJumped after a jump; nothing may be fed to the core after a jump."""
         self.now_ms()
         if self.jumped_ms:
             raise ClockJumped

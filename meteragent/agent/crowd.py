@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 The operators' lists of keys arrive as retained messages on the sink's connection (`Keys`). A list is checked,
 committed to the store, and only then used, so that the highest serial of each role is on disk before a key of
-the list seals anything. After a restart the lists are read from the store, so a slot can open before the
+the list seals anything. After a restart, the lists are read from the store, so a slot can open before the
 broker is connected.
 
 The core opens a slot only if both keys for its day are known and differ (`may_open`). A slot that cannot open
@@ -41,7 +41,7 @@ class Keys:
     """The newest list of keys from each operator of a group, and the cryptography that uses the keys."""
 
     def __init__(self, group: Group, lists: dict[str, KeyList], commit: Commit) -> None:
-        """Start with `lists`, those in the store, by role; `commit` writes a newer list to the store."""
+        """Start with `lists`, the stored list of each role; `commit` writes a newer list to the store."""
         self._group = group
         self._lists = lists
         self._commit = commit
@@ -62,12 +62,12 @@ class Keys:
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
         """Open a slot with a new pad and dither; return the accumulator and the sealed pad.
 
-        Raises LinkError if a key is missing or both are equal, so check `may_open` first.
+        Raises LinkError if a key is missing or both keys are equal, so check `may_open` first.
         """
         slot_s = start_ms // 1000
         keys = self._keys(slot_s)
         if keys is None:
-            raise LinkError("the slot cannot open: a key is missing, or both are equal")
+            raise LinkError("the slot cannot open: a key is missing, or both keys are equal")
         slot = open_slot(self._group, label, slot_s, lattice, keys, bits)
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
@@ -145,8 +145,8 @@ class Keys:
     async def _take(self, role: str, payload: bytes) -> None:
         """Check a list and commit it, then use it.
 
-        The refusal of a list is logged, and the list changes nothing. A list with the newest list's serial
-        changes nothing, either, because an operator signs only one list for each serial.
+        A refused list is logged, and changes nothing. A list with the same serial as the newest list changes
+        nothing, either, because an operator signs only one list for each serial.
         """
         newest = self._lists.get(role)
         try:

@@ -36,7 +36,7 @@ class RestoreStore(Protocol):
     """A function that makes a store usable again if it may be a copy, such as `store.restore_at`."""
 
     def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
-        """Let no window that starts before `at_ms` open any more. Raises StoreError if this fails."""
+        """Prevent windows that start before `at_ms` from opening. Raises StoreError if this fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Environment:
     store_thread   the class of the store's thread: StoreThread(store, keep_ms, max_bytes, streams, counts)
     pipeline       the class of a stream's core: Pipeline(stream, snapshot, spending, bits, counts)
     notify         the address at which systemd listens, and the interval of its watchdog
-    listen_s       how long to listen for another agent's descriptor of a new meter; 0 if not at all
+    listen_s       how long to listen for another agent's descriptor of a new meter; 0 disables this
     """
 
     wall_ms: Callable[[], int]

@@ -1,6 +1,6 @@
-"""The log of a stream's first minutes: its first reading, or why there is none, and its first number.
+"""The log of a stream's first minutes: the first reading, or why there is none, and the first number.
 
-If the first readings are all outside `window.range`, one line says that they are clamped to it.
+If the first readings are all outside `window.range`, one line says that they are clamped to this range.
 
 No line contains a value or a count, so that the log reveals little more than that readings have started (law
 4). After the first reading, `health` reports missing readings.
@@ -17,15 +17,15 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.store.outbox import WaitingRow
 
 FIRST_MS = MINUTE_MS
-"""How long a connected stream may have no usable reading before this is logged; with each line, the time to
-the next line doubles."""
+"""How long a connected stream may have no usable reading before a warning is logged; each warning doubles the
+time to the next one."""
 LONGEST_MS = HOUR_MS
-"""The longest time between two log lines about missing readings."""
+"""The longest time between two warnings about missing readings."""
 STEP_MS = MINUTE_MS
-"""The most that the time between two updates counts as waiting; if more has passed, the clock was set or the
-machine slept."""
+"""Of the time between two updates, at most this counts as waiting; if more has passed, the clock was set or
+the machine slept."""
 FEWEST = 5
-"""The number of first readings that must all have been clamped before this is logged."""
+"""The smallest number of first readings that cause a warning if all of them were clamped."""
 
 _CLOCK = {"refused_ahead", "late"}
 """Counters of messages that indicate a wrong clock."""
@@ -52,10 +52,10 @@ class FirstMinutes:
             self._row = next((row.id for row in rows if not row.retain), None)
 
     def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
-        """Log the stream's first reading and first number, or from time to time why there is no reading.
+        """Log the stream's first reading and first number, and from time to time why there is no reading.
 
-        `confirmed` holds the ids of the rows that the broker has confirmed, until the outbox marks them. The
-        range of the first readings is also checked.
+        `confirmed` holds the ids of the rows that the broker has confirmed, until the outbox marks these
+        rows. The range of the first readings is also checked.
         """
         elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
         self._updated_ms = now_ms
@@ -100,7 +100,7 @@ class FirstMinutes:
 def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | None:
     """Return why a stream has no reading, and a cure.
 
-    Returns None for a shard of a fleet without messages, because it may have no meters.
+    Returns None if a shard of a fleet gets no messages, because the shard may have no meters.
     """
     wait_text, topic = duration_text(waited_ms), stream.source.topic
     names = sorted(filter(counts.get, _NO_READING), key=lambda name: -counts[name])

@@ -61,7 +61,7 @@ class Vitals:
     """The state of the agent.
 
     stands      the reason why processing is paused; None while it runs
-    raised      problems raised by parts of the agent; `problems` derives further ones from the other fields
+    raised      problems raised by parts of the agent; `problems` derives others from the other fields
     unerased_s  how long another reader has kept old accumulators in the store's log
     """
 

@@ -1,9 +1,9 @@
 """Detection of another agent that releases the same meter, before a first window opens on a topic.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
-topic>/privacy`. An agent whose store has never announced a sink topic therefore listens for descriptors on it
-before it opens a window, because two stores that add noise to the same intervals would reveal more than
-either promises. Streams on the event clock and streams in a crowd do not listen.
+topic>/privacy`. If an agent's store has never announced a sink topic, the agent therefore listens for
+descriptors there before the first window opens, because two stores that add noise to the same intervals would
+reveal more than either promises. Streams on the event clock and streams in a crowd do not listen.
 """
 
 import asyncio
@@ -62,8 +62,8 @@ class Listener:
     ) -> None:
         """Start without topics; descriptors from before `taken_over_ms` come from a predecessor.
 
-        For a receiver of a shared stream, `template` is the template of its topics, and `ask` and `clear` use
-        public ids instead of sink topics.
+        For a receiver of a shared stream, `template` is the template of the receiver's topics, and `ask` and
+        `clear` use public ids instead of sink topics.
         """
         self._template = template
         self._stream = stream
@@ -72,7 +72,7 @@ class Listener:
         self._listen_s = listen_s
         self._counts = counts
         self._alarms = alarms
-        alarms.clear("other_agent", stream)  # an earlier run's listener may have raised it
+        alarms.clear("other_agent", stream)  # an earlier run's listener may have raised this alarm
         self._questions: dict[str, _Question] = {}
         self._clear_topics: list[str] = []
         self._foreign_topics: set[str] = set()
@@ -85,7 +85,7 @@ class Listener:
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that have become clear since the last call, on which windows may open.
+        """Return the topics that have become clear since the last call; windows may open on them.
 
         A topic is clear if its descriptor comes from this store or a predecessor, or if no descriptor arrives
         within `listen_s` after the broker granted the subscription. It is also clear, with a warning, if the
@@ -156,7 +156,7 @@ class Listener:
         return pass_first
 
     async def _serve(self, session: Session) -> None:
-        """Subscribe to the topics in question; on a new connection, to all of them again."""
+        """Subscribe to the topics in question, and on a new connection to all of them again."""
         self._session = session
         for question in self._questions.values():
             question.grant_s = None

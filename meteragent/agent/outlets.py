@@ -40,8 +40,8 @@ _log = logging.getLogger("meteragent")
 class Outlet(NamedTuple):
     """A connection on which records or reports are sent, either to the sink of a stream or to one receiver.
 
-    `queue` names the queue of its rows in the outbox, and `stream` is the stream with this connection's sink.
-    `crowd` takes the operators' keys from this connection; None if the stream has no group.
+    `queue` names the connection's queue in the outbox, and `stream` is the stream with this connection's
+    sink. `crowd` takes the operators' keys from this connection; None if the stream has no group.
     """
 
     queue: str
@@ -70,7 +70,7 @@ class SharedRefusals:
     """The refused topics of several sinks, by public id."""
 
     def __init__(self, refusals: Sequence[tuple[str, Refusals]]) -> None:
-        """Combine the refusals of sinks, each preceded by the template of the sink's topics."""
+        """Combine the refusals of several sinks; each pair begins with the template of the sink's topics."""
         self._refusals = refusals
 
     @property
@@ -98,7 +98,7 @@ class SharedSink:
         )
 
     def take(self, rows: Iterable[WaitingRow]) -> None:
-        """Add rows that were committed to the outbox to the queues of their receivers' sinks."""
+        """Pass committed rows to the sinks of their receivers."""
         by_queue: dict[str, list[WaitingRow]] = {}
         for row in rows:
             by_queue.setdefault(row.queue, []).append(row)
@@ -169,7 +169,7 @@ class Outlets(NamedTuple):
         return self.all[0].crowd if self.all else None
 
     def last_due_ms(self, store: Store) -> dict[str, int]:
-        """Return, by the core's topic, the last due time of a message that is due after the store's time."""
+        """Return, by the core's topic, the latest due time of the messages due after the store's time."""
         last_ms: dict[str, int] = {}
         for outlet in self.all:
             rows = outbox.last_due_ms(store.connection, outlet.queue, store.clock_ms)
@@ -251,7 +251,7 @@ class OutletMaker:
     async def withdraw(self, grant: Grant) -> None:
         """Send the messages that wait for a revoked receiver, which only withdraw its descriptors.
 
-        If the settings of its broker cannot be used, a warning is logged and the descriptors stay.
+        If the settings of the receiver's broker cannot be used, a warning is logged and the descriptors stay.
         """
         try:
             endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")

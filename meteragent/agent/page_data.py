@@ -49,8 +49,8 @@ _EVER_MS = 2**62
 _RECORDS = 4000
 """The largest number of records used for the history; 30 days of half-hourly slots need 1,440."""
 _OVERLAP_MS = 60_000
-"""How far back deliveries are read again, because a delivery has the time of the commit that marks it, and
-the commit is visible only later."""
+"""How far back deliveries are read again; a delivery has the time of the commit that marks it, and this
+commit becomes visible a little later."""
 _EXAMPLES = [name for name, preset in COMPLETE.items() if preset.space is not Space.PEAK]
 """The presets for which the page draws examples: those that define their slots and do not release peaks."""
 
@@ -88,10 +88,10 @@ class WatchedStream:
     """The parts of a running stream that the page shows.
 
     `others_per_day` is the daily charge of the configuration's other streams, as epsilon in 1/W. `meters`
-    returns the stream's meters, `connected` whether a side ("source" or "sink") is connected, and `upcoming`
-    the next slot of a meter. `tariffs` price the bands. `outlet` is the queue and the topic template of a
-    shared stream's first receiver; None if the stream is not shared. `crowd` is the source of data about
-    reports; None if the stream sends records.
+    returns the stream's meters, `connected` returns whether a side ("source" or "sink") is connected, and
+    `upcoming` returns the next slot of a meter. `tariffs` are those that price the bands. `outlet` is the
+    queue and the topic template of a shared stream's first receiver; None if the stream is not shared.
+    `crowd` is the source of data about reports; None if the stream sends records.
     """
 
     stream: settings.Stream
@@ -107,7 +107,7 @@ class WatchedStream:
     def place(self, topic: str) -> tuple[str, str]:
         """Return the queue and the topic of the messages that the core publishes on `topic`.
 
-        A shared stream has one queue and topic for each receiver; the first receiver's are returned.
+        A shared stream has one queue and topic for each receiver; those of the first receiver are returned.
         """
         if self.outlet is None:
             return self.stream.name, topic

@@ -37,9 +37,9 @@ _LONGEST_DAY_MS = 25 * HOUR_MS
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
-    The store keeps the latest descriptor, but deletes an earlier one some time after it is sent. A missing
-    descriptor is therefore rebuilt from the schedule. If the configuration has changed, the rebuilt
-    descriptor has another id, and the records are left out.
+    The store keeps the latest descriptor, but deletes earlier descriptors some time after they are sent. A
+    missing descriptor is therefore rebuilt from the schedule. If the configuration has changed, the rebuilt
+    descriptor has another id than the records name, and these records are left out.
     """
 
     records: Sequence[bytes]
@@ -112,7 +112,7 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
 
 
 def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
-    """Yield those of the last `WINDOWS` windows of bands that are complete, in order."""
+    """Yield the complete ones among the last `WINDOWS` windows of bands, in time order."""
     bands = {r.time_ms: r.step_ms for r in series.records if series.terms(r).space is Space.BANDS}
     for start_ms in sorted(bands)[-WINDOWS:]:
         with suppress(ValueError):  # a record is missing
@@ -124,7 +124,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
 
 
 def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
-    """Return a window's costs; None if there are no tariffs, or if they cannot price it in one currency."""
+    """Return a window's costs; None without tariffs, or if they cannot price the window in one currency."""
     if not tariffs:
         return None
     try:

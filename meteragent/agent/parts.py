@@ -21,7 +21,7 @@ from meteragent.store import Store, ledger
 from meteragent.wire.home_assistant import Discovery
 
 HOME_ASSISTANT_MS = 2000
-"""The largest delay, beyond a first second, after which an agent answers a start of Home Assistant."""
+"""The largest delay, in addition to one second, before an agent answers a start of Home Assistant."""
 
 
 class Links(NamedTuple):
@@ -135,7 +135,7 @@ def has_event_clock(config: settings.Config) -> bool:
 
 
 def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
-    """Return, for each meter of each stream, the earliest time of a new window's or an open peak's charge."""
+    """Return, for each meter of each stream, the earliest time that a new window or open peak may charge."""
     states = [state for stream in config.stream for state in store.snapshot(stream.name).states.values()]
     return [
         min(state.next_ms, state.integrated_until_ms) if state.windows else state.next_ms for state in states
@@ -147,7 +147,7 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
 
     Charges are read from the earliest time at which a meter may still be charged. If a stream uses the event
     clock, all charges are read, because the readings of a new stream may start at any time in the past. Even
-    after a change to the wall clock, the first window of a meter may be one in the past.
+    after a change to the wall clock, the first window of a meter may lie in the past.
     """
     budgets = {stream.name: budget(stream) for stream in config.stream}
     odometers = {
@@ -165,15 +165,15 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
 def keeps_session(stream: settings.Stream) -> bool:
     """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
 
-    For a register without timestamps it should not, because an old reading would count as current, and all
-    energy used since that reading as used at once, which no radius hides. No energy is lost, because the next
-    reading includes it.
+    For a register without timestamps, it should not: an old reading would count as current, and all energy
+    used since that reading would count as used at once, which no radius hides. No energy is lost, because the
+    next reading includes it.
     """
     return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
 
 
 def receiver_client_id(store: Store, queue: str) -> str:
-    """Return the client id at a receiver's broker, by which receivers cannot link their streams."""
+    """Return the client id at a receiver's broker; receivers cannot link their streams by it."""
     return f"meteragent-{pseudonym(store.secret, f'sink/{queue}')}-sink"
 
 

@@ -22,13 +22,13 @@ from meteragent.store import Store, grants
 from meteragent.store.grants import Wanted
 
 LEAD_MS = 60_000
-"""How long before its start a receiver is admitted, so that its first window can open on time."""
+"""How long before its configured start a receiver is admitted, so that its first window can open on time."""
 NOTICE_MS = 30_000
 """The shortest time from a receiver's admission to its first window under the wall clock. In this time, the
 agent finds out whether another agent releases on the receiver's topics; a connection and an answer
 take at most 10 s each."""
 TRANSIT_MS = 60_000
-"""How long the last records may take to be delivered before the remaining ones are deleted."""
+"""How long the last records may take to be delivered; records that remain after this time are deleted."""
 
 _log = logging.getLogger("meteragent")
 
@@ -58,7 +58,7 @@ def _pairs(config: settings.Config) -> Iterator[tuple[settings.Stream, settings.
 
 
 def runs(stream: settings.Stream, now_ms: int) -> bool:
-    """Return whether a stream must run: it has its own sink, or a receiver that gets it now or later."""
+    """Return whether a stream must run: it has its own sink, or a receiver gets it now or later."""
     return not stream.receivers or any(
         _reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
     )
@@ -73,7 +73,7 @@ def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | 
 
 
 def unannounced(stream: settings.Stream, store: Store) -> dict[str, list[Validity]]:
-    """Return, by topic, the validities of the receivers to whom its latest descriptor was not announced."""
+    """Return, by topic, the validities of receivers who have not been sent the topic's latest descriptor."""
     return grants.unannounced(store.connection, stream.name) if stream.receivers else {}
 
 

@@ -6,9 +6,9 @@ Rules
    see rule 3). If the broker accepts it, the other messages follow in order.
 3. A broker may close the connection instead of answering, because MQTT 3.1.1 has no other way to refuse.
    After `ABRUPT` connections that end right after a publication, messages are sent one by one. If `STRIKES`
-   connections end like this with only one topic's message in flight, that topic is held, too. Such a topic is
-   *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker refused it with a
-   reason code just before it closed the connection; mosquitto 2.0 does so if its queue is unlimited.
+   connections end like this with a message of only one topic in flight, that topic is held, too. Such a topic
+   is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker refused it with
+   a reason code just before it closed the connection; mosquitto 2.0 does so if its queue is unlimited.
 4. A message that is confirmed although an earlier message of its topic was refused does not count as
    delivered: it is sent again after the refused one.
 """
@@ -33,7 +33,7 @@ class Refusals:
     """The sink topics that one sink's broker refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
-        """Start without refused topics; longer topics than `sink_topic_segments` lie below a sink topic."""
+        """Start without refused topics; sink topics have `sink_topic_segments` segments."""
         self._segments = sink_topic_segments
         self._held_bytes: dict[str, int] = {}
         self._suspects: set[str] = set()
@@ -147,7 +147,7 @@ class Refusals:
         if now_s - self._connection_s > STABLE_S:
             self._abrupt_ends = 0
         if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):
-            return  # there is no message to blame, or the trial of a suspected topic ended it, as expected
+            return  # no message is to blame, or a suspected topic's trial ended the connection, as expected
         was_one_by_one = self.one_by_one
         self._abrupt_ends += 1
         if was_one_by_one and len(topics) == 1:

@@ -14,7 +14,7 @@ The following times, all on the wall clock, drive a round of `Runner.run`:
     now           windows and slots open up to this time
     closing       slots close up to this time: `now`, except while `catch_up` runs (`CatchUp`)
     last_now, last_closing
-                  `now` and `closing` of the last round; at a start, the stream's time at the stop
+                  `now` and `closing` of the last round; at a start, the stream's time at the last stop
 
 If much time has passed since the last round, after an outage or a suspension of the machine, the runner
 catches up window by window, so that no transaction contains a year of records. If messages are also waiting,
@@ -116,8 +116,8 @@ class StoreThread:
     async def wait_until_erased(self) -> None:
         """Wait for the erasure that follows the last commit, which removes old accumulators from the log.
 
-        If another reader of the file prevents the erasure, each call retries it, and the time is noted
-        (`unerased_s`). Raises StoreError if the erasure fails.
+        If another reader of the file prevents the erasure, each call retries it, and `unerased_s` counts the
+        time. Raises StoreError if the erasure fails.
         """
         if self._is_unerased and (self._erasure is None or self._erasure.done()):
             self._erasure = self._begin(self._erase_log)
@@ -139,7 +139,7 @@ class StoreThread:
     async def has_space(self) -> bool:
         """Return whether the store has room for more messages, after making room if it is full.
 
-        Messages that are being written count.
+        Messages that are being written count, too.
         """
         if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
             return True
@@ -221,7 +221,7 @@ class Runner:
     resume_ms  the stream's time at the last stop, or the current time if nothing was scheduled
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
-    listener   the listener for other agents that release the same meters; None to detect none
+    listener   the listener for other agents that release the same meters; None if none is detected
     on_commit  a function that is called with the new rows of each commit
     """
 
@@ -263,10 +263,11 @@ class Runner:
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
-        """Return whether messages may wait for further messages: less than `flush_ms`, while nothing is due.
+        """Return whether messages may wait for others.
 
-        The messages may include a new meter, whose first window opens at the next boundary, so that boundary
-        is a deadline, too. While a page is open, or more than `backlog_max` messages wait, none may wait.
+        They may wait for less than `flush_ms`, and only while nothing is due. The messages may include a new
+        meter, whose first window opens at the next boundary, so that boundary is a deadline, too. While a
+        page is open, or more than `backlog_max` messages wait, none may wait.
         """
         if (
             self.viewers

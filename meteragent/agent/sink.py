@@ -7,23 +7,23 @@ A row goes through these stages:
     outbox      on disk, by (due time, id)
     queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by
                 `_read_outbox`
-    in flight   published, not yet answered; their number is limited (`_in_flight_max`)
-    confirmed   accepted by the broker, not yet marked in the outbox; the next commit marks it (`note_marked`)
+    in flight   published, but not yet answered; `_in_flight_max` limits the number of these rows
+    confirmed   accepted by the broker, and marked in the outbox by the next commit (`note_marked`)
 
-After a crash, all unmarked rows are sent again from the outbox; on a new connection, all rows that are not
-confirmed. A record may therefore be sent twice, but no crash loses it, and its bytes are always the same.
+After a crash, all unmarked rows are sent again from the outbox. On a new connection, all unconfirmed rows are
+sent again. A record may therefore be sent twice, but no crash loses it, and its bytes are always the same.
 `idle` is set when no row can be sent now and all rows sent have been answered; a stop waits for it.
 
 Rules
 1. A record is sent only after it is on disk: it is read from the outbox, or handed over by the commit that
-   has just written it, with the same rows and bytes in the same order.
+   has just written it. Both ways give the same rows and bytes in the same order.
 2. No record is sent before it is due, and no message is sent while the clock shows no time.
-3. On every new connection the descriptors are sent before all rows that are not confirmed, which follow from
-   the beginning. A meter's records are never out of order, though some may arrive twice. A record that the
+3. On every new connection, the descriptors are sent first, and then all unconfirmed rows from the beginning
+   of the outbox. A meter's records are never out of order, though some may arrive twice. A record that the
    broker refuses is never discarded: its meter waits and `health` reports the topic, while the other meters,
    the other streams and the source continue (`refused_topics`).
-4. All other messages (a status, devices for Home Assistant) depend on the time, descriptors, open windows and
-   starts of Home Assistant, never on a meter's readings (law 4). Other incoming messages have no effect here.
+4. All other messages (a status, devices for Home Assistant) depend only on the time, descriptors, open
+   windows and Home Assistant's starts, never on readings (law 4). Other incoming messages are ignored here.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from meteragent.wire.home_assistant import ONLINE
 FETCH = 1000
 """The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
 POLL_S = 1.0
-"""The longest time between two reads of the outbox while no row is due, as the clock may be set."""
+"""The longest time between two reads of the outbox while no row is due, because the clock may be set."""
 
 _log = logging.getLogger("meteragent")
 
@@ -180,7 +180,7 @@ class Sink:
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
-        """The ids of rows, delivered or too late, that are not yet marked as delivered in the outbox.
+        """The ids of rows that are delivered or too late, but not yet marked as delivered in the outbox.
 
         Ids stay in this set until `note_marked` is called, because a cancelled commit may not have marked
         their rows. A row may be marked twice.
@@ -188,7 +188,7 @@ class Sink:
         return frozenset(self._unmarked_ids)
 
     def note_marked(self, row_ids: Iterable[int]) -> None:
-        """Forget the ids of rows that are marked in the outbox, which will not be read again."""
+        """Forget the ids of rows that are marked in the outbox; these rows will not be read again."""
         self._unmarked_ids.difference_update(row_ids)
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
@@ -228,7 +228,7 @@ class Sink:
             self._wake.set()
 
     async def serve(self, session: Session) -> None:
-        """Send descriptors and then all rows that are not confirmed on a new connection (rule 3)."""
+        """Send descriptors and then all unconfirmed rows on a new connection (rule 3)."""
         self._session = session
         self._in_flight.clear()
         self._status_s, self._introduction_s = _now_s(), None
@@ -316,7 +316,7 @@ class Sink:
             await self._introduce_all(session)
 
     async def _introduce_all(self, session: Session) -> None:
-        """Announce the devices of meters with open windows only, so that deleted devices do not return."""
+        """Announce only the devices of meters with open windows, so that deleted devices do not return."""
         if self.presence.discovery is not None:
             open_topics = await self._outbox.open_topics()
             for descriptor in await self._outbox.descriptors():
@@ -349,7 +349,7 @@ class Sink:
         return rows
 
     async def _read_outbox(self, now_ms: int) -> None:
-        """Read the rows, after the queue or from the beginning, that are due within twice `POLL_S`.
+        """Read the rows due within twice `POLL_S`, either those after the queue's end or from the beginning.
 
         Rows that are in flight, or confirmed or too late but not yet marked, are left out.
         """

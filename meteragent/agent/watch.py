@@ -68,7 +68,7 @@ class StreamWatch:
         *,
         queues: Collection[str] | None = None,
     ) -> None:
-        """Watch a stream; `queues` holds the queues of its connections, by default one with its name."""
+        """Watch a stream; `queues` holds its connections' queues, by default one with the stream's name."""
         self.name = stream.name
         self.group = None if stream.group is None else stream.group.name
         self.crowd: Keys | None = None
@@ -143,7 +143,7 @@ class StreamWatch:
 def _waiting(
     thread: StoreThread, queues: Collection[str], unmarked_ids: frozenset[int]
 ) -> tuple[int, int | None]:
-    """Return the number of unconfirmed messages, and when the first of them is due; None if there is none."""
+    """Return the number of unconfirmed messages, and when the first is due (None if there is none)."""
     connection, firsts_ms = thread.store.connection, list[int]()
     for queue in queues:
         rows = outbox.pending(connection, queue, 2**62, len(unmarked_ids) + 1)
@@ -218,7 +218,7 @@ class Watch:
         writer.close()
 
     async def tell(self) -> None:
-        """Report to systemd that the agent is ready, its status and, while runners progress, its liveness."""
+        """Report readiness and the status to systemd and, while all runners make progress, liveness."""
         self._notify.send("READY=1")
         watchdog_s = self._notify.watchdog_s
         pause_s = STATUS_S if watchdog_s is None else min(STATUS_S, watchdog_s / 4)

@@ -1,10 +1,10 @@
-"""Make the first pass of a run: find the windows, decide which may be released, and prepare their debit.
+"""The first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
 Meters and times alone determine the windows; values are read only to check that they are readable and, in the
 wide layout, that each row has the right number of them. A window that overlaps an interval that another run
-has released is refused and counted. The run fails before anything is released if a row cannot be read, if a
-window has no key or, in the wide layout, if a window appears twice, a row is off the grid, or a row has the
-wrong number of values.
+has released is refused and counted. The run fails before anything is released if a row cannot be read or a
+window has no key. In the wide layout, it also fails if a window appears twice, a row is off the grid, or a
+row has the wrong number of values.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ ProgressCallback = Callable[[int], object]
 """A callback that takes the number of units done since its last call."""
 
 _BATCH_NUMBERS = 1 << 20
-"""The approximate count of numbers in a batch."""
+"""The approximate number of values in a batch."""
 
 
 @dataclass(slots=True)
@@ -52,8 +52,8 @@ class Account:
         """Yield the run's rows for the ledger, one table per job, and fill in this account.
 
         Raises:
-            ArchiveError: in the wide layout, a window appears twice or a row group's statistics are wrong; or
-                a row's meter or time, or a file, cannot be read.
+            ArchiveError: a row's meter or time, or a file, cannot be read; or, in the wide layout, a window
+                appears twice or a row group's statistics are wrong.
             KeyForgotten: a window's epoch has no key.
         """
         for job in jobs:
@@ -74,7 +74,7 @@ class Account:
 def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:
     """Return the windows of a job, sorted by meter and start; number meters in `names`.
 
-    Raises ArchiveError if a window appears twice in the wide layout, or as `read` does.
+    Raises ArchiveError if a window appears twice in the wide layout, and the errors of `read`.
     """
     meters, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for rows in read(source, job, names):
@@ -122,8 +122,8 @@ def misfits(count: int, source: Source) -> ArchiveError:
     usual = source.policy.usual
     length, zone = format_duration(usual.length_ms), usual.timezone or "UTC; local days need window.timezone"
     return ArchiveError(
-        f"{count} of {source.rows} rows are not on the grid of window.length, or have the wrong number of"
-        f" values (an ordinary window is {length} long and has {usual.n} slots; starts are in {zone}):"
+        f"rows that are not on the grid of window.length, or have the wrong number of values: {count} of"
+        f" {source.rows} (an ordinary window is {length} long and has {usual.n} slots; starts are in {zone}):"
         " correct the rows or window.length (nothing was released)"
     )
 
@@ -131,8 +131,8 @@ def misfits(count: int, source: Source) -> ArchiveError:
 def duplicates(count: int, meter: str, start_ms: int) -> ArchiveError:
     """Return the error for windows that appear more than once; it names one of them."""
     return ArchiveError(
-        f"{count} windows appear twice, such as the window of {meter!r} at {iso_time(start_ms)}: remove the"
-        " copies (nothing was released)"
+        f"windows that appear twice: {count}, such as the window of {meter!r} at {iso_time(start_ms)}: remove"
+        " the copies (nothing was released)"
     )
 
 

@@ -1,6 +1,6 @@
-"""Count an input's numbers, and those of them that are missing, outside the range, or tiny compared with it.
+"""Count how many numbers an input has, and how many of them are missing, outside the range, or tiny.
 
-An input most of whose numbers are outside the range is refused. The counts are private: show them only to
+An input is refused if most of its numbers are outside the range. The counts are private: show them only to
 people who may see the readings.
 """
 
@@ -16,7 +16,7 @@ from meteragent.archive.source import Source
 from meteragent.domain.errors import ArchiveError
 
 _BATCH_NUMBERS = 1 << 20
-"""The approximate count of numbers in a batch."""
+"""The approximate number of values in a batch."""
 
 ProgressReporter = Callable[[str, int, str], AbstractContextManager[Callable[[int], object]]]
 
@@ -45,11 +45,11 @@ def count_numbers(source: Source, show: ProgressReporter) -> Numbers:
 
 
 def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> None:
-    """Raise ArchiveError if most of an input's numbers are outside `window.range`, unless `clamp`.
+    """Raise ArchiveError if most of an input's numbers are outside `window.range`, unless `clamp` is true.
 
-    Missing numbers do not count. The other numbers of such an input are probably in another unit, and a
-    release cannot be repeated with corrected numbers. Reading stops as soon as at least half of the numbers
-    are known to be within the range.
+    Missing numbers do not count. A refused input is probably in another unit, and a release cannot be
+    repeated with corrected numbers. Reading stops as soon as at least half of the numbers are known to be
+    within the range.
     """
     if clamp:
         return

@@ -38,7 +38,7 @@ def attempt(path: Path, call: Callable[[], T]) -> T:
 def parquet(
     path: Path, meter: str | None = None, footer: pq.FileMetaData | None = None
 ) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file, with 96-bit times in milliseconds.
+    """Open a Parquet file; its 96-bit times, if any, are read in milliseconds.
 
     `meter`, if given, names a column; if that column holds strings, it is read as a dictionary. `footer` is
     the file's footer if it has already been read.
@@ -73,7 +73,7 @@ def write(path: Path, fill: Callable[[Any], object]) -> None:
 
 
 def is_part(path: Path) -> bool:
-    """Return whether a file has the name that `write` gives a file until it is complete."""
+    """Return whether a file has the kind of name that `write` uses until a file is complete."""
     return path.name.startswith(".") and path.name.endswith(_PART)
 
 

@@ -2,19 +2,20 @@
 
 Theory of operation
 -------------------
-1. A job consists of the windows that start in a stretch of time, for the meters whose names lie in a range
-   and whose public names have a hash in one of several classes. Each window is in exactly one job. In the
-   long layout, two jobs may read the same reading near a cut, but it opens a window in only one of them.
+1. A job has a stretch of time, a range of meters' names, and a class of the hashes of public names. It
+   consists of the windows that start in this stretch and belong to the meters in this range and class. Each
+   window is in exactly one job. In the long layout, two jobs may read the same reading near a cut, but this
+   reading opens a window in only one of them.
 2. Most archives are sorted by time or by meter. The statistics of the row groups then show the few
    groups that a job needs, and each group is read about once. If an archive is unsorted, every job reads all
    of it.
-3. Where meters are published under pseudonyms, jobs are not cut by ranges of names, because the place of a
+3. If meters are published under pseudonyms, jobs are not cut by ranges of names, because the place of a
    pseudonym in the output would reveal something about the meter's own name.
 4. This module writes nothing. In the long layout, the cuts follow from the input's content, the policy and
    `manifest.CUT`, and an output whose run or cut differs is refused. So a resumed run has the same jobs in
-   the same order: job k makes part k, and is skipped if that part exists. A job that is repeated gives its
-   windows the same noise, since noise is a function of the key and of the window with its data and terms,
-   whichever job or attempt draws it.
+   the same order: job k makes part k, and is skipped if that part exists. A repeated job gives its windows
+   the same noise, because noise is a function of the key and of the window with its data and terms, not of
+   the job or the attempt.
 """
 
 import math
@@ -165,7 +166,7 @@ def read(source: Source, job: Job, names: dict[str, int], *, values: bool = Fals
 
 
 def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
-    """Return, for each row, whether by its time it may count in a window of the job."""
+    """Return, for each row, whether its time allows it to count in a window of the job."""
     first, end = job.starts_ms
     if source.layout == "wide":
         return (first <= time_ms) & (time_ms < end)
@@ -183,7 +184,7 @@ def _meter_numbers(column: pa.Array, names: dict[str, int], job: Job, policy: Po
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()
     if column.null_count:
-        raise ArchiveError(f"column {policy.columns.meter!r}: {column.null_count} rows have no meter name")
+        raise ArchiveError(f"column {policy.columns.meter!r}: rows without a meter name: {column.null_count}")
     meter_names = meters(column.dictionary, policy).to_pylist()
     numbers = [names.setdefault(name, len(names)) if job.has(name, policy) else -1 for name in meter_names]
     return np.asarray(np.array(numbers, np.int64).take(column.indices.to_numpy(zero_copy_only=False)))

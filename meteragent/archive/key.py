@@ -8,7 +8,7 @@ below, each preceded by its length in 4 bytes),
     tag key, noise key, run key = HKDF(C_e, "meteragent archive 1", "noise 2", tenant, month or day, e)
     id (4 bytes, public) = HKDF(C_e, "meteragent archive 1", "id", tenant, month or day, e)
 
-where 2 is the version of `prf_input`, so no key makes tags of two versions.
+where the 2 in "noise 2" is the version of `prf_input`, so no key makes tags of two versions.
 
 The file holds the earliest C_e that is kept. The secrets of all later epochs follow from this C_e, but no
 earlier secret does. `forget` replaces this C_e with a later one. A window without a key is not released, and
@@ -65,7 +65,7 @@ def expand(key: bytes, info: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class EpochKey:
-    """The keys of one epoch: for windows' tags, windows' noise and runs' ids. These three are secret."""
+    """One epoch's id, and its three secret keys: for windows' tags, windows' noise and runs' ids."""
 
     id: str
     tenant: str
@@ -78,7 +78,7 @@ class EpochKey:
 
 
 class Key:
-    """The keys of a tenant's windows from epoch `first` on, which counts months or days since 1970-01-01.
+    """The keys of a tenant's windows from epoch `first` on; epochs are counted from 1970-01-01.
 
     Raises:
         ValueError: `epoch_unit` is neither "month" nor "day", or the secret does not have 32 bytes.
@@ -139,7 +139,7 @@ class Key:
     def _secret(self, index: int) -> bytes:
         """Return the secret of an epoch, derived step by step from the nearest cached secret.
 
-        Raises as `epoch` does.
+        Raises the errors of `epoch`.
         """
         if index < self.first:
             raise KeyForgotten(
@@ -266,7 +266,7 @@ def forget(path: Path, before_ms: int) -> Key:
     and file systems that keep old blocks (snapshots, flash, copy on write), may still hold the erased keys.
 
     Raises:
-        KeyMissing: as in `Key.load`.
+        KeyMissing: see `Key.load`.
         KeyRefused: the time is after 2199.
         OSError: the file cannot be written.
     """

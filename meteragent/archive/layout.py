@@ -1,11 +1,12 @@
 """The two layouts of an archive: wide (a row is a window's list of numbers) and long (a row is a reading).
 
-Wide: `time` is the window's start. The m numbers stand for m equal parts of the window, in order; usually,
-these parts are the slots. A slot's value is the mean of its parts' numbers or, for energies (where
-m = length / interval), their sum. A null in the list is a gap, and a null list is a window of gaps.
+In the wide layout, `time` is the window's start. The m numbers stand for m equal parts of the window, in
+order; usually, these parts are the slots. A slot's value is the mean of its parts' numbers or, for energies
+(where m = length / interval), their sum. A null in the list is a gap, and a null list makes the whole window
+a gap.
 
-Long: a window is released if the span of a reading begins in it, whether or not the reading has a value. All
-readings whose span overlaps the window count in it.
+In the long layout, a window is released if the span of a reading begins in it, whether or not the reading has
+a value. All readings whose span overlaps the window count in it.
 
 The type of the value column determines the layout.
 """
@@ -32,7 +33,7 @@ Layout = Literal["wide", "long"]
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of the input's numbers: `gap` of them are missing or not finite, `clamped` are out of range.
+    """Counts of the input's numbers: `gap` are missing or not finite, and `clamped` are out of range.
 
     These counts stay local and are never published, because they reveal something about readings.
     """
@@ -80,7 +81,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def meters(column: pa.Array, policy: Policy) -> pa.Array:
-    """Convert a column of meters' names, strings or integers, to strings.
+    """Convert a column of meters' names (strings or integers) to strings.
 
     Raises ArchiveError if a name is missing, empty or not UTF-8.
     """
@@ -93,7 +94,7 @@ def meters(column: pa.Array, policy: Policy) -> pa.Array:
         np.count_nonzero(pc.binary_length(names).fill_null(0).to_numpy(zero_copy_only=False) == 0)
     )
     if unnamed_count:
-        raise ArchiveError(f"column {policy.columns.meter!r}: {unnamed_count} rows have no meter name")
+        raise ArchiveError(f"column {policy.columns.meter!r}: rows without a meter name: {unnamed_count}")
     return names
 
 
@@ -107,7 +108,7 @@ def _is_utf8(strings: pa.Array) -> bool:
 
 
 def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
-    """Convert rows of the wide layout to WINDOWS, in the same order, and count their numbers.
+    """Convert rows of the wide layout to rows of `WINDOWS`, in the same order, and count their numbers.
 
     Raises ArchiveError for rows that are off the grid, whose numbers do not fit their window, or that have no
     valid meter or time.
@@ -118,8 +119,8 @@ def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Co
     fits, lengths = fit(starts, column, policy)
     if not fits.all():
         raise ArchiveError(
-            f"{int((~fits).sum())} of {len(fits)} rows do not start on the grid, or do not have the right"
-            " number of values for their window"
+            "rows that do not start on the grid, or do not have the right number of values for their window:"
+            f" {int((~fits).sum())} of {len(fits)}"
         )
     ragged, counts = _numbers(column.flatten(), starts, lengths, policy)
     return windows_batch(meters(batch.column(names.meter), policy), starts, ragged), counts
@@ -143,7 +144,7 @@ def _numbers(
 
 
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
-    """Convert rows of `meter`, `start` and `readings` to WINDOWS, for engines that group readings themselves.
+    """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
     `readings` is a list of pairs (time, value) in any order: all readings whose span may overlap the window.
     A row is omitted if no reading's span begins in its window.
@@ -167,7 +168,7 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
 
 
 def windows_batch(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.RecordBatch:
-    """Return a batch of WINDOWS from the meters' names, the starts and the slots' quanta."""
+    """Return a batch with the schema `WINDOWS` from the meters' names, the starts and the slots' quanta."""
     offsets = np.zeros(starts_ms.size + 1, np.int32)
     np.cumsum(slots.lengths, out=offsets[1:])
     quanta = pa.ListArray.from_arrays(pa.array(offsets), pa.array(slots.numbers))

@@ -1,7 +1,7 @@
 """The ledger of a key: the intervals of each meter that a run has released or may yet release under the key.
 
-The ledger belongs to the key, not to an output: an interval in the ledger, whatever its epsilon, length,
-version or path, is never released by another run. The ledger is a folder of Parquet files,
+The ledger belongs to the key, not to an output: no other run ever releases an interval in the ledger,
+whatever the epsilon, the window length, the version or the output. The ledger is a folder of Parquet files,
 
     run=<id>/part-*.parquet    meter, start, end, windows, epsilon, unit, d, key
 
@@ -120,7 +120,7 @@ class Ledger:
 
     @contextmanager
     def lock_shared(self) -> Iterator[None]:
-        """Lock the ledger against runs while it is read. Write nothing, and accept a missing ledger.
+        """Keep runs from changing the ledger while it is read. Write nothing; the ledger may be missing.
 
         Raises:
             ArchiveInUse: a run on this machine holds the lock.
@@ -217,7 +217,7 @@ class Ledger:
 
 
 def parts_of(run: Path) -> list[Path]:
-    """Return the paths of a run's files, at least one.
+    """Return the paths of a run's files; there is at least one.
 
     Raises ArchiveError if `_parts` or a file is missing, because windows would otherwise be released again.
     """

@@ -37,10 +37,10 @@ PART_BATCHES = 16
 """The number of row groups in a part of the wide layout; the last part may have fewer."""
 
 ROWS = 1 << 21
-"""The most rows, approximately, in a job of the long layout."""
+"""The approximate maximum number of rows in a job of the long layout."""
 
 WINDOWS = 1 << 19
-"""The most rows, approximately, in a job of the wide layout; each row is a window."""
+"""The approximate maximum number of rows in a job of the wide layout; each row is a window."""
 
 CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
 """The values that decide where parts end if one process does the run. A run continues an output only if the
@@ -95,7 +95,7 @@ def build(source: Source, account: Account, cut: list[Any], *, complete: bool) -
 
 
 def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
-    """Return the descriptor for the window that starts at `start_ms`, valid from its start on."""
+    """Return the descriptor for the window that starts at `start_ms`, valid from that time on."""
     _, (terms,) = policy.terms(np.array([start_ms], np.int64))
     descriptor: dict[str, Any] = json.loads(policy.descriptor(terms).message("", start_ms))
     return descriptor

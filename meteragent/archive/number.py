@@ -1,7 +1,7 @@
 """Convert columns of an archive to integers: values in millionths of the unit, times in milliseconds.
 
 A number x becomes floor(x * scale * 10^6 + 1/2), where `scale` is `source.scale`, and is then clamped to the
-range. This is exact for integers and decimals. For floats it is computed in double precision: if x * scale is
+range. This is exact for integers and decimals. Floats are computed in double precision: if x * scale is
 halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity count as
 missing. No error message contains a value.
 """
@@ -79,7 +79,7 @@ def milliseconds(column: pa.Array, name: str) -> Integers:
     Raises ArchiveError if a timestamp is missing, or lies outside the years 1970 to 2199.
     """
     if column.null_count:
-        raise ArchiveError(f"column {name!r}: {column.null_count} rows have no time")
+        raise ArchiveError(f"column {name!r}: rows without a time: {column.null_count}")
     times_ms: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     if column.type.unit == "s":
         times_ms = np.clip(times_ms, -(10**12), 10**12) * 1000
@@ -87,8 +87,8 @@ def milliseconds(column: pa.Array, name: str) -> Integers:
     outside_count = int(((times_ms < FIRST_MS) | (times_ms >= LAST_MS)).sum())
     if outside_count:
         raise ArchiveError(
-            f"column {name!r}: the times of {outside_count} rows are not between 1970 and 2200:"
-            " check their unit"
+            f"column {name!r}: rows with a time outside the years 1970 to 2199: {outside_count};"
+            " check the unit"
         )
     return times_ms
 

@@ -30,11 +30,11 @@ Integers = NDArray[np.int64]
 
 FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
 LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
-"""The times in an archive are from FIRST_MS to before LAST_MS; other times indicate a wrong unit."""
+"""An archive's times are at least `FIRST_MS` and less than `LAST_MS`; other times indicate a wrong unit."""
 
 ARITHMETIC = 2
-"""The version of the arithmetic that turns numbers into quanta and adds noise. A change would give windows
-that are already released different values, so a run belongs to one version."""
+"""The version of the arithmetic that turns numbers into quanta and adds noise. A change would give different
+values to windows that are already released, so a run belongs to one version."""
 
 _INT64 = 1 << 62
 
@@ -49,10 +49,10 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """The terms under which an archive is released, the input's columns and two paths. It can be pickled.
+    """The terms under which an archive is released, the input's columns and two paths.
 
-    `key_file` is the key's file, and `ledger` is the folder of the key's only ledger; both paths are
-    absolute.
+    A policy can be pickled. `key_file` is the key's file, and `ledger` is the folder of the key's only
+    ledger; both paths are absolute.
     """
 
     stream: Stream
@@ -65,8 +65,8 @@ class Policy:
         """Return the policy that a configuration describes.
 
         Raises:
-            ConfigError: the configuration has no [archive] or not exactly one stream, two columns have the
-                same name, archives do not support the stream, or the key already has another ledger.
+            ConfigError: the configuration has no [archive], or not exactly one stream; two columns have the
+                same name; archives do not support the stream; or the key already has another ledger.
         """
         archive, streams = settings.archive, settings.stream
         if archive is None:
@@ -95,7 +95,7 @@ class Policy:
 
     @property
     def shapes(self) -> tuple[Terms, ...]:
-        """The distinct terms of all windows or, if they follow a calendar, of ten years from 2025.
+        """The distinct terms of all windows or, on a calendar, of the windows in the ten years from 2025.
 
         Archives round half up, because they store no accumulators.
         """

@@ -1,9 +1,9 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
 The preview reads the whole input, accounts for it against the same ledger, and raises the errors that a run
-would raise before its debit. Unlike a run, it accepts an input most of whose numbers are outside the range,
-because it counts them, and it creates no ledger. It takes a shared lock on an existing ledger. Its counts of
-numbers are private: show them only to people who may see the readings.
+would raise before its debit. Unlike a run, it accepts an input even if most of its numbers are outside the
+range, because it reports their count, and it creates no ledger. It takes a shared lock on an existing ledger.
+Its counts of numbers are private: show them only to people who may see the readings.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from meteragent.archive.source import Source
 class Preview:
     """The expected result of a run.
 
-    `counts` cover the whole input, including refused windows. `small_count` is the count of numbers whose
+    `counts` covers the whole input, including refused windows. `small_count` is the count of numbers whose
     absolute value, after clamping, is less than a thousandth of the largest absolute value in the range.
     `is_debited` is true if the ledger already contains the run, and `complete` is true if the output is
     complete.
@@ -45,8 +45,8 @@ def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Pr
     """Return a preview of `run.sanitise_archive` with the same arguments, without writing anything.
 
     Raises:
-        ArchiveError: the input, the output or the ledger cannot be used, or the output is another run's.
-        KeyRefused: there is no key, or none for some windows.
+        ArchiveError: the input, the output or the ledger cannot be used, or another run wrote the output.
+        KeyRefused: there is no key, or some windows have none.
         ConfigError: the pseudonym key cannot be read.
     """
     engine, key, ledger = Local(), Key.load(policy.key_file), Ledger(policy.ledger)

@@ -9,17 +9,16 @@ give equal inputs):
     meter, and finally the window's numbers, in 8 bytes each: start (ms since 1970) and the n slots' quanta
 
 The window's numbers are little-endian; numbers in the other parts are decimal text. A tag of 12 bytes stands
-for the input when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC under the epoch's tag key
+for the input when bits are generated (`privacy.keyed.KeyedRows`). The tag is a PMAC under the epoch's tag key
 (`privacy.keyed.tags`, AES-256). The PMAC covers the SHA-256 of all parts before the numbers, which is
 computed once per meter, and the numbers themselves. Version 1 also hashed the numbers with SHA-256, one
 window after another, which takes four times as long.
 
 All these parts determine the bits, for this reason: if two releases y and y' used equal bits, y' - y would be
 the difference between their data. A correction would be revealed exactly, and releases under two epsilons
-would reveal the reading itself. So the bits depend on the window, its data and its terms. The
-same window with the same data and terms has the same noise, wherever it is released. A second release of a
-window is still not safe: a corrected window has different noise and costs epsilon again, so the ledger
-refuses it.
+would reveal the reading itself. So the bits depend on the window, its data and its terms. The same window
+with the same data and terms has the same noise, wherever it is released. A second release of a window is
+still not safe: a corrected window has different noise and costs epsilon again, so the ledger refuses it.
 """
 
 import hashlib

@@ -84,7 +84,7 @@ class Engine(Protocol):
 
 
 class Parts(NamedTuple):
-    """The numbers of new and existing parts, and counts of the values read for new parts, if counted."""
+    """The numbers of new and existing parts, and the counts of the values read for new parts, if known."""
 
     new: int
     existing: int
@@ -93,7 +93,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run. `counts` cover the values that this call read for new parts, if it counts them."""
+    """The result of a run; `counts` covers the values read for new parts, if they were counted."""
 
     policy: Policy
     layout: Layout
@@ -121,7 +121,7 @@ def sanitise_archive(
 
     Raises:
         ArchiveError: the input, output or ledger cannot be used, or most numbers are outside the range.
-        KeyRefused: there is no key, or none for some windows. Nothing is then written.
+        KeyRefused: there is no key, or some windows have none. Nothing is then written.
         ConfigError: the pseudonym key cannot be read.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
@@ -138,7 +138,7 @@ def sanitise_archive(
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
         account = manifest.account_of(ledger.facts(run), ledger.path(run))
         if earlier_facts is None:
-            shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # a removed output may leave it
+            shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # from an output that was removed
             _create(out)
         if earlier_facts is None or not earlier_facts["complete"]:
             manifest.save(out, manifest.build(source, account, engine.cut, complete=False))
@@ -257,7 +257,7 @@ class _Release:
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
-        """Convert rows of the wide layout (those with a flag, if `flags`) to windows; count their numbers."""
+        """Convert rows that `flags` allows (None: all rows) to windows, and count their numbers."""
         parts, row = [], 0
         for batch in batches:  # types may differ between files, so batches are converted one by one
             rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))
@@ -268,7 +268,7 @@ class _Release:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def _wide_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return an approximate row count and a function for the batches of each part of the wide layout."""
+        """Return each part of the wide layout: an approximate row count and a function for the batches."""
         groups = range(self._order.groups)
         count = -(-len(groups) // PART_BATCHES)
         rows = np.diff(np.arange(count + 1) * self.account.released_windows // count).tolist()
@@ -296,7 +296,7 @@ class _Release:
         return flags
 
     def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return an approximate row count and a function for the batches of each part of the long layout."""
+        """Return each part of the long layout: an approximate row count and a function for the batches."""
         groups = self.source.groups
         rows = [sum(groups[index].rows for index in job.groups) // job.parts for job in self._jobs]
         return [

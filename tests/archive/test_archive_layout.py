@@ -121,7 +121,7 @@ def test_energies_of_slots_are_sums() -> None:
 )
 def test_rows_that_do_not_fit_are_refused(values: list[Any], start_ms: int) -> None:
     """Another number of slots, another start: an error, not a guess."""
-    with pytest.raises(ArchiveError, match=r"1 (of 1 rows do|rows are) not"):
+    with pytest.raises(ArchiveError, match=r"^rows that do not .*: 1 of 1$|1970 to 2199: 1;"):
         wide(values, starts_ms=[start_ms])
 
 
@@ -130,7 +130,7 @@ def test_rows_may_have_other_numbers_than_their_neighbours(order: int) -> None:
     """A row of twice as many numbers is read beside a usual or missing one; none hides a short one."""
     rows: list[Any] = [[1] * 96, [1, 3] * 96, None][::order]
     assert wide(rows) == [[1] * 96, [2] * 96, [0] * 96][::order]
-    with pytest.raises(ArchiveError, match="1 of 4 rows"):
+    with pytest.raises(ArchiveError, match=r"rows that do not .*: 1 of 4$"):
         wide([*rows, [1] * 95][::order])
 
 
@@ -230,7 +230,7 @@ def test_times_are_rounded_down(unit: str) -> None:
 @pytest.mark.parametrize("seconds", [-1, 2**62, 7_258_118_400])
 def test_times_of_another_age_are_refused(seconds: int) -> None:
     """A time before 1970 or after 2199 is a mistake of units."""
-    with pytest.raises(ArchiveError, match="column 't': the times of 1 rows are not between"):
+    with pytest.raises(ArchiveError, match="column 't': rows with a time outside the years 1970 to 2199: 1;"):
         milliseconds(pa.array([0, seconds], pa.int64()).cast(pa.timestamp("s", tz="UTC")), "t")
 
 

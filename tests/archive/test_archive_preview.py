@@ -165,7 +165,11 @@ def test_an_output_around_the_input_is_refused(place: Place) -> None:
 @pytest.mark.parametrize(
     ("harm", "error", "said"),
     [
-        (misfit, ArchiveError, "1 of 2 rows are not on the grid"),
+        (
+            misfit,
+            ArchiveError,
+            "rows that are not on the grid of window.length, or have the wrong number of values: 1 of 2 ",
+        ),
         (no_key, KeyMissing, "archive.key"),
         (another, ArchiveError, "is not an output"),
         (no_ledger, ArchiveError, "not a directory"),

@@ -131,7 +131,7 @@ def test_copies_of_a_window_are_an_error(place: Place) -> None:
     """Two rows of one window: which and how many, before anything is released; never a value."""
     rows = [*wide_rows(2, 3), *wide_rows(1, 2, seed=1)]
     with pytest.raises(
-        ArchiveError, match=r"2 windows appear twice, such as the window of 'm0' at 2026-03-28T00"
+        ArchiveError, match=r"windows that appear twice: 2, such as the window of 'm0' at 2026-03-28T00"
     ):
         place.sanitise(save(place.folder / "in.parquet", rows))
     assert place.ledger() == []
@@ -182,7 +182,7 @@ def broken(place: Place, what: str) -> Path:
         ("damaged", "not a Parquet file"),
         (
             "a number more",
-            "1 of 4 rows are not on the grid of window.length, or have the wrong number of values",
+            "rows that are not on the grid of window.length, or have the wrong number of values: 1 of 4",
         ),
         (
             "off the grid",
@@ -191,9 +191,9 @@ def broken(place: Place, what: str) -> Path:
                 " local days need window.timezone)"
             ),
         ),
-        ("no meter", "column 'meter': 1 rows have no meter name"),
-        ("an empty name", "column 'meter': 1 rows have no meter name"),
-        ("no time", "column 'time': 1 rows have no time"),
+        ("no meter", "column 'meter': rows without a meter name: 1"),
+        ("an empty name", "column 'meter': rows without a meter name: 1"),
+        ("no time", "column 'time': rows without a time: 1"),
         ("no rows", "no rows"),
         ("a naive time", r"column 'time': found timestamp\[ms\]; expected a timestamp with a time zone"),
         ("texts", "column 'value': found list<.*string>; expected numbers"),

@@ -50,7 +50,7 @@ def application(settings: Settings, view: View, viewers: Viewers, routes: Sequen
 
 
 def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
-    """Return a route's endpoint, which answers a request without the token only with the status."""
+    """Return a route's endpoint; it answers a request without the token only with the status."""
 
     async def answer(request: Request) -> Response:
         """Answer a request."""
@@ -98,7 +98,7 @@ class _Page:
         return _html("login.html", {**_texts(request), "wrong": ""})
 
     async def _enter(self, request: Request) -> Response:
-        """Check a token; answer with its cookie, or show the form again."""
+        """Check a token; answer with the cookie of a login, or show the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
         if not self._keys.matches(form.get("token", [""])[0].encode()):
             texts = _texts(request)
@@ -132,7 +132,7 @@ class _Page:
         return Response(body, media_type=kind)
 
     def _choose(self, request: Request) -> tuple[StreamView, str] | Response:
-        """Return the stream and meter of a query, by default the first of each, or an error response."""
+        """Return the stream and meter that a query names, by default the first ones, or an error response."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
         if stream is None:

@@ -1,12 +1,13 @@
 """Access control for the page: host names, the origin, and the token.
 
-The page shows raw readings, so every request must pass these checks, in this order. The login page and its
-style sheet skip the last, and the routes for this machine's tools have other checks in its place:
+The page shows raw readings, so every request must pass the following checks, in this order. The login page
+and its style sheet skip check 3; the routes for this machine's tools replace it with other checks (see
+below).
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
-2. If the browser sends `Origin`, it names that host. If the browser sends `Sec-Fetch-Site`, it names this
-   origin or none; a page of another origin may only link to the front page or the login page.
+2. `Origin`, if the browser sends it, names that host. `Sec-Fetch-Site`, if the browser sends it, is
+   `same-origin` or `none`; a page of another origin may only link to the front page or the login page.
 3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
    under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure,
    because the page is served over plain HTTP. Anyone who can read the network traffic can therefore read the
@@ -44,8 +45,8 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""The headers of every response. With `no-referrer`, browsers would send the login form with `Origin: null`,
-which is refused."""
+"""The headers of every response. With the policy `no-referrer`, browsers would send the login form with
+`Origin: null`, which is refused."""
 
 _log = logging.getLogger("meteragent")
 

@@ -1,4 +1,4 @@
-"""The page's server: uvicorn in the agent's event loop, without uvicorn's signal handlers, logs and timer.
+"""The page's server: uvicorn in the agent's event loop, without uvicorn's signal handlers, logs or timer.
 
 The server limits the number of connections, how long a connection may be silent before its first request, and
 how long sent data may stay unacknowledged. uvicorn itself wakes ten times a second to check whether it should

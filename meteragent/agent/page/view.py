@@ -1,6 +1,6 @@
 """The page's view of the agent: plain data and functions.
 
-They and the events in `viewers` are the page's only access to the agent.
+These and the events in `viewers` are the page's only access to the agent.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
 
 OWN = ""
-"""The key of the stream's configured terms in mappings by preset."""
+"""The key, in mappings by preset, for the terms that the stream is configured with."""
 
 TOKEN_MIN = 16
 """The length of the shortest token allowed, in bytes; a shorter token could be guessed."""
@@ -155,10 +155,10 @@ class History(NamedTuple):
 class Reports(NamedTuple):
     """The numbers of a stream's reports to a crowd, and the state of its keys.
 
-    `sent_count` and `late_count` are the numbers of reports confirmed and too late since the stream started.
-    `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the time at
-    which the broker last confirmed a report since then; None if there is no such time. `has_keys` says
-    whether both operators' keys for the current slot are known.
+    Since the stream started, the broker has confirmed `sent_count` reports, and `late_count` reports were too
+    late. `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the
+    time of the latest of these confirmations; None if there is none. `has_keys` says whether both operators'
+    keys for the current slot are known.
     """
 
     sent_count: int

@@ -59,7 +59,7 @@ class Viewer:
         self._wake.set()
 
     def span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Add to the viewer's means a stretch of time that was added to the meter's slots."""
+        """Integrate a stretch of the meter's time into the viewer's means."""
         for means in self._means.values():
             means.add(start_ms, end_ms, value)
 
@@ -92,7 +92,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; the truth value says whether at least one is open and readings must be passed on."""
+    """The open pages; an instance is true if a page is open and readings must be passed on."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []
@@ -123,7 +123,7 @@ class Viewers:
         return _Observer(viewers) if viewers else None
 
     def released(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
-        """Pass on to their viewers the records that a commit put into the outbox, but nothing else."""
+        """Pass the records that a commit put into the outbox on to their viewers, but no other rows."""
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         for row in outgoing if viewers else ():
             for viewer in viewers:

@@ -16,10 +16,10 @@ _SHOWN = 60
 
 
 def path_of(template: str | None) -> tuple[str | None, str | None]:
-    """Return the JMESPath expression of a template, and the problem if it has none.
+    """Return a template's JMESPath expression and None, or None and the problem.
 
-    An expression of None without a problem stands for the whole payload. Filters that do not scale the
-    number (float, int, round, default, is_defined) are dropped.
+    If both are None, the payload itself is the number. Filters that do not scale the number (float, int,
+    round, default, is_defined) are dropped.
     """
     if template is None or not template.strip():
         return None, None

@@ -82,7 +82,7 @@ def _about_times(candidate: Candidate) -> Iterator[str]:
     if every_ms is not None and is_slow(candidate):
         yield f"{rough(every_ms)} between readings is long for half-hour slots: longer windows are proposed"
     if not candidate.timed:
-        yield "no time in the payload: the time of arrival counts"
+        yield "the payload has no time: the time of arrival counts"
 
 
 def _about_values(candidate: Candidate) -> Iterator[str]:

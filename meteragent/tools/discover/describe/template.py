@@ -11,7 +11,7 @@ _FILTER = re.compile(rf"\s*(?:float|int|round|default|d|is_defined)\s*(?:{_ARGUM
 _STEP = re.compile(
     r"""\.(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\[\s*(?:'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)"|(?P<index>\d{1,4}))\s*\]"""
 )
-_NOT_PLAIN = "its template calculates, which a configuration cannot: {}"
+_NOT_PLAIN = "its template calculates, and a configuration cannot: {}"
 _SHOWN = 60
 
 

@@ -14,8 +14,8 @@ COMMANDS = {
     "generate": ("sim", "simulate homes; write or send their load and their events"),
     "compare": ("sim", "compare simulated homes with real traces, in a table"),
     "crowd": ("crowd", "compare the errors of crowd totals with those promised, and time the protocol"),
-    "world": ("sim", "run homes, faults, the agent's core and a store in virtual time, and check"),
-    "simtest": ("sim", "run the agent under seeded crashes and faults in virtual time, and check"),
+    "world": ("sim", "simulate homes, faults, the agent's core and a store in virtual time, with checks"),
+    "simtest": ("sim", "run the agent under seeded crashes and faults in virtual time, with checks"),
     "replay": ("sim", "replay a trace file as MQTT meters"),
     "attack": (
         "analysis",
@@ -30,7 +30,7 @@ COMMANDS = {
     "tariff": ("analysis", "reproduce the theory's figures on tariffs; find the cheapest of four"),
     "utility": ("analysis", "compare the errors of private numbers with those promised"),
 }
-"""For each command, whose module has the same name: the extra that it needs, and a summary."""
+"""For each command: the extra that it needs, and a summary. The command's module has the same name."""
 _FORMER = {"ordeal": "simtest"}
 """Former names of commands, which still work."""
 

@@ -173,8 +173,8 @@ def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: in
 def first_window_ms(arrived_ms: Integers, stamps_ms: Integers, ahead_ms: int, length_ms: int) -> int:
     """Return the start of a home's first window.
 
-    It is the first boundary at or after the arrival of the first reading that is not stamped more than
-    `ahead_ms` ahead of its arrival.
+    This is the first boundary at or after the arrival of the first reading that is stamped at most `ahead_ms`
+    after it arrives.
     """
     first_ms = int(arrived_ms[stamps_ms <= arrived_ms + ahead_ms].min())
     return -(-first_ms // length_ms) * length_ms

@@ -18,18 +18,18 @@ from simulators.household import Absences, Households
 from simulators.signature import DAY_S, Signature
 
 STRETCH_MAX = 4
-"""The largest ratio of an `Appliance` run's duration to its signature's; the reciprocal is the smallest."""
+"""The largest ratio of a run's duration to the signature's duration; the smallest is the reciprocal."""
 _RUN_SPREAD = 0.03
-"""Largest relative deviation (uniform) of a run's power from the usual power of the home's appliance."""
+"""The largest relative deviation (uniform) of a run's power from the usual power of the home's appliance."""
 _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
 """Deviations of a home's appliance from the signature: the largest relative deviation (uniform) of its power,
 and the standard deviation of the logarithm of its runs' typical duration."""
 _JITTER = 0.2
-"""Deviations of a thermostat (uniform): the range of the deviation of a start, in periods, and the largest
-relative deviation of the time on."""
+"""For a thermostat: the range of a start's deviation (uniform), in periods, and also the largest relative
+deviation (uniform) of the time on."""
 _RUNS_MAX = 4096
-"""Upper limit on the runs of one appliance per home and day, and on the steps of a signature. It keeps the
-indices of their random numbers distinct."""
+"""The upper limit on the runs of one appliance per home and day, and on the steps of a signature. The limit
+keeps the indices of random numbers distinct."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,7 @@ class Appliance:
 
     `hours` holds tuples (from, to, weight of each hour between); `owners` is the share of homes that have
     one; `spread` is the standard deviation of the logarithm of a run's duration, around the home's typical
-    one. Nobody starts an attended appliance while everybody is out; such runs are dropped, not moved. An
+    duration. Nobody starts an attended appliance while everybody is out; such runs are dropped, not moved. An
     appliance that is not `overlapping` does not start before its previous run of that day has ended. The
     average includes the runs that are dropped for either reason.
 
@@ -155,7 +155,7 @@ class Appliance:
 class Thermostat:
     """An appliance that switches itself on around the clock: run k starts about k periods after a phase.
 
-    `period_s` and `duty` (the share of time on) are each the smallest and the largest value over all homes.
+    `period_s` and `duty` (the share of time on) each hold the smallest and the largest value over all homes.
     """
 
     name: str
@@ -202,7 +202,7 @@ class Makes(NamedTuple):
 
 
 def _starts_when_free(runs: Runs) -> NDArray[np.bool_]:
-    """Return whether, at each start, all earlier runs in the home have ended, even runs that are left out."""
+    """Return whether, at each start, all earlier runs in the home have ended, including runs left out."""
     order = np.lexsort((runs.start_s, runs.row))
     # Put all homes on one time axis, so far apart that no run reaches into the next home.
     begin_s = runs.row[order] * 4 * DAY_S

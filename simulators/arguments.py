@@ -1,6 +1,6 @@
 """The command-line arguments of all commands.
 
-They are declared apart from the commands' modules, because `--help` must work without the extras.
+They are not declared in the commands' modules, because `--help` must work without the extras.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def scene(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="attackers",
         metavar="ATTACKER",
-        help="may be repeated (default: all built-in attackers)",
+        help="an attacker; may be repeated (default: all built-in attackers)",
     )
     add(
         "--size",
@@ -102,13 +102,18 @@ def frontier(parser: argparse.ArgumentParser) -> None:
         default="programmes",
         help="the question, as in `attack` (default %(default)s)",
     )
-    add("--mechanism", action="append", metavar="MECHANISM", help="may be repeated (default: all built-in)")
+    add(
+        "--mechanism",
+        action="append",
+        metavar="MECHANISM",
+        help="a mechanism; may be repeated (default: all built-in ones)",
+    )
     add(
         "--level",
         type=option.refusing(option.levels),
         default="0.3:30:7",
         metavar="LO:HI:K",
-        help="K levels of linf from LO to HI in constant ratio (default %(default)s)",
+        help="K levels of linf from LO to HI, evenly spaced on a log scale (default %(default)s)",
     )
     add(
         "--radius",
@@ -242,7 +247,7 @@ def generate(parser: argparse.ArgumentParser) -> None:
         type=option.step,
         default="15min",
         metavar="DURATION",
-        help="time between readings, from 1s to 1d, a divisor of the day (default %(default)s)",
+        help="time between readings, from 1s to 1d; must divide a day (default %(default)s)",
     )
     add(
         "--resolution",
@@ -261,7 +266,7 @@ def generate(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("local", "spark"),
         default="local",
-        help="spark: on Spark's workers, to folders of Parquet files in DIR (default %(default)s)",
+        help="spark: Spark's workers write folders of Parquet files into DIR (default %(default)s)",
     )
     add("--plot", type=Path, metavar="FILE", help="also draw the first day in this .png, .pdf or .svg")
     add("--topic", default="meters/{meter}/power", help="topic for MQTT (default %(default)s)")
@@ -277,7 +282,7 @@ def compare(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of real traces, with homes/ and tracebase/",
     )
-    add("--into", type=Path, metavar="FILE", help=f"replace the text between {BEGIN} and {END} in it")
+    add("--into", type=Path, metavar="FILE", help=f"replace the text between {BEGIN} and {END} in FILE")
 
 
 def world(parser: argparse.ArgumentParser) -> None:
@@ -340,7 +345,7 @@ def replay(parser: argparse.ArgumentParser) -> None:
         "--speed",
         type=option.refusing(option.speed),
         metavar="FACTOR",
-        help="multiple of real time (default 1), or max",
+        help="multiple of real time (default 1), or `max`",
     )
     add(
         "--out",
@@ -355,7 +360,7 @@ def replay(parser: argparse.ArgumentParser) -> None:
         "--start",
         type=option.refusing(option.start),
         default="column",
-        help="time of the first reading: an RFC 3339 time, now, or column (as in the trace; the default)",
+        help="time of the first reading: an RFC 3339 time, `now`, or `column` (as in the trace; the default)",
     )
     add(
         "--limit",

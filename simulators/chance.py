@@ -1,4 +1,4 @@
-"""Keyed random numbers: each is a pure function of a seed and a counter, in whatever order they are drawn.
+"""Keyed random numbers: each is a pure function of a seed and a counter, whatever the order of drawing.
 
 Philox4x32-10 (Salmon 2011, Parallel random numbers: as easy as 1, 2, 3) turns a counter and a key into four
 words of 32 bits. Here the key is the seed, and the counter consists of a stream (a name for what is drawn), a
@@ -27,7 +27,7 @@ _HALF: Final = np.uint64(32)
 _AT_ONCE: Final = 1 << 13
 """The number of counters processed at once; their words fit into a processor's cache."""
 _MOST: Final = 256
-"""Upper limit on Poisson counts; their means are below 100."""
+"""The upper limit on Poisson counts, whose means are below 100."""
 
 Words = NDArray[np.uint64]
 

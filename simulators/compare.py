@@ -1,10 +1,10 @@
 """Compare simulated homes with real traces, statistic by statistic.
 
-A statistic fits if every real value is between the 5th and the 95th percentile of the simulated values.
-The real values come from the folder that --data names: two homes, and 47 days of single appliances. An
-appliance runs while it draws more than a threshold. Short pauses do not end a run; the limit ranges from 30 s
-for a hair dryer to an hour for a dishwasher. The table is Markdown; --into FILE replaces the text between the
-marks in that file with the table.
+A statistic fits if every real value is between the 5th and the 95th percentile of the simulated values. The
+real values come from the folder that --data names: two homes, and 47 days of single appliances. An appliance
+runs while it draws more than a threshold. Short pauses do not end a run; short is less than 30 s for a hair
+dryer, and less than an hour for a dishwasher. The table is Markdown; --into FILE replaces the text between
+the marks in that file with the table.
 """
 
 import argparse
@@ -123,7 +123,7 @@ def _peaks(watts: Floats) -> float:
 
 
 def _day_to_day(watts: Floats) -> float:
-    """Return the standard deviation of daily means over their mean, from days that are over 90% complete."""
+    """Return the standard deviation of daily means divided by their mean, for days over 90% complete."""
     days = watts.reshape(-1, DAY_S // STEP_S)
     means = np.nanmean(days[np.isfinite(days).mean(axis=1) > 0.9], axis=1)
     return float(means.std() / means.mean())
@@ -203,7 +203,7 @@ def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
 
 
 def appliance_rows(data: Path) -> Iterator[Row]:
-    """Yield rows for each kind: the median duration and power of its runs, and runs per day if submetered."""
+    """Yield rows for each kind: its runs' median duration and power and, with a submeter, runs per day."""
     for kind in KINDS:
         simulated = [day.events.of(kind.name) for day in _days()]
         real = [runs for runs in _real_runs(data, kind) if len(runs.seconds)]
@@ -330,7 +330,7 @@ class _Place(NamedTuple):
 
     @classmethod
     def in_file(cls, path: Path) -> "_Place":
-        """Return the text before and after the marks in a file. Raises ValueError if they are missing."""
+        """Return the text before and after the marks in a file. Raises ValueError if a mark is missing."""
         head, begin, text = path.read_text().partition(BEGIN)
         _, end, tail = text.partition(END)
         if not (begin and end):

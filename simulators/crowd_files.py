@@ -1,4 +1,4 @@
-"""The configuration files of the crowd's demo: of the group, its two operators, and all homes' agent."""
+"""The configuration files of the crowd's demo, for the group, its two operators, and the homes' agent."""
 
 from pathlib import Path
 

@@ -45,7 +45,7 @@ class Totals:
         return sum(map(self.is_inside, range(len(self.published))))
 
     def spread_wh(self) -> Measured:
-        """Measure the standard deviation of the errors, and return it with the stated one."""
+        """Return the measured and the stated standard deviation of the errors."""
         return measured_spread(self.errors_wh, self.published[0].sd)
 
 

@@ -11,7 +11,7 @@ from simulators.crowd_files import SLOT_MS
 from simulators.crowd_outcome import CrowdOutcome, Totals
 
 EVERY_MS = 2 * HOUR_MS
-"""The time between two listed half hours, which are all on the first day."""
+"""The time between two listed half hours; all of them are on the first day."""
 ALONE, CROWD = "every home adds noise", "two operators add noise"
 _TRUST = (
     (

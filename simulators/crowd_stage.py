@@ -4,11 +4,11 @@ r"""The stage of the crowd's demo: homes that report to two operators and also r
     (here)                       \-> reports -> leader -> totals -------> (here)
                                      leader <-> helper
 
-All of them meet at one broker. The agent and the operators are separate processes, with a clock that the
-stage advances from reading to reading. At the last reading of a slot and at the first of the next, the clock
-stands still until all messages sent so far have been handled, so the result does not depend on the machine's
-speed. If the clock overtakes a request or an answer, that message is sent again. After the last day, the
-clock runs until the last total has been published.
+All messages pass through one broker. The agent and the operators are separate processes, with a clock that
+the stage advances from reading to reading. At the last reading of a slot and at the first reading of the next
+slot, the clock stands still until all messages sent so far have been handled, so the result does not depend
+on the machine's speed. If the clock overtakes a request or an answer, that message is sent again. After the
+last day, the clock runs until the last total has been published.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class _Day:
         await _until(self._has_keys)
 
     async def send(self, meters: Client) -> None:
-        """Send each reading at its time. The first, before day 0, makes the homes known to the agent."""
+        """Send each reading at its time. The first reading, before day 0, makes a home known to the agent."""
         topics = [f"meters/{meter}/power" for meter in self._street.meters]
         for index in range(-1, self._street.slots(SLOT_MS) * PER_SLOT + 1):
             self._set(index)

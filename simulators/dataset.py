@@ -4,7 +4,7 @@
 |---|---|
 | REFIT, `CLEAN_House*.csv` (Murray et al. 2017) | `Aggregate`, `Appliance1` to `Appliance9` |
 | UK-DALE, a folder `house_*` (Kelly and Knottenbelt 2015) | `mains` (in `mains.dat`) or a plug's label |
-| any other CSV or Parquet file | the named column, or the second, if it is in W or kW |
+| any other CSV or Parquet file | the named column, by default the second, in W or kW |
 
 A column that is something else (a time, a register, an energy, an apparent power, a flag) raises
 `TraceError`, and so does a column whose unit cannot be determined. Most error texts list the file's columns.
@@ -58,9 +58,10 @@ def load(
     """Read the column `watts` of a file or of a house of UK-DALE.
 
     `unit` (W or kW) is necessary for a plug of UK-DALE without metadata, and for a column whose name states
-    no unit and whose values could be in either unit. `watts` is by default the home's total in a data set,
-    otherwise the second column; `time` is by default the first column, and unused in a data set. Raises
-    TraceError if the file cannot be read, if there is no such column, or if it is not power in that unit.
+    no unit and whose values could be in either unit. By default, `watts` is the home's total in a data set
+    and the second column of any other file. By default, `time` is the first column; it is not used for a data
+    set. Raises TraceError if the file cannot be read, if there is no such column, or if the column is not
+    power in that unit.
     """
     path = Path(path)
     if unit is not None and unit not in FACTORS:
@@ -166,7 +167,7 @@ def _channels(folder: Path) -> dict[str, str]:
 
 
 def _measured_unit(folder: Path, file: str, label: str) -> str | None:
-    """Return W or VA, or None if it is unknown.
+    """Return W or VA, or None if the unit is unknown.
 
     `mains.dat` holds W. The metadata describe the other channels; without them, an aggregate is VA.
     """

@@ -4,26 +4,27 @@ Theory of operation
 -------------------
 A *grant* is one stretch of time in which a receiver gets a stream: a row of the table `receiver`, from its
 admission until it is revoked. Each grant has a queue of its own in the outbox, under a name that is never
-used again. For each message of a shared stream, a commit writes one row for each grant that may have it, with
-the grant's topic and the same payload (`append`). So noise is drawn once, and an unreachable receiver does
-not hold up the others.
+used again. For each message of a shared stream, a commit writes one row for each grant whose receiver may
+have it, with the grant's topic and the same payload (`append`). So noise is drawn once, and an unreachable
+receiver does not hold up the others.
 
 A receiver gets a slot if the slot's window starts at or after the grant's `since_ms`, and the slot ends by
-its `until_ms` (`Validity`). Both are public times, so the configuration and the clock alone determine who
-gets a slot (law 4). The core opens a window only if a receiver gets one of its slots. The window is then
-charged as a whole: its slots after the last grant's end are drawn and closed like others, but sent to nobody.
+the grant's `until_ms` (`Validity`). Both are public times, so the configuration and the clock alone determine
+who gets a slot (law 4). The core opens a window only if a receiver gets one of its slots. The window is then
+charged as a whole: its slots after the last grant's end get noise and are closed like the others, but are
+sent to nobody.
 
-`settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends,
-while no message is sent. In one transaction it revokes the grants that are no longer configured, updates the
-other grants, and admits new receivers. Revoking deletes all rows that wait in the queue, and the descriptors
-that are sent on each connection, then queues an empty retained message for each topic on which a descriptor
-may be retained. After that, nothing else can enter the queue, because `append` reads the grants in the
-transaction that writes the rows.
+`settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends.
+Meanwhile, no message is sent. In one transaction, `settle` revokes the grants that are no longer configured,
+updates the other grants, and admits new receivers. A revocation deletes all rows that wait in the queue and
+the descriptors that are sent again on each connection. It then queues an empty retained message for each
+topic on which a descriptor may be retained. After that, nothing else can enter the queue, because `append`
+reads the grants in the transaction that writes the rows.
 
-A descriptor is sent to each receiver that gets the first slot that it covers. A receiver that is new to a
-stream lacks the descriptors sent before its admission (`unannounced`), and may have a topic on which another
-agent releases. So before the first window that the new receiver gets, the core asks again whether another
-agent releases there (law 1), and sends the window's descriptor again.
+A descriptor is sent to each receiver that gets the first slot that the descriptor covers. A receiver that is
+new to a stream lacks the descriptors sent before its admission (`unannounced`), and may have a topic on which
+another agent releases. So before the first window that the new receiver gets, the core asks again whether
+another agent releases there (law 1), and sends the window's descriptor again.
 """
 
 import json
@@ -56,7 +57,7 @@ class Wanted(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A receiver's grant of a stream; `since_ms` is the earliest start of a window that it gets."""
+    """A receiver's grant of a stream; `since_ms` is the earliest start of a window that the receiver gets."""
 
     id: int
     stream: str
@@ -82,7 +83,7 @@ class Grant(NamedTuple):
         return Validity(self.since_ms, self.until_ms)
 
     def may_have(self, row: Outgoing | Descriptor, clock_ms: int) -> bool:
-        """Return whether the receiver may have a message, by its slot or, if it has none, by `clock_ms`."""
+        """Return whether the receiver may have a message; `clock_ms` decides if the message has no slot."""
         if row.slot is None:
             return self.until_ms is None or clock_ms < self.until_ms
         return self.validity.has_slot(row.slot.window_ms, row.slot.end_ms)
@@ -91,7 +92,7 @@ class Grant(NamedTuple):
 class Sent(NamedTuple):
     """The number of records of one topic and descriptor that a receiver's broker has confirmed.
 
-    `from_ms` is the earliest start of their windows, and `to_ms` the latest end of their slots.
+    `from_ms` is the earliest start of the records' windows, and `to_ms` the latest end of their slots.
     """
 
     topic: str
@@ -171,7 +172,7 @@ def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
 
 
 def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
-    """Count the records among rows that are about to be marked as delivered, for the receipts."""
+    """Count, for the receipts, the records among rows that are about to be marked as delivered."""
     if tx.execute("SELECT 1 FROM receiver LIMIT 1").fetchone() is None:
         return
     tx.execute(
@@ -185,7 +186,7 @@ def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
 
 
 def unannounced(connection: sqlite3.Connection, stream: str) -> dict[str, list[Validity]]:
-    """Return, by topic, the validities of the receivers to which its latest descriptor was not sent."""
+    """Return, by topic, the validities of the receivers that lack the topic's latest descriptor."""
     validities: dict[str, list[Validity]] = {}
     for grant in active(connection):
         if grant.stream == stream:
@@ -209,9 +210,9 @@ def settle(
     A grant's start moves to a later `from_ms` in two cases: no descriptor has been sent to its receiver, or
     its end is extended and its receiver lacks the latest descriptor of a topic. The core then asks again
     about the topics, and the receiver does not get the windows that are already open. Returns the grants that
-    are new or begin later than before. `reasons` has the reason for a revocation by stream and receiver; a
-    receiver without one was removed. A receiver with a different broker or topic counts as a different
-    receiver. Raises StoreError if the store cannot be written.
+    are new or begin later than before. `reasons` maps a stream and receiver to the reason for the revocation;
+    without an entry, the reason is "removed". A receiver with a different broker or topic counts as a
+    different receiver. Raises StoreError if the store cannot be written.
     """
     receivers_by_key = {(item.stream, item.name, item.topic, _url(item.link)): item for item in receivers}
     kept_keys = set()
@@ -264,8 +265,8 @@ def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> N
 def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
     """Admit a receiver, from the first window that begins after `now_ms` and not before `from_ms`.
 
-    A withdrawal that still waits for the same topics is dropped, because it would clear the new descriptors.
-    Its topics are withdrawn when the new grant is revoked.
+    A withdrawal of the same topics that has not been sent yet is dropped, because it would clear the new
+    descriptors. These topics are withdrawn when the new grant is revoked.
     """
     former_grants = [
         grant for grant in withdrawing(tx) if (grant.topic, _url(grant.link)) == (item.topic, _url(item.link))

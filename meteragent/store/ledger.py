@@ -2,7 +2,7 @@
 
 Charges are exact epsilons in 1/W, because levels at different radii cannot be added (law 6). They are kept
 for ever, by meter, UTC day, stream and epsilon. The day is that of the window's start or, for a redrawn peak,
-of its last integrated part.
+that of the window's last integrated part.
 """
 
 import sqlite3
@@ -77,8 +77,8 @@ def recent(
 ) -> Iterator[tuple[str, int, Fraction]]:
     """Yield the meter, UTC day and epsilon (1/W) of each row that may share a period with a new charge.
 
-    A window opens at or after its meter's mark, and the first window of a stream at or after `from_ms`, so
-    charges in periods before both times have no effect.
+    A window opens at or after its meter's mark or, if its stream has none, at or after `from_ms`. So charges
+    in periods before both times have no effect.
     """
     marks = connection.execute("SELECT meter, min(end_ms) FROM mark GROUP BY meter").fetchall()
     for meter, end_ms in marks:

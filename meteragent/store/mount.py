@@ -10,7 +10,7 @@ NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs"})
 """File systems on which flock locks byte ranges: a flock and SQLite's locks would exclude each other."""
 
 WRITES_ELSEWHERE = frozenset({"btrfs", "zfs", "bcachefs", "f2fs", "nilfs2", "overlay"})
-"""File systems that write a changed block to another place, or may lie on a file system that does."""
+"""File systems that write a changed block to another place, or may lie on a file system that does so."""
 
 
 class Mount(NamedTuple):
@@ -28,7 +28,7 @@ class Mount(NamedTuple):
 def keeper(path: Path) -> str | None:
     """Return the type of a store's file system, with the option that matters, if it keeps overwritten blocks.
 
-    Returns None if it does not, if the kernel does not list it, or if there is no store.
+    Returns None if the file system keeps none, if the kernel does not list it, or if there is no store.
     """
     mount = mount_of(path) if path.exists() else None
     if mount is None or not mount.keeps_old_blocks:

@@ -1,9 +1,9 @@
-"""The outbox: messages from their commit until they are delivered, and then for `store.keep`.
+"""The outbox: messages from their commit until they are delivered, and then for the time `store.keep`.
 
 A row is sent at `due_ms` or later, in the order (due, id), and sent again until the broker confirms it,
 always with the same bytes (law 1). Delivered rows stay for `export` until they are pruned in order of
-delivery, sooner if the outbox is full. A row with a deadline, `until_ms`, is a report to a crowd, which is
-deleted once it is delivered or too late.
+delivery, which happens sooner if the outbox is full. A row with a deadline (`until_ms`) is a report to a
+crowd; the row is deleted once it is delivered or too late.
 """
 
 import json
@@ -19,7 +19,7 @@ from meteragent.store import Store, batch
 PAGE = 1000
 """The largest number of rows that `export` reads or `make_room` deletes at once."""
 _ROW_BYTES = 64
-"""The bytes that a row counts besides its topic and payload; the triggers in `schema` use them, too."""
+"""The size of a row without topic and payload, in bytes; the triggers in `schema` use the same number."""
 
 
 class WaitingRow(NamedTuple):
@@ -31,7 +31,7 @@ class WaitingRow(NamedTuple):
     payload: bytes
     retain: bool
     queue: str = ""
-    """The receiver's queue, in the new rows of a shared stream; otherwise empty."""
+    """The receiver's queue if this is a new row of a shared stream; otherwise empty."""
     until_ms: int | None = None
     """The time from which the row is no longer sent; None if there is no such time."""
 
@@ -75,8 +75,8 @@ def put_descriptors(tx: sqlite3.Connection, queue: str, descriptors: Collection[
 def put(tx: sqlite3.Connection, queue: str, outgoing: Sequence[Outgoing]) -> list[WaitingRow]:
     """Append messages to the queue of a stream or of a receiver; return the new rows.
 
-    Messages follow earlier ones with the same due time. They are all inserted by one statement, which SQLite
-    runs without the interpreter lock, so the core can run at the same time.
+    The messages are sent after earlier ones with the same due time. A single statement inserts all of them.
+    SQLite runs it without the interpreter lock, so the core can run at the same time.
     """
     if not outgoing:
         return []
@@ -138,7 +138,7 @@ def last_due_ms(connection: sqlite3.Connection, stream: str, after_ms: int) -> d
 
 
 def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) -> None:
-    """Mark rows as delivered; marking a row twice has no effect. Delete reports to a crowd instead."""
+    """Mark rows as delivered, but delete reports to a crowd. Marking a row twice has no effect."""
     rows = json.dumps(list(ids))
     tx.execute(
         "UPDATE outbox SET delivered_ms = ?"
@@ -184,8 +184,8 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     There is room while the undelivered rows of `streams` take less than `max_bytes`, without hysteresis.
     While all rows together take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest
     first, or, if there are none, undelivered rows of streams that are no longer configured. Only the latter
-    count as dropped. As long as there is space, such rows are kept, because a stream sends them if it is
-    configured again. The ledger is not counted: it is never pruned, and must not stop the agent.
+    count as dropped. As long as there is space, the rows of such streams are kept, because a stream that is
+    configured again sends them. The ledger is not counted: it is never pruned, and must not stop the agent.
     """
     totals = store.connection.execute(
         "SELECT channel, waiting_bytes, left_bytes FROM outbox_total"
@@ -221,7 +221,7 @@ def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
 
 
 def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]:
-    """Return the latest descriptor of each topic of a queue, which is sent again on each connection."""
+    """Return the latest descriptor of each topic of a queue; these are sent again on each connection."""
     rows = connection.execute(
         "SELECT topic, id, payload FROM descriptor WHERE channel = ? ORDER BY topic", (stream,)
     )
@@ -264,8 +264,8 @@ def export(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
 def latest(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
     """Return the payloads of the newest records of a topic, at most `limit`, in the order of their commits.
 
-    Only the newest rows are searched, because with many meters, older records of one topic would need a long
-    read.
+    Only the newest rows are searched, because a search for older records of one topic would be a long read if
+    there are many meters.
     """
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"

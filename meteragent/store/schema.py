@@ -67,25 +67,26 @@ VERSION_1 = (
 )
 
 VERSION_2: tuple[str, ...] = ()
-"""Terms may have bands, for which an older program would draw noise for the wrong slots."""
+"""Terms may have bands. An older program would then draw noise for the wrong slots."""
 
 VERSION_3 = (
     """CREATE TABLE total (channel TEXT, label TEXT, total TEXT NOT NULL,
        PRIMARY KEY (channel, label)) WITHOUT ROWID""",
 )
-"""Running totals. A slot may be masked, which an older program would release unchanged."""
+"""Running totals and masked slots. An older program would release a masked slot unchanged."""
 
 VERSION_4: tuple[str, ...] = ()
-"""Terms may be dithered, accumulators are whole, and R is kept only while slots remain to be drawn
-(`earlier`). An older program would round dithered values half up."""
+"""Terms may be dithered, accumulators are whole, and the noise bound is kept only while slots remain to be
+drawn (see `earlier`). An older program would round dithered values half up."""
 
 VERSION_5 = (
-    # The grants: one row for each admission of a receiver, never deleted. `link` is its broker's settings.
+    # The grants: one row for each admission of a receiver, never deleted. `link` has the settings of the
+    # receiver's broker.
     """CREATE TABLE receiver (id INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, name TEXT NOT NULL,
        topic TEXT NOT NULL, link TEXT NOT NULL, since_ms INTEGER NOT NULL, until_ms INTEGER,
        revoked_ms INTEGER, reason TEXT, discarded INTEGER NOT NULL DEFAULT 0,
        receipt INTEGER NOT NULL DEFAULT 0)""",
-    # The topics on which a grant's descriptors may be retained, to be withdrawn when it is revoked.
+    # The topics on which a grant's descriptors may be retained, to be withdrawn when the grant is revoked.
     """CREATE TABLE announced (queue TEXT, topic TEXT, PRIMARY KEY (queue, topic)) WITHOUT ROWID""",
     # The records that the broker of a grant's receiver has confirmed, for the receipt.
     """CREATE TABLE sent (queue TEXT, topic TEXT, id TEXT, records INTEGER NOT NULL, from_ms INTEGER NOT NULL,
@@ -102,15 +103,15 @@ VERSION_6 = (
        PRIMARY KEY (group_id, role)) WITHOUT ROWID""",
     "ALTER TABLE outbox ADD COLUMN until_ms INTEGER",
 )
-"""Reports to crowds. An older program refuses a configuration of a crowd, and so opens no windows for it."""
+"""Reports to crowds. An older program refuses a configuration with a crowd, and so opens no window."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     *(VERSION_1, VERSION_2, VERSION_3),
     *(VERSION_4, VERSION_5, VERSION_6),
 )
 """Item i takes a store from version i to i + 1; all items that a store lacks run in one transaction. An item
-only adds content, so that the previous version can use the result; if this is impossible, COMPATIBLE_FROM
-rises."""
+only adds content, so that the previous version can use the result; if this is impossible, `COMPATIBLE_FROM`
+is raised."""
 
 COMPATIBLE_FROM = 4
 """The oldest version whose code can use a store of the newest version."""
@@ -127,7 +128,7 @@ def _seal(values: dict[str, Any]) -> str:
     """Encode fields as JSON, with the CRC-32 of the text as the last field.
 
     Integers of any size are encoded as numbers, and fractions as strings such as "1/3". A reader ignores
-    unknown fields. The CRC detects a changed digit, which SQLite does not.
+    unknown fields. The CRC detects a changed digit; SQLite does not.
     """
     text = _compact(values)
     return f"{text[:-1]}{_SUM}{crc32(text.encode())}}}"
@@ -250,12 +251,12 @@ def _fraction_or_none(text: Any) -> Fraction | None:
 
 
 def _round_down(value: Any, *, is_masked: bool) -> int:
-    """Round down an accumulator A of an earlier version, perhaps a fraction; its release stays the same.
+    """Round down an accumulator A of an earlier version, which may be a fraction; its release stays the same.
 
-    A is released as floor((2A + L) / 2L) = floor((A + L/2) / L), and all later additions to it are whole. L
-    is even, so for A = N + f with N whole and 0 <= f < 1, A + L/2 is a whole number plus f, and f does not
-    change the floor. For a masked slot the stored value is M = r c - A with r c whole, so rounding A down
-    means rounding M up.
+    With the terms' lattice L, A is released as floor((2A + L) / 2L) = floor((A + L/2) / L), and all later
+    additions to A are whole. L is even, so for A = N + f with N whole and 0 <= f < 1, A + L/2 is a whole
+    number plus f, and f does not change the floor. For a masked slot, the stored value is a whole number
+    minus A, so rounding A down means rounding the stored value up.
     """
     if not isinstance(value, str):
         return _whole(value)

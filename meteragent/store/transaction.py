@@ -5,14 +5,14 @@ Theory of operation
 One step of the core is one transaction, in this order:
 
 1. Charge the windows that open and the peaks that are redrawn (`ledger.charge`). This comes first, so that a
-   step over its budget is refused before anything else is written.
+   step over the budget is refused before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals, prices and clock (`Store.write`).
 3. Store the step's descriptors, and append its messages to the outbox (`outbox.append`); the messages of a
    shared stream are appended once for each receiver that may have them (`grants.append`).
-4. Mark the earlier messages that the broker has confirmed as delivered, after counting those to receivers for
-   the receipts (`grants.count_sent`), and delete old delivered messages.
-5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`), then count it in the
-   generation file if it has messages (`generation`).
+4. Take the earlier messages that brokers have confirmed: count the receivers' records among them for the
+   receipts (`grants.count_sent`), and mark all of them as delivered. Then delete old delivered messages.
+5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`) and, if the commit has
+   messages, count it in the generation file (`generation`).
 6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).
 
 The order of steps 1 to 4 does not matter for privacy, because SQLite makes all of them durable, or none.

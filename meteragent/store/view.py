@@ -14,8 +14,8 @@ from meteragent.store import file, schema
 def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
     """Connect to a store read-only, even while an agent uses it.
 
-    Raises StoreError if there is no store, or if the file cannot be read, is another program's, or is too new
-    for this version.
+    Raises StoreError if there is no store, or if the file cannot be read, belongs to another program, or is
+    too new for this version.
     """
     path = Path(path).resolve()
     if not path.exists():

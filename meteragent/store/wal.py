@@ -15,8 +15,8 @@ state, the log is overwritten with zeros in place:
    the file system, which makes each sync several times slower.
 
 Before step 2 a write lock is taken (`BEGIN IMMEDIATE`), so that no other connection appends to the log during
-the erasure. If another connection has committed since the call began (`data_version` differs), the log may
-hold a frame that is not in the file yet, and the erasure is left to the next call.
+the erasure. If another connection has committed since `erase` was called (`data_version` differs), the log
+may hold a frame that is not in the file yet, and the erasure is left to the next call.
 
 After a power cut, either the whole log is valid (the zeros of step 2 are not on disk yet), or no part of it
 is. Both states are correct, because the file has held every commit since step 1. Overwriting the frames first

@@ -1,7 +1,8 @@
 """The CSV export of the delivered records that the store still keeps.
 
 Only messages that the broker has acknowledged are exported, so an export contains only records that have
-already been sent. The numbers of a record are written digit for digit; only the view is computed.
+already been sent. The numbers of a record are written digit for digit; only the column `nonnegative` is
+computed.
 """
 
 import csv
@@ -37,7 +38,7 @@ class ExportedRecord(NamedTuple):
 
 
 def _fields(payload: bytes) -> Mapping[str, Any]:
-    """Return a message's fields, with numbers as strings, digit for digit."""
+    """Return a message's fields, with numbers as strings of exactly their digits."""
     return load(json.loads(payload, parse_float=str, parse_int=str))
 
 
@@ -62,8 +63,8 @@ def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
 
     Return the number of totals that the view cannot preserve.
 
-    The view has up to six decimals. If some of a day's or window's records are not among the exported ones,
-    the view is computed without them, so it can change when they are delivered.
+    The view has up to six decimals. If records of a day or window are missing from the export, the view is
+    computed without them, so it can change when those records are delivered.
 
     Raises:
         StoreError: the records of a meter do not form a series, for example because the store does not

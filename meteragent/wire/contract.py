@@ -88,8 +88,8 @@ def record() -> dict[str, Any]:
     required = {
         "v": _VERSION,
         "meter": _METER,
-        "t": _field(_TIME, "The start of the slot; for a band and a peak, of the window."),
-        "for": _field(_DURATION, "The duration of the slot; for a band and a peak, of the window."),
+        "t": _field(_TIME, "The start of the slot or, for a band or a peak, of the window."),
+        "for": _field(_DURATION, "The duration of the slot or, for a band or a peak, of the window."),
         "value": _field(_NUMBER, "The private value, a multiple of the quantum. Negative values are normal."),
         "unit": _field(_UNIT, "W or kW (means), Wh or kWh (energies), or the currency of amounts."),
         "sd": _field(_SD, "The standard deviation of the noise, in the unit, to four digits."),
@@ -148,8 +148,8 @@ def descriptor() -> dict[str, Any]:
         ),
         "epsilon": _field(_EXACT, "level / radius."),
         "epsilon_unit": _field({"type": "string", "pattern": "^1/"}, "1 divided by the unit of the values."),
-        "level": _field(_EXACT, "The bound of the privacy loss between loads that differ by `radius`."),
-        "radius": _field(_EXACT, "In the unit of the values."),
+        "level": _field(_EXACT, "The bound on the privacy loss between loads that differ by `radius`."),
+        "radius": _field(_EXACT, "The distance between slot values for which `level` holds, in their unit."),
         "hides_wh": _field(_EXACT, "The energy by which a load may change and still be hidden at the level."),
         "n": {"type": "integer", "minimum": 1, "description": "The number of slots in a window."},
         "quantum": _field(_EXACT, "The step of the lattice of values, in their unit."),
@@ -163,9 +163,9 @@ def descriptor() -> dict[str, Any]:
         "sd": _field(_SD, "The standard deviation of the noise of a value, dither included."),
         "ci95": _field(_SD, "The half-width of the interval that covers the value with probability 0.95."),
         "level_per_day": _field(_EXACT, "The sum of the levels of a day's windows."),
-        "unbiased": _field(_TEXT, "The quantity whose expectation the value is, in words; for people."),
+        "unbiased": _field(_TEXT, "What the value estimates without bias, in words for people."),
         "schedule": _field(
-            {"enum": [*Clock, "archive"]}, "The clock by which windows are closed; archive: none."
+            {"enum": [*Clock, "archive"]}, "The clock that closes windows; archive: no clock."
         ),
         "noise": _field(
             {"enum": ["os", "prf"]}, "os: the system's random numbers; prf: from a key (archives)."
@@ -196,10 +196,12 @@ def _optional_facts() -> dict[str, Any]:
     return {
         "preset": _field(_TEXT, "The name under which the configuration chose the radius; for people."),
         "timezone": _field(
-            _TEXT, "The zone of the local calendar; without it, windows follow the Unix epoch."
+            _TEXT, "The zone of the local calendar; without this field, windows follow the Unix epoch."
         ),
-        "rounding": _field({"enum": [*get_args(Rounding)]}, "Without it, half-up."),
-        "space": _field({"enum": [*Space]}, "The kind of slots; without it, linf."),
+        "rounding": _field(
+            {"enum": [*get_args(Rounding)]}, "The rounding of values; without this field, half-up."
+        ),
+        "space": _field({"enum": [*Space]}, "The kind of slots; without this field, linf."),
         "reconstruction": _field({"const": "steps"}, "A curve is constant within each slot."),
         "each_draw": _field({"const": True}, "A peak is charged for each draw of its noise."),
         "bands": _field(
@@ -295,7 +297,7 @@ def manifest() -> dict[str, Any]:
         "windows": _object({"released": count, "refused": count}),
     }
     schema = {**_object(required), "$defs": {"descriptor": form}}
-    return _document("manifest", "The content of an archive's output, and its terms.", schema)
+    return _document("manifest", "The content of an archive's output, and the terms of its values.", schema)
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -322,7 +324,7 @@ _CHANNELS: dict[str, tuple[str, tuple[str, ...], str, bool]] = {
     "descriptor": (
         "{sinkTopic}/privacy",
         ("descriptor",),
-        "The latest terms, retained. Empty: withdrawn.",
+        "The latest terms, retained. An empty message withdraws them.",
         True,
     ),
     "descriptorById": ("{sinkTopic}/privacy/{d}", ("descriptor",), "The terms of each id, retained.", True),
@@ -330,7 +332,7 @@ _CHANNELS: dict[str, tuple[str, tuple[str, ...], str, bool]] = {
     "status": (
         "{statusTopic}",
         ("status",),
-        "With sink.status: retained, every minute; the last will is offline.",
+        "With sink.status: the status, retained, every minute; the last will says offline.",
         True,
     ),
     "prices": ("{priceTopic}", ("prices",), "With window.weights.topic: public prices, to the agent.", False),

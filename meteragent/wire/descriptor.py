@@ -83,7 +83,7 @@ _SPACES: dict[Space, dict[str, Any]] = {
 def _shape_facts(terms: Terms) -> dict[str, Any]:
     """Return the optional facts about preset, calendar, rounding, slots and values, and the meter's charges.
 
-    The charges of all of the meter's streams are included if other streams charge it.
+    If other streams also charge the meter, the charges of all its streams are included.
     """
     facts: dict[str, Any] = {}
     if terms.preset is not None:

@@ -16,13 +16,13 @@ Home Assistant's rules (MQTT discovery, sensor and recorder; November 2026)
                 value, and sensors ignore empty values. The energy of a tariff's band is a "total" as above.
                 The band of a mean day is only part of that day, so its energy has no state class, which is
                 allowed.
-    threshold   The energy above a threshold is not all energy, so it has neither a device class nor a state
-                class.
+    threshold   The energy above a threshold is only part of the energy, so it has neither a device class
+                nor a state class.
     available   Sensors are available while the agent's status topic says "online". Values do not expire,
                 because each slot is released even if the meter sends nothing: its silence is private.
     diagnostic  Entities of the category "diagnostic" state whether the agent is running, the noise, the
-                hidden energy and the start of the newest slot. The first is always available, and is "off"
-                when the agent is not running.
+                hidden energy and the start of the newest slot. The one for the agent is always available, and
+                is "off" when the agent is not running.
     object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which is
                 different for each stream and meter.
 """
@@ -130,11 +130,11 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
         "unit_of_measurement": facts["unit"],
         "suggested_display_precision": _decimals(Fraction(facts["quantum"])),
     }
-    if "threshold_w" not in facts:  # else Home Assistant would offer it as total consumption
+    if "threshold_w" not in facts:  # with a class, it would be offered as total consumption
         sensor["device_class"] = "monetary" if quantity == "cost" else quantity
     if quantity == "power":
         sensor["state_class"] = "measurement"
-    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # others do not add up to all energy
+    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # these do not add up to all energy
         sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
     if "bands" not in facts:
         return {quantity: sensor}

@@ -22,7 +22,7 @@ _quoted = json.encoder.encode_basestring
 
 
 class RecordFormat(NamedTuple):
-    """The format of one descriptor's records; `tail` is the end of each record, the same for all of them."""
+    """The format of one descriptor's records; `tail` is the end that all of them have in common."""
 
     descriptor: TermsDescriptor
     form: Form

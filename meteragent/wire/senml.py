@@ -1,9 +1,10 @@
 """Records as SenML packs (RFC 8428), for receivers that cannot read other JSON.
 
-The value is named `power` or `energy` after the meter's name, and has the time of the record's start. The
-other entries of a pack are the duration (`power_for`), the standard deviation (`power_sd`), the descriptor's
-id (`power_terms`) and, for bands, the band (`power_band`) or, for peaks, the number of draws of noise
-(`power_draws`). kW, Wh and kWh are secondary units (RFC 8798), which SenML version 26 permits (RFC 9100).
+The first entry has the value, the start of the record's slot, and a name that consists of the meter's name
+and `power` or `energy`. The other entries of a pack are the duration (`power_for`), the standard deviation
+(`power_sd`), the descriptor's id (`power_terms`) and, for bands, the band (`power_band`) or, for peaks, the
+number of draws of noise (`power_draws`). kW, Wh and kWh are secondary units (RFC 8798), which SenML version
+26 permits (RFC 9100).
 """
 
 import json
@@ -15,7 +16,8 @@ from meteragent.wire.descriptor import TermsDescriptor
 from meteragent.wire.number import decimal_text
 
 UTF8 = "utf8:"
-"""The prefix of the SenML name of a meter whose name SenML does not allow; its UTF-8 bytes follow in hex."""
+"""The prefix of the SenML name of a meter whose name SenML does not allow; the name's UTF-8 bytes follow in
+hex."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 
@@ -26,7 +28,7 @@ def record(
     """Encode a record as a pack.
 
     `value` is the value as text. `place` holds the band and a peak's number of draws, each None if the record
-    has none. `tail` is the end of the pack, as `tail` returns it.
+    has none. `tail` is the end of the pack, from the function `tail`.
     """
     band, draws = place
     quantity = _quantity(terms)
@@ -53,7 +55,7 @@ def tail(descriptor: TermsDescriptor) -> str:
 
 
 def name(public_id: str) -> str:
-    """Encode a meter's name for SenML: unchanged if SenML allows it, else `UTF8` and its bytes in hex.
+    """Encode a meter's name for SenML: unchanged if SenML allows it; otherwise `UTF8` and the bytes in hex.
 
     A name that begins with `UTF8` is always encoded.
     """

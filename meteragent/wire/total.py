@@ -1,4 +1,4 @@
-"""The running total of all records of a public id, which is JSON whatever the format of the records."""
+"""The running total of all records of a public id. It is JSON, whatever the format of the records."""
 
 import json
 import math

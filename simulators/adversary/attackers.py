@@ -10,9 +10,9 @@
 | neighbours | a vote of the 15 nearest released windows | released windows |
 
 The last three learn only from released windows, which attackers can make by releasing windows of their own;
-`averaging` learns the size of the noise from them. All use only numpy; a stronger attacker, such as a random
-forest, is named as `package.module:Name`. No attacker beats `bayes` if `bayes` knows the distribution of the
-mechanism's output.
+`averaging` learns the size of the noise from such windows. All attackers use only numpy; a stronger attacker,
+such as a random forest, is given as `package.module:Name`. No attacker beats `bayes` if `bayes` knows the
+distribution of the mechanism's output.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ class Features(_Discriminant):
 class Edges(_Discriminant):
     """The discriminant on edges: the largest rise, fall, and rise followed by a fall (Hart 1992).
 
-    Training finds how the three heights differ between the classes. If there is only one slot, there are no
-    edges, and all heights are 0.
+    Training finds how the three heights differ between the classes. With only one slot, there are no edges,
+    and all heights are 0.
     """
 
     def _features(self, windows: Integers) -> Floats:
@@ -206,7 +206,7 @@ def _steps(windows: Integers) -> Floats:
 
 
 class Neighbours:
-    """An attacker that prefers the most frequent class of the training windows at the least distances."""
+    """An attacker that prefers the most frequent class among the nearest training windows."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
         """Keep the windows and their classes."""

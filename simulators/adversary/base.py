@@ -42,7 +42,7 @@ class Attacker(Protocol):
         ...
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the probability of each class, shape (trials, C), columns in class order."""
+        """Return the probability of each class, shape (trials, C), with columns in class order."""
         ...
 
 
@@ -51,14 +51,14 @@ class Informed(Attacker, Protocol):
     """An attacker that knows the mechanism's distribution and the points of the scene."""
 
     def know(self, mechanism: Releases, scene: Scene) -> None:
-        """Store the mechanism and the scene. It is called before `fit`."""
+        """Store the mechanism and the scene. This is called before `fit`."""
         ...
 
 
 def log_masses(mechanism: Releases, scene: Scene, windows: Integers) -> Floats:
     """Return ln P(windows | point) up to a constant for each trial, shape (trials, K).
 
-    It is the sum over those of a trial's m independent windows in which the points differ. Every other window
+    The sum runs over those of a trial's m independent windows in which the points differ. Every other window
     would add the same number for all points.
     """
     trials = windows.reshape(len(windows), scene.windows, scene.slots)

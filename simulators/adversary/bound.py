@@ -1,16 +1,16 @@
 """Bounds that hold for all attackers of a scene if a mechanism keeps its promise.
 
 * A library of N points: `certify`, a linear program over all mechanisms that keep the promise, or, if N
-  exceeds `CERTIFIED`, the smaller program `mixture`. m windows of n slots are treated as one window of m n
-  slots at m times epsilon, because the losses of windows add up, and the distance in one window is at most
-  the distance over all slots.
+  exceeds `CERTIFIED`, the smaller program `mixture`. In both programs, m windows of n slots are treated as
+  one window of m n slots at m times epsilon, because the losses of windows add up, and the distance in one
+  window is at most the distance over all slots.
 * With or without an event: `success_bound`. In each window the event changes no load by more than the largest
-  d_inf, so the same discrete Laplace pairs dominate every pair. Their power B is concave, so it also bounds
+  d_inf, so the same discrete Laplace pairs dominate every pair. Their power B is concave, so B also bounds
   the mean over loads, which is the power of an attacker that does not know the load. The area under the ROC
   curve is at most the area under B.
 
 The odds need no attacker: they are the largest |ln P(z | x)/P(z | x')|, relative to the promise, over all
-pairs of different points x and x', where z is each of the points and of up to 500 released outputs.
+pairs of different points x and x', and over all outputs z among the points and up to 500 released outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simulators.adversary.base import Releases, log_masses
 from simulators.adversary.scene import Integers, Scene
 
 CERTIFIED = 20
-"""The largest number of points for which `certify` is used, which then takes about a second."""
+"""The largest number of points for which `certify` is used; it then takes about a second."""
 _ROC_STEPS = 1000
 _OUTPUTS = 500
 
@@ -57,9 +57,9 @@ def area(promise: LInfLaplace, scene: Scene) -> float | None:
 def odds(mechanism: Releases, promise: LInfLaplace, scene: Scene, windows: Integers) -> float:
     """Return the largest change in log-odds that an output shows between two points, relative to the promise.
 
-    If it exceeds 1, the promise (epsilon d_inf, summed over the m windows) is broken. It is infinite if only
-    one of two points can produce an output. `windows` holds released outputs, of which the first 500 are
-    used.
+    A result above 1 means that the promise (epsilon d_inf, summed over the m windows) is broken. The result
+    is infinite if only one of two points can produce an output. `windows` holds released outputs, of which
+    the first 500 are used.
     """
     outputs = np.concatenate([scene.points.reshape(len(scene.points), -1), windows[:_OUTPUTS]])
     logs, losses = log_masses(mechanism, scene, outputs), float(promise.a) * scene.distances()

@@ -2,11 +2,11 @@
 
 Mechanisms are compared at equal error, not at equal level, because the errors of two mechanisms of the same
 level may differ by any factor. At each level of the l_inf mechanism (epsilon = level / radius), the
-independent noises are given nearly that mechanism's error: scale b = sd/sqrt 2, to six digits. `independent`
-then promises epsilon = n/b, `per-reading` claims 1/b for the same noise, and `telegraf` claims nothing. A
-mean over slots has no level, so every number of slots above 1 that divides the window is tried. Any other
-mechanism is given `epsilon`, if it has such a parameter, and appears at its own error. The certificate
-follows from the mechanism's promise: if the promise holds, no attacker exceeds the certificate.
+mechanisms with independent noise are given nearly the same error: scale b = sd/sqrt 2, to six digits.
+`independent` then promises epsilon = n/b, `per-reading` claims 1/b for the same noise, and `telegraf` claims
+nothing. A mean over slots has no level, so every number of slots above 1 that divides the window is tried.
+Any other mechanism is given `epsilon`, if it has such a parameter, and appears at its own error. The
+certificate follows from the mechanism's promise: if the promise holds, no attacker exceeds the certificate.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Point:
 def mechanisms(
     name: str, target_levels: Sequence[Fraction], radius_w: Fraction, scene: Scene
 ) -> Iterator[tuple[str, Fraction | None]]:
-    """Yield a mechanism's name with parameters and the epsilon to offer to it, for each level.
+    """Yield, for each level, a mechanism's name with parameters and the epsilon to offer to it.
 
     `average` has no levels: each number of slots above 1 that divides the window is yielded once, with None.
     """

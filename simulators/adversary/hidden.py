@@ -1,10 +1,10 @@
 """Test the figures of `meteragent check`: attackers try to detect each event of its table in homes' releases.
 
 In half of the trials, the home has the event. An attacker may know the home's load without the event, the
-time at which the event would begin, and the distribution of the mechanism's noise. All are trained on
-released windows, and are given every window that the event touches, on every day it happens. `check` states
-an upper limit on the success rate of such attackers in per cent. Events begin at the start of the slot that
-contains 18:00.
+time at which the event would begin, and the distribution of the mechanism's noise. All attackers are trained
+on released windows, and are given every window that the event touches, on every day it happens. `check`
+states an upper limit on the success rate of such attackers in per cent. Events begin at the start of the slot
+that contains 18:00.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Row:
     """An event on `days` days: `check` claims that no attacker is right more than `claimed` % of the time.
 
     The attacker `worst` was right in a fraction `rate` of trials; [low, high] contains the true rate with a
-    probability of at least 95%, for all attackers together. If not `confirmed`, the attackers refute `check`,
-    which happens with a probability of at most `SURE` if the figure is true.
+    probability of at least 95%, for all attackers together. If `confirmed` is false, the attackers refute
+    `check`. If the claim is true, this happens with a probability of at most `SURE`.
     """
 
     event: str
@@ -63,7 +63,7 @@ class Row:
 
     @classmethod
     def of(cls, event: str, days: int, claimed: int, hits: Mapping[str, int], trials: int) -> Self:
-        """Make a row from the numbers of right answers, by attacker, in `trials` trials."""
+        """Make a row from the number of right answers of each attacker in `trials` trials."""
         worst = max(hits, key=lambda name: hits[name])
         low, high = clopper_pearson(hits[worst], trials, ALARM / len(hits))
         surely, _ = clopper_pearson(hits[worst], trials, SURE / len(hits))

@@ -1,8 +1,8 @@
 """Scenes from a seed or real traces: which programme was on, or whether an event happened in a half hour.
 
 A programme is a window of a television set's power in slots of 10 s, from `simulators.television` or from the
-real sets of tracebase. Real programmes come from different sets, so their means differ more, which makes them
-easier to distinguish.
+real sets of tracebase. Real programmes come from different sets, so their means differ more, and the
+programmes are easier to distinguish.
 
 Half hours come from simulated or real homes, with one value per minute. The start of the event is drawn at
 random for each home. Whole days of such homes are for the attacks in `hidden` and `register`. Watts are
@@ -86,7 +86,7 @@ def _load_windows(path: Path, slots: int) -> Floats:
 
 
 def _load_trace(path: Path) -> tuple[Floats, Floats]:
-    """Load the times in s and the power in W of a trace. Raises Unusable if that is impossible."""
+    """Load the times in s and the power in W of a trace. Raises Unusable if it cannot be read."""
     try:
         from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
     except ModuleNotFoundError as error:
@@ -172,8 +172,7 @@ def real_days(data: Path, count: int, days: int = 1) -> Floats:
     # The traces have 0 where the meter was silent.
     stretches = stretches[(stretches > 0).mean(axis=2).min(axis=1, initial=1) > 0.5]
     if len(stretches) < count:
-        raise Unusable(
-            f"{data} has only {len(stretches)} usable stretches of {days} days; {count} are needed"
-        )
+        length = "1 day" if days == 1 else f"{days} days"
+        raise Unusable(f"{data} has only {len(stretches)} usable stretches of {length}; {count} are needed")
     # Spread the choice evenly over all stretches of all homes.
     return np.asarray(stretches[np.linspace(0, len(stretches) - 1, count).astype(int)])

@@ -57,7 +57,7 @@ _WEEKS = DAYS // 7
 _LINEAR_W = 50.0
 """A value in W or Wh: features far below it are compared by differences, and those far above it by ratios."""
 _SHRINK = 0.5
-"""Weight of the assumption that the features of a week vary independently of one another."""
+"""The weight of the assumption that the features of a week vary independently of one another."""
 _MIN_BETWEEN = 0.3
 """Directions are left out if the variance between homes is at most this multiple of the variance within
 homes; the best direction always stays."""
@@ -67,8 +67,8 @@ homes; the best direction always stays."""
 class Row:
     """How many of `trials` new pseudonyms each attacker linked correctly.
 
-    `linked` counts them with noise, `raw` without noise, and `control` with noise but with other homes after
-    the change than before it, so that hits happen only by chance.
+    `linked` has the numbers with noise, and `raw` those without noise. `control` has the numbers with noise
+    if the homes after the change are not those before it, so that hits happen only by chance.
     """
 
     preset: str
@@ -178,7 +178,7 @@ def _features(values_w: Floats, terms: Terms, monday: int) -> Floats:
 
 
 def _count(hits: dict[str, int], old: Floats, new: Floats, rng: np.random.Generator) -> None:
-    """Count the new pseudonyms that each attacker links correctly; they are presented in random order."""
+    """Count the new pseudonyms, presented in random order, that each attacker links correctly."""
     order = rng.permutation(len(new))
     for name, answers in attack(old, new[order]).items():
         hits[name] += int((answers == order).sum())

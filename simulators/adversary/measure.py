@@ -1,8 +1,8 @@
 """Attack a mechanism on a scene: measure how often each attacker is right, and the bounds on all attackers.
 
-Half of all draws train the attackers, and the other half are attacked; everything follows from one seed.
-The intervals of rates are Clopper-Pearson intervals, with a Bonferroni correction over the attackers, so all
-of them, including that of the worst attacker, hold together with a probability of at least 1 - alarm. The
+Half of all draws train the attackers, and the other half are attacked; everything follows from one seed. The
+intervals of rates are Clopper-Pearson intervals, with a Bonferroni correction over the attackers, so all
+intervals, including that of the worst attacker, hold together with a probability of at least 1 - alarm. The
 same is true of the intervals for the area under the ROC curve, which are Hoeffding's, for a mean over pairs.
 Separate, wider intervals decide whether a promise is broken: a true promise is called broken with a
 probability of at most `SURE`.
@@ -36,7 +36,7 @@ class AttackResult:
     """The result of one attacker, right in a fraction `rate` of the trials, with the interval [low, high].
 
     `auc` is the area under the ROC curve, with the interval [auc_low, auc_high], and `f1` the harmonic mean
-    of precision and recall for class 1. They are None if there are more than two classes.
+    of precision and recall for class 1. These four fields are None if there are more than two classes.
     """
 
     attacker: str
@@ -56,7 +56,7 @@ class Outcome(Columns):
     `error_w` is the root mean square error of a slot. No attacker's rate exceeds `bound`, and no area under
     the ROC curve exceeds `auc_bound`, if the promise is kept. `odds` is the largest observed change in
     log-odds, relative to the promise. These three are None if there is no promise or if they are not known.
-    `broken` is whether the attacks or the odds refute the promise.
+    `broken` states whether the attacks or the odds refute the promise.
     """
 
     mechanism: str
@@ -77,7 +77,7 @@ class Outcome(Columns):
     def columns(self) -> dict[str, list[Any]]:
         """Return the columns of a table with a row for each attacker.
 
-        They are the mechanism, its error, the bound, and the fields of `AttackResult`.
+        The columns are the mechanism, its error, the bound, and the fields of `AttackResult`.
         """
         rows = [asdict(result) for result in self.results]
         common = {"mechanism": self.mechanism, "error_w": self.error_w, "bound": self.bound}
@@ -126,7 +126,7 @@ class _Bounds:
 
     @classmethod
     def of(cls, scene: Scene, rival: Rival, outputs: Integers) -> Self:
-        """Compute the bounds that follow from the rival's promise; all are None if it has none.
+        """Compute the bounds that follow from the rival's promise; all are None if there is no promise.
 
         The odds are also None if the mechanism does not state its distribution (`log_mass`).
         """

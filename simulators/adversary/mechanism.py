@@ -32,7 +32,7 @@ from simulators.adversary.scene import Floats, Integers, Scene
 
 @dataclass(frozen=True)
 class Rival:
-    """A mechanism and its name; it claims to be as private as `promise`, or nothing if `promise` is None."""
+    """A named mechanism that claims to be as private as `promise`, or claims nothing if `promise` is None."""
 
     name: str
     mechanism: Releases
@@ -124,10 +124,10 @@ def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
     """Construct a mechanism for a scene from "name key=value .." or "package.module:Name key=value ..".
 
     `quantum` and `n` are the scene's. A mechanism of another package accepts and returns quanta; if it has a
-    method `loss(distance)`, its loss at one quantum, taken as proportional to the distance, is its promise
-    under d_inf. A mechanism of single numbers (its `log_mass` returns a value for each slot) is applied to
-    each slot, and promises n times its loss. Raises Unusable if the name is unknown, if the parameters are
-    refused, if the object has no `release`, or if its `log_mass` fails or returns an array of another shape.
+    method `loss(distance)`, it promises its loss at one quantum, multiplied by d_inf in quanta. A mechanism
+    of single numbers (its `log_mass` returns a value for each slot) is applied to each slot, and promises n
+    times its loss. Raises Unusable if the name is unknown, if the parameters are refused, if the object has
+    no `release`, or if its `log_mass` fails or returns an array of another shape.
     """
     mechanism = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
     if isinstance(mechanism, tuple):

@@ -1,4 +1,4 @@
-"""Mechanisms and attackers named by short names or as `package.module:Name`, with key=value parameters."""
+"""Construct mechanisms and attackers from a short name or `package.module:Name` and parameters."""
 
 import importlib
 import inspect
@@ -18,9 +18,9 @@ class Unusable(ValueError):
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:
     """Construct the object that "name key=value .." or "package.module:Name key=value .." describes.
 
-    A value that is a whole number is passed as an int, and every other value as a string. Those `offered`
-    parameters that the object accepts and `text` does not set are passed as well. An object that cannot be
-    called is returned as it is. Modules are also searched for in the current directory.
+    A value that is a whole number is passed as an int, and every other value as a string. Those parameters of
+    `offered` that the object accepts and that `text` does not set are passed as well. An object that cannot
+    be called is returned as it is. Modules are also searched for in the current directory.
 
     Raises:
         Unusable: the name is unknown, a parameter is not key=value or is repeated, or the object refuses
@@ -32,7 +32,7 @@ def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> A
         raise Unusable(f"{text}: {error}") from None
     pairs = dict(keyword.split("=", 1) for keyword in keywords if "=" in keyword)
     if len(pairs) < len(keywords):
-        raise Unusable(f"{text}: write key=value for each parameter, each once")
+        raise Unusable(f"{text}: write each parameter once, as key=value")
     factory = ours[name] if name in ours else _import(name, ours)
     if not callable(factory):
         return factory

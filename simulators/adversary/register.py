@@ -1,13 +1,13 @@
-"""Measure how well an attacker who has the exact trace detects a change through a register in whole steps.
+"""Measure how well an attacker who has the exact trace detects a change in a register with whole steps.
 
-A home either uses a little more energy, once, or does not. Its register shows whole steps, so the change
-shifts the register for ever, and about half of all later slots differ by a step. The attacker knows the
-mechanism, the time of the change and, to the last digit, the energy used without it. The best possible test
-is a likelihood-ratio test on all slots of the month.
+A home may once use a little more energy; this is the change. The home's register shows whole steps, so the
+change shifts the register for ever, and about half of all later slots differ by a step. The attacker knows
+the mechanism, the time of the change and, to the last digit, the energy used without the change. The best
+possible test is a likelihood-ratio test on all slots of the month.
 
 The register is read at the ends of the slots. The cost of the change, in levels, is the sum of epsilon
-|difference| over all slots, the largest log-odds that an output can show. It is compared with the bound of
-`meteragent.domain.loads.level_in_all` (THEORY T.7).
+|difference| over all slots: the largest log-odds that an output can show. This cost is compared with the
+bound of `meteragent.domain.loads.level_in_all` (THEORY T.7).
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Row:
     `slots` is the number of later slots that differ and `levels` the total cost, both averaged over homes;
     `worst_levels` is the largest total cost, and `bound` the upper bound on it. The attacker was right in a
     fraction `rate` of the trials (95%: `low` to `high`). `limit` is the success limit in % if only one slot
-    changes by this energy, and `limit_of_month` the limit over all slots of the month. If not `confirmed`,
-    the bound or the limit of the month is refuted; a true limit is refuted with a probability of at most
-    `SURE`.
+    changes by this energy, and `limit_of_month` the limit over all slots of the month. If `confirmed` is
+    false, the bound or the limit of the month is refuted; a true limit is refuted with a probability of at
+    most `SURE`.
     """
 
     step_wh: str
@@ -113,7 +113,7 @@ def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:
 
 
 def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
-    """Return by how much each slot's energy changes, in Wh, (slots,), if `moved_wh` is added to the first."""
+    """Return the change of each slot's energy in Wh, (slots,), if `moved_wh` is added to the first slot."""
     totals_wh = np.cumsum(energy_wh)
     register, changed_register = (
         np.floor(sums / float(step)).astype(np.int64) for sums in (totals_wh, totals_wh + float(moved_wh))

@@ -10,8 +10,8 @@ from simulators.adversary.scene import Scene
 def table(scene: Scene, outcomes: Sequence[Outcome], seed: int) -> str:
     """Format a Markdown table of correct guesses in %, with simultaneous 95% intervals.
 
-    Further rows have the worst attacker, the bound, the odds, the error and the promise of each mechanism;
-    with two classes also the largest area under the ROC curve and the largest F1.
+    Further rows have the worst attacker, the bound, the odds, the error and the promise of each mechanism.
+    With two classes, there are also rows with the largest area under the ROC curve and the largest F1.
     """
     guess = f"{100 * scene.guess:.3g}"
     lines = [

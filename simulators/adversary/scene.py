@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, init=False, eq=False)
 class Scene:
-    """Points of m windows of n slots in quanta, shape (K, m, n), and in `labels` the class of each, 0 .. C-1.
+    """Points of m windows of n slots in quanta, shape (K, m, n), with their classes, 0 .. C-1, in `labels`.
 
     `question` is shown to users; `quantum` is in W. Raises TypeError if points are not integers, and
     ValueError if a shape is wrong, a class has no point, or there are fewer than two classes.
@@ -77,7 +77,7 @@ class Scene:
         return np.array([np.abs(self.points - x).max(axis=2).sum(axis=1) for x in self.points])
 
     def play(self, trials: int) -> Integers:
-        """Return the index of each trial's point, with all points in turn."""
+        """Return the index of each trial's point; the points take turns."""
         return np.arange(trials) % len(self.points)
 
 
@@ -90,7 +90,8 @@ def library(question: str, signatures: ArrayLike, quantum: Fraction, times: int 
 def with_or_without(question: str, loads: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
     """Construct a scene: was an event added to `loads`?
 
-    `loads` has shape (loads, m, n). `shift`, in quanta too, is added and must broadcast to that shape.
+    `loads` has shape (loads, m, n). `shift` is added to them; it is also in quanta, and must broadcast to
+    their shape.
     """
     plain = np.asarray(loads)
     points = np.concatenate([plain, plain + np.asarray(shift)])

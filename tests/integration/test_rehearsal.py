@@ -70,7 +70,7 @@ def test_it_shows_slots_with_the_noise_of_a_real_one(rehearsal: tuple[int, str, 
     code, shown, _, _ = rehearsal
     assert code == 0
     assert len(re.findall(ROW, shown)) >= 2
-    assert "Here 5 s stand for a slot (30 min)." in " ".join(shown.split())
+    assert "Here a slot (30 min) takes 5 s." in " ".join(shown.split())
     assert re.search(r"m1: \d+ slots, measured 400\.0 W on average", shown)
     assert all(len(line) <= 80 for line in re.split(r"[\r\n]+", shown))
 

@@ -143,7 +143,7 @@ def test_modules_of_the_current_directory_are_found(tmp_path: Path, monkeypatch:
         ("linf", "linf takes other parameters"),
         ("linf epsilon=0", "positive"),
         ("linf epsilon", "key=value"),
-        ("linf epsilon=1 epsilon=2", "each once"),
+        ("linf epsilon=1 epsilon=2", "each parameter once"),
         ("linf scale=1", "takes other parameters"),
         ("linf eps=1/40", "its parameters are: epsilon$"),
         ("average slots=4", "divide"),

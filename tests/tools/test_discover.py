@@ -289,7 +289,7 @@ PLUG = ("tele/tasmota_4D7731/SENSOR", document(Time="x", ENERGY={"Power": 5, "To
             [("x/y", document(power=5))],
             {},
         ),
-        ("no time in the payload", [PLUG], {}),
+        ("the payload has no time", [PLUG], {}),
         ("with this configuration it is not sent", [PLUG], {}),
         ("a topic seems to hold a serial number", [("a4cf129b7e05/power_w", b"5")], {}),
         ("source.dead_band", [("zigbee2mqtt/plug", document(power=5))], {}),

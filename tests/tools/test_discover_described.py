@@ -211,7 +211,7 @@ SCENES = [
         [("iot/energy", {"t1": 512.5}), ("iot/readings", "512.5;100.25")],
         """
         not iot/energy: Energy T1: state class measurement contradicts an energy: is it the energy of an i
-        not iot/readings: Energy T2: its template calculates, which a configuration cannot: {{value.split(
+        not iot/readings: Energy T2: its template calculates, and a configuration cannot: {{value.split(';
     """,
         [
             sensor("n/t1", "Energy T1", "kWh", "iot/energy", "{{ value_json.t1 }}", stat_cla="measurement"),

@@ -319,7 +319,7 @@ SCENES = [
         "home-assistant.io: MQTT sensor; TeleInfoKit",
         [("kit/data/PAPP", "00230"), ("kit/data/BASE", "001200345")],
         """
-        not kit/data/BASE: BASE: its template calculates, which a configuration cannot: {{float(value)/100
+        not kit/data/BASE: BASE: its template calculates, and a configuration cannot: {{float(value)/1000.
         not kit/data/PAPP: PAPP: apparent power in VA is not power in W (Home Assistant's discovery messag
     """,
         [

@@ -144,7 +144,7 @@ def test_it_says_what_is_different_from_a_run() -> None:
     text = " ".join(lines)
     for part in (
         "Nothing is sent, and nothing is written.",
-        "Here 5 s stand for a slot (30 min). The noise is that of a real slot and hides 110 Wh",
+        "Here a slot (30 min) takes 5 s. The noise is that of a real slot and hides 110 Wh",
         "A run would send each number to private/{meter}/power at mqtt://here",
         "`measured` shows your readings, clamped to window.range (0 to 20,000 W): it is never sent.",
     ):

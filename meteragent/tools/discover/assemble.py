@@ -3,9 +3,10 @@
 Theory of operation
 -------------------
 A device's points are grouped by kind, direction, channel and the words that distinguish its measuring points.
-In a group, a number without tariff and phase takes precedence over tariffs and phases; beside phases 2 and 3
-alone, it counts as phase 1. Without such a number, tariffs or phases are summed, and an incomplete group is
-not proposed. The most likely group is the candidate; the other groups are its alternatives.
+In a group, a number without tariff and phase takes precedence over the others. But if the others are exactly
+phases 2 and 3, the number counts as phase 1. Without such a number, tariffs or phases are summed, and an
+incomplete group is not proposed. The most likely group is the candidate; the other groups are its
+alternatives.
 """
 
 from collections import defaultdict
@@ -146,7 +147,7 @@ def _offer(points: Sequence[Point]) -> Candidate | str:
 
 
 def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
-    """Return points by phase or tariff; the first point of each counts."""
+    """Return the first point of each phase or tariff."""
     index: dict[str, Point] = {}
     for point in points:
         name = getattr(point.meaning, part)
@@ -186,7 +187,7 @@ def _single(point: Point) -> Candidate:
 
 
 def _observed_direction(point: Point) -> Direction:
-    """Return NET for a power with negative values, or else UNSTATED."""
+    """Return NET for a power with negative values; otherwise, return UNSTATED."""
     is_net = point.kind is Kind.POWER and any(match.number < 0 for match in point.numbers)
     return Direction.NET if is_net else Direction.UNSTATED
 
@@ -194,7 +195,7 @@ def _observed_direction(point: Point) -> Direction:
 def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
     """Return a candidate for a sum of points, or the reason if they cannot be summed.
 
-    The sum is an expression if the points are on one topic, or {phase} if they are on several.
+    Points on one topic are added up by an expression; points on several topics, by the placeholder {phase}.
     """
     first = points[0]
     if len({(point.unit, point.factor, point.profile) for point in points}) > 1:

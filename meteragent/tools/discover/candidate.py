@@ -21,7 +21,7 @@ _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A
 class Unplaced:
     """A topic, or a number on it, that is not proposed, and the reason.
 
-    `missing` names the keys of [source] that nothing states; `source` has the other keys that are known.
+    `missing` names the keys of `[source]` that nothing states; `source` has the known keys.
     """
 
     topic: str
@@ -32,13 +32,13 @@ class Unplaced:
 
 @dataclass(slots=True)
 class Candidate:
-    """One way to read some topics.
+    """One way to read a meter from one or more topics.
 
-    `template` contains {meter} if there are `meters`. `value`, `time` and `factor` are the configuration's
-    `source.value`, `source.time` and `source.scale`. `numbers` has each topic's numbers; `scale` is the size
-    of a payload's number 1, in W or Wh (None: unknown). `rank` is 0 for a known family on its usual topic or
-    a description on the broker, 1 for a family recognised by its payload, and 2 for a name that states kind
-    and unit. `alternatives` are other quantities of the same meter.
+    `template` contains {meter} if there are `meters`. `value` and `time` are the keys of the same names in
+    `[source]`, and `factor` is the key `scale`. `numbers` has a list of numbers for each topic. `scale` is
+    what 1 in a payload means, in W or Wh; None means unknown. `rank` is 0 for a known family on its usual
+    topic or a description on the broker, 1 for a family recognised by its payload, and 2 for a name that
+    states kind and unit. `alternatives` are other quantities of the same meter.
     """
 
     rank: int

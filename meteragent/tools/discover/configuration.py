@@ -32,7 +32,7 @@ class Access:
 
 
 def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
-    """Return a configuration that is accepted without changes; a single meter gets a neutral `name`.
+    """Return a configuration that is accepted without changes; `name` is the name of a single meter.
 
     Several meters need a key file. Readings that are too sparse for half-hour slots get daily windows.
     Readings for which the half-hour or daily preset is refused get monthly windows.
@@ -68,9 +68,9 @@ def _monthly(candidate: Candidate, access: Access, name: str) -> str:
 
 
 def _usual_period(candidate: Candidate) -> str | None:
-    """Return the shortest usual time between reports of at least 1.5 times the observed median time.
+    """Return the shortest usual time between reports that is at least 1.5 times the observed median.
 
-    Return None for energies, if the median is unknown, and if no usual time is long enough.
+    Return None for energies, if the median is unknown, or if no usual time is long enough.
     """
     every_ms = cadence_ms(candidate.topics)
     if candidate.kind is not Kind.POWER or every_ms is None:
@@ -94,7 +94,7 @@ def _toml(
     zoned: bool = False,
     every: str | None = None,
 ) -> str:
-    """Return a configuration with the lines `privacy`, and a time zone if `zoned` or if readings are rare.
+    """Return a configuration with the lines `privacy`; add a time zone if `zoned` or if readings are rare.
 
     If `every` is not None, it is the longest time between readings.
     """
@@ -118,7 +118,7 @@ def _toml(
 
 
 def source_keys(candidate: Candidate) -> Mapping[str, Any]:
-    """Return a candidate's keys of [source], without the broker's keys and without `meter`."""
+    """Return a candidate's keys of `[source]`, without the broker's keys and without `meter`."""
     keys: dict[str, Any] = {"topic": _topic(candidate), "profile": candidate.profile}
     if candidate.value is not None:
         keys["value"] = candidate.value

@@ -30,7 +30,7 @@ def _about_unit(candidate: Candidate) -> Iterator[str]:
     if candidate.device is not None and not candidate.device.dead_band_known and candidate.kind is Kind.POWER:
         yield "the device's dead band is unknown: set source.dead_band to the change in power that it omits"
     if candidate.kind is Kind.INTERVAL_ENERGY and candidate.interval_ms is None:
-        yield "the interval that a reading covers: source.interval is set to the time between messages"
+        yield "the interval of a reading is unknown: source.interval is set to the time between messages"
     parts = sorted({part for log in candidate.topics for part in _parts_beside(log)})
     if parts:
         yield f"{', '.join(parts)} start again at zero and count the same energy: do not release them as well"
@@ -82,7 +82,7 @@ def _about_times(candidate: Candidate) -> Iterator[str]:
     if every_ms is not None and is_slow(candidate):
         yield f"{rough(every_ms)} between readings is long for half-hour slots: longer windows are proposed"
     if not candidate.timed:
-        yield "no time in the payload: the time of arrival counts"
+        yield "the payload has no time: the time of arrival counts"
 
 
 def _about_values(candidate: Candidate) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _about_values(candidate: Candidate) -> Iterator[str]:
     if candidate.kind is Kind.POWER and any(abs(number) > _HIGHEST_W for number in numbers):
         yield "values above 100 kW in this unit: is the unit wrong, or is this not a home?"
     if candidate.kind is Kind.REGISTER and any(b < a for row in candidate.watts for a, b in pairwise(row)):
-        yield "a register that fell: either two meters share the topic, it was reset, or it is not a register"
+        yield "the register fell: two meters share the topic, it was reset, or it is not a register"
 
 
 def rough(duration_ms: int) -> str:

@@ -63,17 +63,17 @@ class Offer:
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The keys of [source], without the broker's keys and without `meter`."""
+        """The keys of `[source]`, without the broker's keys and without `meter`."""
         return source_keys(self.candidate)
 
     def toml(self, access: Access, name: str = "home") -> str:
-        """Return a configuration that is accepted without changes; a single meter gets the `name`."""
+        """Return a configuration that is accepted without changes; `name` is the name of a single meter."""
         return toml(self.candidate, access, name)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A meter, or several meters that are read in the same way: `meters` are then the values of {meter}."""
+    """A meter, or several meters that are read in the same way; `meters` then has the values of {meter}."""
 
     title: str
     certainty: str

@@ -55,7 +55,7 @@ class Listener:
         return sum(log.count for log in self.topics.values()) + self.shed
 
     def on_message(self, topic: str, payload: bytes, retain: bool) -> None:
-        """Log a message, without its payload if that is too large; beyond `TOPICS_MAX`, only count it."""
+        """Log a message, but not a payload that is too large; beyond `TOPICS_MAX`, only count messages."""
         if topic not in self.topics and len(self.topics) >= TOPICS_MAX:
             self.shed += 1
             return

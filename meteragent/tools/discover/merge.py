@@ -1,4 +1,4 @@
-"""Meters read in the same way: topics that differ in one segment become one candidate with {meter}."""
+"""Meters that are read in the same way: topics that differ in one segment become one candidate."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ def _merge_group(group: Sequence[Candidate]) -> Candidate:
 def _merge_offers(offers: Sequence[Candidate], index: int, names: Sequence[str]) -> bool:
     """Merge offers into the first offer if the topics allow it; return whether they were merged.
 
-    The topics must have `names` at `index` and otherwise be equal.
+    Each topic must have its own name from `names` at `index`; all other segments must be equal.
     """
     rows = [offer.template.split("/") for offer in offers]
     if any(index >= len(row) or row[index] != name for row, name in zip(rows, names, strict=True)):

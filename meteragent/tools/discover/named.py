@@ -39,7 +39,7 @@ Outcome = tuple[list[Point], list[Unplaced]]
 
 
 def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Return the numbers whose kind and unit are stated, and entries for others that may be power or energy.
+    """Return the numbers with a stated kind and unit, and entries for others that may be power or energy.
 
     JSON fields at the topics and expressions in `described` are skipped.
     """
@@ -89,7 +89,7 @@ _NUMBER_AND_UNIT = re.compile(rb"\s*[+-]?\d+(?:\.\d+)?\s*[kM]?Wh?\s*")
 
 
 def _leaf(segments: Sequence[str]) -> int:
-    """Return the index of the last segment with a non-generic word, or else of the last segment."""
+    """Return the index of the last segment with a non-generic word; without one, that of the last segment."""
     places = [i for i, segment in enumerate(segments) if not set(split(segment)) <= _GENERIC | _DIGITS]
     return places[-1] if places else len(segments) - 1
 
@@ -116,7 +116,7 @@ def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Me
 
 
 def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Read the fields of a topic's JSON objects, with the unit and time in each field's newest message."""
+    """Read the fields of a topic's JSON objects, with the unit and time from each field's newest message."""
     fields: dict[str, Leaf] = {}
     for payload in log.payloads:
         fields |= {leaf.expression: leaf for leaf in leaves(payload)}
@@ -184,14 +184,14 @@ def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf, kind: Kind 
 
 
 def _is_volume(name: str) -> bool:
-    """Return whether a name refers to a volume or a flow, but not of gas, energy or power."""
+    """Return whether a name refers to a volume or a flow, but not to gas, energy or power."""
     words = split(name)
     is_cubic = ("m", "3") in pairwise(words) or bool({"m³", "volume", "flow"} & set(words))
     return is_cubic and not {"gas", "energy", "power"} & set(words)
 
 
 def _judge(point: Point, has_kind: bool) -> Outcome:
-    """Return the point if its kind and unit are certain, or else an entry with the reason to omit it.
+    """Return the point if its kind and unit are certain; otherwise, an entry with the reason to omit it.
 
     Return neither if the name states no kind, and there is no reason to list the number.
     """
@@ -225,7 +225,7 @@ def _kind_word(kind: Kind) -> str:
 
 
 def _unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
-    """Return the entry for a point, with the known keys if keys are missing."""
+    """Return the entry for a point; if `missing` names keys, include the known keys."""
     source = {"topic": point.log.topic, "profile": point.profile}
     if point.value is not None:
         source["value"] = point.value

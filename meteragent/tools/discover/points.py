@@ -21,9 +21,9 @@ Path = tuple[str | int, ...]
 
 
 class Unit(NamedTuple):
-    """A device's unit: its kind (register for any energy), and the configuration's unit `name` for it.
+    """A device's unit: `kind` is register for every energy, and `name` is the configuration's unit for it.
 
-    `factor` is its size in that unit, or None if the two are the same.
+    `factor` is the size of the device's unit in the configuration's unit; None if the two are the same.
     """
 
     kind: Kind
@@ -68,12 +68,12 @@ class Point:
 
     @property
     def title(self) -> str:
-        """The device's name, or else the form of the payload."""
+        """The device's name or, without one, the form of the payload."""
         return self.device_name or ("a bare number" if self.value is None else "a number in JSON")
 
     @property
     def scale(self) -> Fraction:
-        """The size of a payload's number 1, in W or Wh."""
+        """What 1 in a payload means, in W or Wh."""
         return UNIT_FACTOR[self.unit] * (self.factor or Fraction(1))
 
 

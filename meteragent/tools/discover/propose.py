@@ -53,7 +53,7 @@ def _no_proposal(outcome: Search) -> list[str]:
 
 
 def progress(listener: Listener, seconds: int) -> str:
-    """Return a line about the messages so far, which is faster to compute than a report."""
+    """Return a line about the messages so far; this is faster than computing a report."""
     if not listener.messages:
         return f"{seconds} s: nothing yet"
     live = sum(1 for log in listener.topics.values() if log.times_ms)
@@ -77,8 +77,8 @@ def _next_steps(outcome: Search) -> Iterator[str]:
     elif any(entry.missing for entry in outcome.unplaced):
         yield from _wrapped(
             "Next: ",
-            "find out what is missing above, in the device's manual or on its display. Write [source] with"
-            " the keys that are shown and yours as home.toml, then: meteragent check home.toml",
+            "find out what is missing above, in the device's manual or on its display. Write the topic and"
+            " all of these keys below [source] in home.toml, then: meteragent check home.toml",
         )
     else:
         yield "Next: meteragent discover with --seconds 600, while the meter is on."
@@ -117,7 +117,7 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
 
 
 def _alternative_text(candidate: Candidate, offer: Candidate) -> str:
-    """Return another quantity of a meter, with the keys of [source] that would read this quantity instead."""
+    """Return another quantity of a meter, with the `[source]` keys that would read this quantity instead."""
     proposed_keys = source_keys(candidate)
     keys = {key: value for key, value in source_keys(offer).items() if proposed_keys.get(key) != value}
     return f"{offer.quantity_text}: {_keys_text(keys)}"
@@ -148,7 +148,7 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
 
 
 def _key_lines(entry: Unplaced) -> Iterator[str]:
-    """Yield the known and the missing keys of [source]."""
+    """Yield the known and the missing keys of `[source]`."""
     if entry.missing:
         keys = _keys_text({key: value for key, value in entry.source.items() if key != "topic"})
         yield from _wrapped("    ", f"known: {keys}; missing: {', '.join(entry.missing)}")

@@ -33,12 +33,12 @@ _PLAIN = (
     b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}',
     b'{"P":1,"tPI":1,"a":{"Power":1}}',
 )
-"""Plain payloads: a profile that can read one of these is never recognised by its payload alone."""
+"""Plain payloads. A profile that can read one of them is never recognised by its payload alone."""
 _DOCUMENTS = (b"{", b"[", b"/")
 """The first characters of distinctive payloads: JSON and P1 telegrams."""
 _CERTAINTY = ("a known family", "a known family, by its payload")
 _APPARENT = frozenset({"tasmota-teleinfo"})
-"""Families whose devices also send VA, in another family's fields."""
+"""Families whose devices also send VA in the fields of another family."""
 _ROLE_OF = {
     **dict.fromkeys(("dsmr-p1", "dsmr-reader", "dsmr-reader-topics", "glow", "sml2mqtt"), Role.MAINS),
     **dict.fromkeys(("tasmota-teleinfo", "tasmota-sml", "wmbusmeters", "amsreader"), Role.MAINS),
@@ -67,11 +67,11 @@ def recognise(
     roles: Mapping[str, Role],
     profiles: Mapping[str, Profile] = PROFILES,
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families; return the candidates, and the families' topics that are not proposed.
+    """Recognise families; return the candidates and those of the families' topics that are not proposed.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
-    stated by a description on the broker; `roles` maps topics to their meter's role. A topic that a template
-    or a description places is not recognised by its payload as well.
+    stated by a description on the broker; `roles` maps topics to their meter's role. A topic that matches a
+    template or a description is not also recognised by its payload.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
@@ -115,7 +115,7 @@ def _of_template(
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Return candidates, and the template's topics that are not proposed.
 
-    There is at most one candidate for the meters with the same quantities, phases and role.
+    Meters with the same quantities, phases and role share one candidate, if there is one.
     """
     rows = {name: rows_of(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
@@ -147,8 +147,8 @@ def _candidate(
 ) -> tuple[Candidate | None, list[Unplaced]]:
     """Return a candidate for the first quantity, and the topics that are not proposed.
 
-    Powers come before energies, and the other quantities are alternatives. The candidate is None if no
-    quantity can be proposed.
+    Powers come before energies. The other quantities become the candidate's alternatives. The candidate is
+    None if no quantity can be proposed.
     """
     rows = {name: part for name, part in rows.items() if not _hides_direction(profile, name, rows)}
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
@@ -189,7 +189,7 @@ def _repeats(offer: Candidate, earlier: Candidate) -> bool:
 
 
 def _is_one_tariff(offer: Candidate) -> bool:
-    """Return whether an offer is one of several tariffs' registers, as named by the end of its topic."""
+    """Return whether an offer is the register of one tariff, judging by the end of its topic."""
     return offer.kind is Kind.REGISTER and len(offer.phases) == 1 and offer.phases[0].endswith(("_1", "_2"))
 
 
@@ -224,7 +224,7 @@ def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: in
 
 
 def _direction(quantity: Quantity, name: str, template: str) -> Direction:
-    """Return the direction that a profile, its quantity's name, or the end of its topic states."""
+    """Return the direction that the quantity, its name, or the end of the topic states."""
     if quantity.direction is not None:
         return _DIRECTION[quantity.direction]
     words = frozenset(split(name)) | frozenset(split(template.rpartition("/")[2]))
@@ -234,7 +234,7 @@ def _direction(quantity: Quantity, name: str, template: str) -> Direction:
 
 
 def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -> list[Unplaced]:
-    """List a family's topics whose messages do not state their unit, with the known keys."""
+    """List a family's topics whose messages do not state the unit, with the known keys."""
     quantity = profile.quantities[name]
     entries = []
     for place, _ in rows:
@@ -280,7 +280,7 @@ def _copy(
 
 
 def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:
-    """Return the unit that a family or its topics state; None if neither does, or if the topics differ."""
+    """Return the unit that a family or its topics state; None if there is none, or if the topics differ."""
     units = [meaning(place.log.topic).unit for place, _ in rows]
     if quantity.scale is None:
         stated = set(units)
@@ -296,9 +296,9 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
 
 
 def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Turn candidates for the same meters on other templates into alternatives of the first power.
+    """Merge the candidates for the same meters on other templates into the first power's alternatives.
 
-    If no candidate is a power, they become alternatives of the first candidate.
+    If no candidate is a power, the first candidate gets the others as alternatives.
     """
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
@@ -317,9 +317,9 @@ def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _by_payload(
     topics: Sequence[TopicLog], roles: Mapping[str, Role], profiles: Mapping[str, Profile]
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families with distinctive payloads on unusual topics, and list topics of two other kinds.
+    """Recognise families with distinctive payloads on unusual topics; list two kinds of other topics.
 
-    These are the wmbusmeters telegrams and the emonHub values that cannot be proposed.
+    The listed topics are the wmbusmeters telegrams and the emonHub values that cannot be proposed.
     """
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
@@ -339,7 +339,7 @@ def _by_payload(
 
 
 def _by_position(log: TopicLog) -> Unplaced:
-    """Return the entry for a topic that has more or fewer unnamed values than usual."""
+    """Return the entry for a topic whose number of unnamed values is unusual."""
     count = _newest(log).count(b",") + 1
     reason = f"{PROFILES[_CSV].title}: nothing states which of its {count} values is meant"
     return Unplaced(log.topic, reason, ("value", "kind", "unit"), {"topic": log.topic, "profile": _CSV})

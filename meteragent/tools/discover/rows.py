@@ -20,7 +20,7 @@ _AMPERES = frozenset({"current"})
 
 
 class Place(NamedTuple):
-    """A topic that matches a template, with the meter and phase that it names."""
+    """A topic that matches a template, with the meter and phase that the topic names."""
 
     log: TopicLog
     meter: str | None
@@ -83,7 +83,7 @@ def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place])
 
 
 def _names(profile: Profile, template: str) -> frozenset[str]:
-    """Return the names of the quantities that the end of a template can mean, if any."""
+    """Return the names of the quantities that the end of a template can mean."""
     end = template.rpartition("/")[2]
     exact = frozenset(
         name
@@ -104,9 +104,9 @@ def _names(profile: Profile, template: str) -> frozenset[str]:
 
 
 def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
-    """Return whether a bare number's topic names the quantity's kind, or no kind if the unit is unknown.
+    """Return whether a bare number's topic names the quantity's kind or, if the unit is unknown, no kind.
 
-    A meter's or phase's name that refers to another quantity rules it out.
+    If the meter's or the phase's name refers to another quantity, return False.
     """
     kind = named_kind(template, place)
     if kind is not None:
@@ -116,9 +116,9 @@ def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
 
 
 def named_kind(template: str, place: Place) -> Kind | None:
-    """Return the kind that a bare number's topic names in its last segment, or else anywhere.
+    """Return the kind that a bare number's topic names: in its last segment or, failing that, anywhere.
 
-    Return None if it names no kind, or if the meter's or phase's name refers to another quantity.
+    Return None if the topic names no kind, or if the meter's or phase's name refers to another quantity.
     """
     topic = place.log.topic
     if any(meaning(name).objection for name in (place.meter, place.phase) if name is not None):
@@ -140,8 +140,8 @@ def is_bare(log: TopicLog) -> bool:
 def ways_of(quantity: Quantity, rows: list[Row]) -> list[tuple[list[Row], bool]]:
     """Split rows whose topics name a direction, tariff or phase; True marks feed-in.
 
-    If the topics name no phase, or only numbers as phases, rows are not split. Otherwise, powers are
-    dropped unless there are exactly the three phases, because other powers have no meaningful sum.
+    If all phases are numbers, or no topic names a phase, rows are not split. Otherwise, powers are dropped
+    unless they are exactly the three phases, because other powers have no meaningful sum.
     """
     if not any(place.phase and not place.phase.isdecimal() for place, _ in rows):
         return [(rows, False)]

@@ -1,8 +1,8 @@
-"""The search, from the log of all topics to the likely meters and the topics that are not proposed.
+"""The search, which turns the log of all topics into likely meters and topics that are not proposed.
 
     describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
 
-The topics of private streams, those below them, and those that the agent cannot read are left out. Every
+The topics of private streams, topics below them, and topics that the agent cannot read are left out. Every
 other topic is part of a candidate or a description, or it is unplaced with a reason, or it is quiet because
 it names neither power nor energy.
 """
@@ -117,7 +117,7 @@ def _recognised(
 
 
 def _switch_topics(logs: Iterable[TopicLog]) -> Iterator[str]:
-    """Yield the topics of plugs and relays, whose STATE (Tasmota) or message contains a switch state."""
+    """Yield the topics of plugs and relays: their messages, or Tasmota's STATE, contain a switch state."""
     for log in logs:
         document = document_in(log.payloads[-1]) if log.payloads else None
         if not isinstance(document, dict):
@@ -129,7 +129,7 @@ def _switch_topics(logs: Iterable[TopicLog]) -> Iterator[str]:
 
 
 def _without_contradictions(candidates: Iterable[Candidate], described: Descriptions) -> list[Candidate]:
-    """Drop candidates of families that contradict a description, or whose numbers a description refuses."""
+    """Drop candidates that contradict a description, or whose numbers a description refuses."""
     stated: dict[str, list[Point]] = {}
     for point in described.points:
         stated.setdefault(point.log.topic, []).append(point)
@@ -172,7 +172,7 @@ def _is_covered(point: Point, candidate: Candidate | None) -> bool:
 def _split_by_device(
     points: Sequence[Point], leftovers: Sequence[Unplaced], candidates: Sequence[Candidate]
 ) -> tuple[list[Point], list[Unplaced]]:
-    """Move points on a recognised device's other topics to the unplaced topics, and name the device there."""
+    """Move points on a recognised device's other topics to the unplaced topics, with the device's name."""
     titles = {meter: candidate.title for candidate in candidates for meter in _names(candidate) if meter}
     remaining, entries = [], []
     for point in points:
@@ -199,8 +199,8 @@ def _names(candidate: Candidate) -> tuple[str, ...]:
 def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Merge candidates that were recognised by their payload; all others are already merged.
 
-    A candidate whose topic names the only meter of a candidate of the same family on a usual topic becomes
-    one of that meter's quantities.
+    A usual topic may have a candidate with a single meter. If another candidate of the same family has that
+    meter's name in its topic, that candidate becomes one of the meter's quantities.
     """
     usual = [candidate for candidate in candidates if candidate.rank == 0]
     ownerless_candidates = []

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A name is the key of a field, a segment of a topic, or the description of a number. It is split into words at
-punctuation, digits and capitals. A unit (kWh, Wh, kW, W) decides the kind before any other word, so
+punctuation, digits and capitals. A unit (kWh, Wh, kW, W) takes precedence over any other word, so
 `total_power_import_kwh` is an energy. A word that belongs to another quantity (VA, volts, a maximum, a
 tariff's price), to another medium (gas, water, heat), to a battery or to a part of a register (today) is an
 objection: a number with such a name is not proposed, unless a known family's profile reads it.
@@ -70,7 +70,7 @@ _GROWS = _set(
     "total register import export imported exported delivered returned cumulative counter lifetime"
     " index reading zaehlerstand zählerstand meterstand gesamt totaal ever"
 )
-"""Words for a register that only grows: an energy with one of them is not the energy of an interval."""
+"""Words for a register that only grows. An energy with such a word is not the energy of an interval."""
 PART_WORDS = _set(
     "today yesterday day daily week weekly month monthly year yearly hour hourly period minute last"
     " session trip heute gestern tag monat jahr dag maand jaar jour mois since interval previous prev"
@@ -157,7 +157,7 @@ class Meaning:
     def completed_by(self, context: "Meaning") -> "Meaning":
         """Return this meaning with a missing direction, phase, tariff or channel taken from `context`.
 
-        If `context` names a register or a total, so does the result.
+        If `context` is a register or a total, so is the result.
         """
         return replace(
             self,
@@ -263,7 +263,8 @@ def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
 def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
     """Return the kind and unit; a unit outranks other words.
 
-    Both are None if two units differ, if the words name both power and an unambiguous energy, or neither.
+    Both are None if two units differ, if the words name both power and an unambiguous energy, or if they name
+    neither power nor energy.
     """
     units = {_UNITS[word] for word in words if word in _UNITS}
     if len(units) == 1:
@@ -279,7 +280,7 @@ def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
 
 
 def _direction(parts: list[str], words: frozenset[str]) -> Direction | None:
-    """Return the direction; None if the words name none, or UNSTATED if they are ambiguous."""
+    """Return the direction; None if the words name no direction, or UNSTATED if they are ambiguous."""
     pairs = set(pairwise(parts))
     is_export = bool(words & _FED_IN) or bool(
         pairs
@@ -327,4 +328,4 @@ _OBJECTIONS = (
     (PART_WORDS, "{} names a part of a register, which restarts at zero"),
     (_LIMITS, "{} names another quantity, a limit or a statistic"),
 )
-"""Words for something other than a meter's power or energy, with the reason for the objection."""
+"""Words for something other than a meter's power or energy, each with the reason for the objection."""

@@ -1,4 +1,4 @@
-"""The last step for P1 telegrams (DSMR), after the redaction of their lines: the header and the checksum."""
+"""The last step of redacting P1 telegrams (DSMR): restoring the header and the checksum."""
 
 import re
 
@@ -7,7 +7,7 @@ from meteragent.decode.p1 import checksum
 _TELEGRAM = re.compile(
     r"(?:^/\w{3}|/\w{3}\d)[^\n!]*(?:\n(?!/)[^\n!]*)+!(?P<sum>[0-9A-Fa-f]{4})?", re.MULTILINE
 )
-"""From a header to the first ``!``, unless another header comes first, so that the search is linear.
+"""A telegram from the header to the first ``!``, with no other header between, so the search is linear.
 
 A header that is not at the beginning of a line must have a digit after its three letters.
 """
@@ -20,8 +20,7 @@ def restore(recorded: str, redacted: str) -> str:
     """Restore the baud digit in each telegram's header, and replace its checksum if it has one.
 
     A correct checksum stays correct, and a wrong checksum stays wrong. `recorded` and `redacted` have the
-    same length. The checksum covers the lines either as recorded, or as they were before a program turned
-    CR LF into LF.
+    same length. The checksum may cover the lines as recorded, or with CR LF where a program has written LF.
     """
     text = redacted
     for telegram in _TELEGRAM.finditer(recorded):

@@ -24,7 +24,7 @@ _OPAQUE = re.compile(
     r"(?:[0-9A-Fa-f]{2}[:-]){5,7}[0-9A-Fa-f]{2}|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
     r"|(?:\d{1,3}\.){3}\d{1,3}"
 )
-"""MAC, EUI, UUID and IPv4 addresses, which are replaced as a whole, however short their parts are."""
+"""MAC, EUI, UUID and IPv4 addresses, which are replaced as a whole, even if their parts are short."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f:\-]+|(?=.*\d)[0-9A-F:\-]+", re.ASCII)
 _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 _SPLIT = re.compile(r"([:/*@#&?\\])")
@@ -146,7 +146,7 @@ class Redactor:
         return bool(words) and words <= SMALL
 
     def _draw_number(self, mantissa: str) -> str:
-        """Draw a number of the same length: 1, then 0 to 5, then further digits; a single digit is not 0."""
+        """Draw a number of the same length whose first two digits are 10 to 15; a single digit is 1 to 9."""
         leading = len(mantissa) - len(mantissa.lstrip("0."))
         count = sum(character.isdigit() for character in mantissa[leading:])
         start = "1" + string.digits[self._random(6)] if count > 1 else string.digits[1 + self._random(9)]
@@ -167,7 +167,7 @@ class Redactor:
         return self._replacements[shape, text]
 
     def _draw_word(self, text: str) -> str:
-        """Draw a string of the same shape; if it has more than two characters, it is not a known word."""
+        """Draw a string of the same shape; a string of more than two characters is never a known word."""
         word = self._letters(text)
         while len(text) > _SHORT and self._stays(word):
             word = self._letters(text)

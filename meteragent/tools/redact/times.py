@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 BASE = date(2020, 1, 15)
 """The date to which the first time is shifted."""
 NEAR_DAYS = 7
-"""Times further than this from the first time also move to BASE, because a meter's installation day
+"""A time that is further than this from the first time also moves to BASE, because a meter's installation day
 identifies the meter."""
 
 _FORMS = (
@@ -18,7 +18,7 @@ _FORMS = (
     re.compile(r"(?P<y>\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d)(?P<rest>[0-2]\d[0-5]\d[0-5]\d[WS])"),
     re.compile(r"(?P<head>[HEhe])(?P<y>\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d)(?P<rest>[0-2]\d[0-5]\d[0-5]\d)"),
 )
-"""RFC 3339 and similar formats, ISO 8601 basic, day first, P1 (W, S), Teleinfo (H, E)."""
+"""Formats: RFC 3339 and similar, ISO 8601 basic, dates with the day first, P1 (W, S), Teleinfo (H, E)."""
 
 _REST = re.compile(r"(?:[Tt ]?\d\d:?\d\d(?::?\d\d)?(?:\.(?P<fraction>\d+))?(?: ?[Zz]|[+-]\d\d:?\d\d)?)?[WS]?")
 CLOCK = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
@@ -29,7 +29,7 @@ _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """A shift of all times by the days that move the first to BASE; distant times move to BASE instead."""
+    """A shift by the number of days that moves the first time to BASE; distant times move to BASE instead."""
 
     def __init__(self) -> None:
         self._days: int | None = None
@@ -41,10 +41,9 @@ class Shift:
         return BASE + timedelta(days=offset_days if abs(offset_days) <= NEAR_DAYS else 0)
 
     def text(self, text: str) -> tuple[str, str | None] | None:
-        """Return the shifted time, and the digits of its fraction of a second (None if it has no fraction).
+        """Return the shifted time, and the digits of its fraction of a second (None without a fraction).
 
-        Return None instead of both if `text` is not a time. An impossible date, such as the 45th, is replaced
-        by nines.
+        Return None if `text` is not a time. The digits of an impossible date, such as the 45th, become nines.
         """
         for form in _FORMS:
             match = form.fullmatch(text)

@@ -89,7 +89,7 @@ id type bver version ver phase channel tariff idx qos port fport seq ert endpoin
 """
 SMALL = frozenset(_SMALL.split())
 """Under a key that consists of these words, a number of one or two (decimal or hexadecimal) digits is kept,
-because it describes the message. A decimal `type` may have three."""
+because it describes the message. A decimal number under `type` may have three digits."""
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", re.ASCII)
 _JOINTS = re.compile(r"[A-Za-z0-9_\-. %/+²³°€$£]*")

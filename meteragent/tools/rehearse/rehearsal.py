@@ -6,7 +6,7 @@ The agent's core runs on a clock that is faster than the wall clock, so that a s
 schedule, mechanism, radius and lattice are as configured. A power reading counts unchanged, so a slot's mean
 is the mean over those seconds. Energies are multiplied by the clock's speed, so that a slot holds the energy
 that it would hold if the present use continued for its whole length. All other configured durations (hold,
-interval, lateness) are multiplied, too, and a message's newest reading counts when it arrives.
+interval, lateness) are multiplied, too, and a message's newest reading counts at the time of its arrival.
 
 There is no store, no sink and no session: the core's commits are dropped, together with the noise. The noise
 is drawn for intervals of a clock that no release uses. A second core, whose level is so high that
@@ -85,7 +85,7 @@ class Rehearsal:
         return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
 
     def _fast_stream(self, stream: settings.Stream) -> settings.Stream:
-        """Return the stream for the fast clock, without a budget, a spread and running totals.
+        """Return the stream for the fast clock, without a budget, a spread or running totals.
 
         All durations except slots are scaled, and so is a register's modulus.
         """
@@ -111,7 +111,8 @@ class Rehearsal:
     def _lateness_ms(self, stream: settings.Stream) -> int:
         """Return the lateness on the wall clock.
 
-        For energies it is at least a slot, because the energy at a slot's end arrives with the next reading.
+        For energies, the lateness is at least a slot, because the energy at a slot's end arrives with the
+        next reading.
         """
         shortest_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
         return max(lateness_ms(stream.source, stream.window.lateness), shortest_ms)
@@ -120,7 +121,7 @@ class Rehearsal:
         return round(duration_ms * self.factor)
 
     def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
-        """Return a decoder that treats a message's newest reading as arriving now, and others as earlier.
+        """Return a decoder that treats a message's newest reading as arriving now, and its others as earlier.
 
         Energies are multiplied by the clock's speed.
         """

@@ -48,8 +48,8 @@ class View:
     def show(self, rows: Sequence[Row], now_ms: int) -> None:
         """Write the slots that ended or, after a while without slots, the reason why there are none.
 
-        A warning about clamped readings comes before the slots, once some were clamped and then each time
-        that their number has grown tenfold.
+        A warning about clamped readings comes before the slots: as soon as readings were clamped, and again
+        whenever their number has grown tenfold.
         """
         clamped_count = self._rehearsal.counts["clamped"]
         if clamped_count >= self._warning_count:
@@ -81,8 +81,9 @@ class View:
         The more slots there are, the more of the noise cancels out in the means.
         """
         for (meter, unit), (count, measured, number) in self._sums.items():
+            slots = "1 slot" if count == 1 else f"{count:,} slots"
             self._say(
-                f"{meter}: {count} slots, measured {column(measured / count)} {unit} on average;"
+                f"{meter}: {slots}, measured {column(measured / count)} {unit} on average;"
                 f" the mean of what would be sent is {column(number / count)} {unit}"
             )
         if clamped_count := self._rehearsal.counts["clamped"]:
@@ -106,7 +107,7 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     else:
         yield "A run would send nothing: all receivers of this stream are paused."
     yield (
-        f"Here {duration_text(rehearsal.slot_ms)} stand for a slot ({slot}). The noise is that of a real"
+        f"Here a slot ({slot}) takes {duration_text(rehearsal.slot_ms)}. The noise is that of a real"
         f" slot and hides {energy(terms.hides_wh)}; no run ever uses it again."
     )
     if source.kind is not Kind.POWER or terms.is_energy:

@@ -38,7 +38,7 @@ class Trace:
     """One meter's readings as (time, value in millionths of the unit), in time order.
 
     `since_ms` is the time from which the use is known: the time of the first reading added (for an energy of
-    an interval, the start of its interval) or, if it is later, of the earliest reading kept.
+    an interval, the start of its interval) or, if that is later, the time of the earliest reading kept.
     """
 
     def __init__(self, phases: Sequence[str], rules: Terms) -> None:
@@ -49,7 +49,7 @@ class Trace:
         self._rules = rules
 
     def add(self, phase: str | None, time_ms: int, value_u: int) -> None:
-        """Add a reading; if it belongs to a phase, the sum counts once every phase has a reading."""
+        """Add a reading; readings of phases count as their sum, once every phase has a reading."""
         if phase is not None:
             accepted = self._phases.accept(phase, Pending(time_ms, value_u, None))
             give_back(accepted.free if accepted.sum is None else [*accepted.free, accepted.sum.token])
@@ -66,7 +66,7 @@ class Trace:
     def _insert(self, time_ms: int, value_u: int, *, is_sum: bool) -> None:
         """Insert a reading by its time.
 
-        Of several readings at the same time, the first counts; of several sums, the last.
+        If several readings have the same time, the first counts; if several sums do, the last counts.
         """
         index = bisect_left(self.readings, (time_ms,))
         if index == len(self.readings) or self.readings[index][0] != time_ms:
@@ -124,7 +124,8 @@ class Trace:
     def _register(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
         """Yield a register's rates.
 
-        A fall below the range is a roll-over if the modulus explains it, or else a reset, which is a gap.
+        A fall below the range is a roll-over if the modulus explains it; otherwise, it is a reset, and the
+        time counts as a gap.
         """
         for (start_ms, before_u), (end_ms, after_u) in pairwise(self.readings):
             change_u = after_u - before_u

@@ -32,7 +32,7 @@ class StreamView:
     def __init__(
         self, config: settings.Config, stream: settings.Stream, key: bytes | None, meter: str | None
     ) -> None:
-        """Start without readings; `key` is the pseudonym key, `meter` the only meter to show (None: all)."""
+        """Start without readings; `key` is the pseudonym key. Only `meter` is shown, unless it is None."""
         others_per_day = settings.others_per_day(config, stream)
         self.name = stream.name
         self.unit = stream.source.unit
@@ -50,7 +50,7 @@ class StreamView:
 
     @property
     def receiver(self) -> str | None:
-        """The name of the receiver whose records are shown, if several share the stream."""
+        """The name of the receiver whose records are shown; None unless several share the stream."""
         receivers = self._stream.receivers
         return settings.first_receiver(receivers).name if len(receivers) > 1 else None
 
@@ -158,7 +158,7 @@ class StreamView:
         return f"{reason} Only the meter {self._only} is shown (--meter)."
 
     def status(self, now_ms: int) -> str:
-        """Return the line with the newest reading and the open slot so far; "" before the first reading."""
+        """Return the line with the newest reading and the use in the open slot; "" if there is no reading."""
         if self.last is None:
             return ""
         meter, value_u = self.last
@@ -197,7 +197,7 @@ class View:
         self._checked: set[StreamView] = set()
 
     def begin(self) -> None:
-        """Write whose records are shown if receivers share a stream, the legend and the column headings."""
+        """Write which receiver's records of a shared stream are shown, the legend and the column headings."""
         for stream in self._streams:
             if stream.receiver is not None:
                 self.say(f"Stream {stream.name}: records are shown as {stream.receiver} gets them.")
@@ -221,7 +221,7 @@ class View:
                         self.say(line)
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Process a meter's message; rewrite the line of the open slot, or write why it is not a reading."""
+        """Process a meter's message: rewrite the open slot's line, or write why the message is refused."""
         try:
             is_shown = stream.raw(topic, payload, retain, self._now_ms())
         except PayloadError as error:

@@ -70,9 +70,10 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
 
 
 def _media(statements: Iterable[Statement]) -> dict[str, str]:
-    """Map each device that may measure heat or another medium to the reason: a flow, or its name.
+    """Map each device that may measure heat or another medium to the reason for this suspicion.
 
-    A device that measures volts, amperes, volt-amperes or a power factor is electric, regardless of both.
+    The reason is a flow that the device measures, or the device's name. A device that measures volts,
+    amperes, volt-amperes or a power factor counts as electric and is left out.
     """
     reasons: dict[str, str] = {}
     electric_devices = set()

@@ -61,7 +61,7 @@ def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
 
 
 def _expand(document: Mapping[str, Any], base: str | None = None) -> dict[str, Any]:
-    """Expand abbreviated keys, and replace `~` at the beginning or end of the state topic by the base."""
+    """Expand abbreviated keys, and replace `~` at the beginning or end of the state topic with the base."""
     fields = {_NAMES.get(key, key): value for key, value in document.items()}
     base = text_in(fields, "~") or base
     for name in _TOPICS:

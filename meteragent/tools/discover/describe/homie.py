@@ -1,6 +1,6 @@
 """Devices that follow the Homie convention.
 
-Versions 3 and 4 have attributes in topics, and version 5 has a description in JSON.
+In versions 3 and 4, each attribute has its own topic; in version 5, the description is JSON.
 
 Source: the Homie convention, versions 3.0.1, 4.0.0 and 5.0.
 """

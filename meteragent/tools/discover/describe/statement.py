@@ -23,17 +23,17 @@ _APPARENT = frozenset({"VA", "kVA", "MVA"})
 _REACTIVE = frozenset({"var", "kvar", "varh", "kvarh", "VAr", "kVAr", "VAR", "kVAR"})
 _NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
 _BY_TEMPLATE = ("homeassistant-statestream", "esphome")
-"""Profiles of bare numbers that refuse the words with which their device says 'no value'."""
+"""Profiles of bare numbers that refuse the words by which a device says 'no value'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The content of a description of one number; what it does not state is None or empty.
+    """The content of a description of one number; a field that the description omits is None or empty.
 
     `value` is the number's JMESPath expression, or None for a bare number. `names` holds the number's names,
     most specific first. `device` distinguishes devices. `problem` is the reason why the number cannot be
-    read, if there is one. `is_total` is true if the description's format has no energies except growing
-    registers.
+    read, if there is one. `is_total` is true if every energy in the description's format is a growing
+    register.
     """
 
     source: str
@@ -103,7 +103,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
 def _numbers(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
     """Return the expression that selects numbers, and the numbers.
 
-    If the described expression selects none, it is extended to convert strings that spell numbers.
+    If the described expression selects no number, it is extended to convert strings that spell numbers.
     """
     numbers = numbers_at(log, statement.value)
     if numbers or statement.value is None:
@@ -134,7 +134,7 @@ def _meaning(statement: Statement) -> Meaning:
 
 
 def _objection(statement: Statement, stated: Meaning) -> str | None:
-    """Return why a number is not a meter's power or energy, or why it cannot be read; else None."""
+    """Return the reason why a number is not a meter's power or energy, or cannot be read; otherwise None."""
     unit = statement.unit or ""
     if statement.device_class in _OTHER_CLASSES:
         return _OTHER_CLASSES[statement.device_class]
@@ -174,14 +174,14 @@ _KIND_UNKNOWN = (
 
 
 def _role(statement: Statement, stated: Meaning) -> Role:
-    """Return the role stated by the names, else by the description, else by the device's name and model."""
+    """Return the first role stated by the names, the description, or the device's name and model."""
     device = meaning(f"{statement.device_name} {statement.device_model}").role
     roles = (stated.role, statement.role, device)
     return next((role for role in roles if role is not Role.UNKNOWN), Role.UNKNOWN)
 
 
 def _profile(topic: str, value: str | None) -> str:
-    """Return a topic's profile: the device's profile for bare numbers on its usual topic, else the format."""
+    """Return the device's profile for a bare number on the device's usual topic; otherwise, the format."""
     if value is not None:
         return "json"
     parts = topic.split("/")

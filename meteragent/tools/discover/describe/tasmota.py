@@ -1,9 +1,9 @@
-"""Tasmota's own descriptions: `tasmota/discovery/<mac>/config`, `/sensors`, and answers to Status.
+"""Tasmota's own descriptions: `tasmota/discovery/<mac>/config` and `/sensors`, and answers to `Status`.
 
 `config` states the topics of a device, and `sensors` holds a SENSOR message. A device sends its SENSOR
 message every five minutes by default, so its description is often the only message that is heard.
 
-Source: the documentation of Tasmota (MQTT, discovery; command Status).
+Source: the documentation of Tasmota (MQTT, discovery; command `Status`).
 """
 
 import json
@@ -36,7 +36,7 @@ def is_description(topic: str) -> bool:
 
 
 def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
-    """Yield the devices that describe themselves, or whose answer to Status holds a SENSOR message."""
+    """Yield the devices that describe themselves, or whose answer to `Status` holds a SENSOR message."""
     for topic, log in logs.items():
         match = _DISCOVERY.fullmatch(topic)
         document = document_in(log.payloads[-1]) if log.payloads else None
@@ -52,7 +52,7 @@ def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
 
 
 def _configured_device(config: Mapping[str, Any], sensors: Any) -> Iterator[Device]:
-    """Yield the device of a configuration; its topic is the full topic with the third prefix, and /SENSOR.
+    """Yield the device of a configuration; its topic is the full topic with the third prefix, then `/SENSOR`.
 
     Yield nothing if the configuration is incomplete.
     """

@@ -11,15 +11,15 @@ _FILTER = re.compile(rf"\s*(?:float|int|round|default|d|is_defined)\s*(?:{_ARGUM
 _STEP = re.compile(
     r"""\.(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\[\s*(?:'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)"|(?P<index>\d{1,4}))\s*\]"""
 )
-_NOT_PLAIN = "its template calculates, which a configuration cannot: {}"
+_NOT_PLAIN = "its template calculates, and a configuration cannot: {}"
 _SHOWN = 60
 
 
 def path_of(template: str | None) -> tuple[str | None, str | None]:
-    """Return the JMESPath expression of a template, and the problem if it has none.
+    """Return a template's JMESPath expression and None, or None and the problem.
 
-    An expression of None without a problem stands for the whole payload. Filters that do not scale the
-    number (float, int, round, default, is_defined) are dropped.
+    If both are None, the payload itself is the number. Filters that do not scale the number (float, int,
+    round, default, is_defined) are dropped.
     """
     if template is None or not template.strip():
         return None, None

@@ -49,7 +49,7 @@ meters = at_least(1, "a number of meters")
 
 
 def levels(text: str) -> list[Fraction]:
-    """Parse lo:hi:k; return k levels from lo to hi in geometric progression, rounded to three significant digits.
+    """Parse lo:hi:k; return k levels from lo to hi in geometric progression, to three significant digits.
 
     Raises ValueError if `text` does not have this form, if lo is not positive or is above hi, if k < 1, or if
     k is 1 and lo < hi.

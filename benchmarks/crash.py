@@ -33,7 +33,7 @@ def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen
         try:
             assert process.stdout is not None
             if not process.stdout.readline():
-                raise AssertionError("the process did not open the store and release")
+                raise AssertionError("the process ended before it released a slot")
             yield process
         finally:
             process.kill()

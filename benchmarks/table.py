@@ -28,7 +28,7 @@ def published_rows() -> list[dict[str, Any]]:
 
 
 def number(value: float) -> str:
-    """Format a number with three significant digits, without an exponent from 0.0001 to below 10^10.
+    """Format a number with three significant digits. Numbers from 0.0001 to about 10^10 get no exponent.
 
     >>> number(0.05712), number(1.0), number(12_345)
     ('0.0571', '1', '12,300')
@@ -89,7 +89,10 @@ def machine(rows: Rows) -> str:
     machine_text = [f"{name} {texts.pop(name)}" for name in MACHINE if name in texts]
     packages = [f"{name} {value}" for name, value in texts.items()]
     rounds = max(row["rounds"] for row in rows)
-    load = f"load average {load_before:g} before, and at most {load_after:g} after a program's own work"
+    load = (
+        f"load average {load_before:g} before the run, and at most {load_after:g} at the end of a benchmark,"
+        " including its own load"
+    )
     return (
         f"Median of {rounds} interleaved round{'s' * (rounds != 1)}. {', '.join(machine_text)}; {load}."
         f" {', '.join(packages)}.\n"

@@ -24,7 +24,7 @@ from simulators.invariant import InvariantViolation, check
 from simulators.meter import Readings
 
 HARMLESS = frozenset({"duplicate", "reorder"})
-"""Faults without effect: a repetition is ignored, and a reading that is less than `lateness` late counts."""
+"""Faults without effect: repetitions are ignored, and readings that arrive within `lateness` count."""
 _MARGIN_MS = 2 * MINUTE_MS
 """A margin that exceeds the minute between readings plus the error with which a clock is set."""
 

@@ -3,8 +3,8 @@
 Philox4x32-10 (Salmon 2011, Parallel random numbers: as easy as 1, 2, 3) turns a counter and a key into four
 words of 32 bits. Here the key is the seed, and the counter consists of a stream (a name for what is drawn), a
 home, a day and an index. There is no state: home 7 on day 40 is the same whether it is simulated alone, among
-a thousand homes, in a year or in another process. The generator uses only array arithmetic, and takes about
-10 ns per number. It is for simulations only, because a seeded generator hides nothing.
+a thousand homes, as part of a year or in another process. The generator uses only array arithmetic, and takes
+about 10 ns per number. It is for simulations only, because a seeded generator hides nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HALF: Final = np.uint64(32)
 _AT_ONCE: Final = 1 << 13
 """The number of counters processed at once; their words fit into a processor's cache."""
 _MOST: Final = 256
-"""The upper limit on Poisson counts, whose means are below 100."""
+"""A limit that Poisson counts do not reach; their means are below 100."""
 
 Words = NDArray[np.uint64]
 

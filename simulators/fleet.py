@@ -116,7 +116,7 @@ class Fleet:
         Raises ValueError if the step does not divide a day, or the seed is out of range.
         """
         if step_s < 1 or DAY_S % step_s:
-            raise ValueError(f"a step must be a whole number of seconds that divides a day, not {step_s}")
+            raise ValueError(f"a step must be a whole number of seconds that divides a day, not {step_s} s")
         starts_before = self._draw(first - 1)
         for day in range(first, first + count):
             starts = self._draw(day)

@@ -16,7 +16,7 @@ SLOTS_A_DAY, DAYS = 48, 30
 KETTLE_KWH, TARIFF_KWH, AWAY_KWH = 0.11, 1.0, 6.0
 _UNITS = ("half hour, W", "day, kWh", "month, kWh")
 RATIO_TOLERANCE = 0.15
-"""The allowed relative deviation from the published ratios, which were computed for other prices."""
+"""The allowed relative deviation from the published ratios."""
 
 
 class Figure(NamedTuple):

@@ -158,7 +158,7 @@ class Agent:
         try:
             if store.set_aside:
                 self.counts.add("store_set_aside")
-                _log.error("the store was corrupt or lost and has been set aside: see the runbook")
+                _log.error("the store was corrupt or missing; a new one has replaced it: see the runbook")
             if not store.blanked:
                 _log.error(
                     "the open windows in the store that was set aside could not be erased: delete that file"

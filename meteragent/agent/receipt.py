@@ -44,7 +44,8 @@ def _lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[str]:
         times = f"{iso_time(row.from_ms)} to {iso_time(row.to_ms)}"
         yield f"  {row.topic}: {row.records} of {times}, terms {row.descriptor_id}"
     if receipt.discarded:
-        yield f"deleted:      messages that the receiver's broker had not confirmed: {receipt.discarded};"
+        noun = "message" if receipt.discarded == 1 else "messages"
+        yield f"deleted:      {receipt.discarded} {noun} that the receiver's broker had not confirmed;"
         yield "              if one of them was on its way, it may have arrived"
     yield ""
     yield "Terms of these records, as in their descriptors:"

@@ -20,8 +20,8 @@ Rules
 2. No record is sent before it is due, and no message is sent while the clock shows no time.
 3. On every new connection, the descriptors are sent first, and then all unconfirmed rows from the beginning
    of the outbox. A meter's records are never out of order, though some may arrive twice. A record that the
-   broker refuses is never discarded: its meter waits and `health` reports the topic, while the other meters,
-   the other streams and the source continue (`refused_topics`).
+   broker refuses is never discarded: its meter waits and `health` reports how many topics are refused, while
+   the other meters, the other streams and the source continue (`refused_topics`).
 4. All other messages (a status, devices for Home Assistant) depend only on the time, descriptors, open
    windows and Home Assistant's starts, never on readings (law 4). Other incoming messages are ignored here.
 """
@@ -49,7 +49,7 @@ from meteragent.wire.home_assistant import ONLINE
 FETCH = 1000
 """The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
 POLL_S = 1.0
-"""The longest time between two reads of the outbox while no row is due, because the clock may be set."""
+"""The longest time between two reads of the outbox while no row is queued, because the clock may be set."""
 
 _log = logging.getLogger("meteragent")
 
@@ -204,10 +204,8 @@ class Sink:
         """Record that the broker has refused a publication, and hold its topic; other topics continue."""
         _, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
         if topic not in self.refusals.held_topics:
-            _log.warning(
-                "the sink's broker refuses a topic (reason 0x%02x): messages wait until it accepts the topic",
-                reason,
-            )
+            text = "the sink's broker refuses a topic (reason 0x%02x): its messages wait until it is accepted"
+            _log.warning(text, reason)
         self.refusals.on_refused(topic, _now_s())
         self._on_answer()
 
@@ -301,7 +299,9 @@ class Sink:
             try:
                 await session.subscribe(self.presence.discovery.birth)
             except LinkError as error:
-                _log.warning("cannot subscribe to Home Assistant's starts at the sink's broker: %s", error)
+                _log.warning(
+                    "cannot subscribe to Home Assistant's birth messages at the sink's broker: %s", error
+                )
 
     async def _announce_due(self, session: Session) -> None:
         """Publish the status on its schedule, and the devices after a start of Home Assistant."""
@@ -362,7 +362,7 @@ class Sink:
         rows = await self._outbox.pending(until_ms, FETCH + row_count, position)
         if self._from_start or (self._queue.end != position and not from_start):
             self._read_s = -math.inf
-            return  # the queue became shorter during the read, so the rows in between are missing
+            return  # another start is wanted, or the queue became shorter and rows in between are missing
         excluded_ids = self._unmarked_ids.union(flight.row for flight in self._in_flight.values())
         end = _ORDER(rows[-1]) if len(rows) >= FETCH + row_count else (until_ms, _LAST_ID)
         self._queue.merge((row for row in rows if row.id not in excluded_ids), end)

@@ -64,7 +64,7 @@ def _place(settings: configuration.Settings) -> Iterator[str]:
 
 
 def _summary(settings: configuration.Settings, path: Path) -> str:
-    """Return a summary: what would be collected, from where, and where it would be stored."""
+    """Return a summary: what would be collected, from where, and the folder or the partitions of the sink."""
     meters = settings.meters()
     hosts = [f"{server.host}:{server.port}" for server in settings.source.servers()]
     lines = [

@@ -281,7 +281,7 @@ class Fields:
         raise self.error(name, "is missing or not a string")
 
     def number(self, name: str) -> Fraction:
-        """Return the exact value of a field. Raises RecordError if it is missing or not a finite number."""
+        """Return the exact value of a field. Raises RecordError if it is missing, no number, or too long."""
         value = self.facts.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return Fraction(value)

@@ -48,9 +48,9 @@ def holds_topic(text: str) -> bool:
 
 
 def holds_name(name: str) -> bool:
-    """Return whether a meter's name is allowed in any segment of a sink topic.
+    """Return whether a meter's name has only characters that are allowed in any segment of a sink topic.
 
-    The rules are those of `holds_topic`, and $ is not allowed anywhere.
+    The rules are those of `holds_topic`, and $ is not allowed anywhere. A slash is not checked here.
     """
     return holds_topic(name) and "$" not in name
 

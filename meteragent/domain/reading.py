@@ -1,6 +1,6 @@
 """The private side: the types of values that hold a meter's readings.
 
-No module that stores, logs or sends may import this one (law 3; an import contract enforces it).
+The store, the sink and the wire formats must not import this module (law 3; an import contract enforces it).
 """
 
 from collections.abc import Collection

@@ -30,7 +30,7 @@ def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return the exchanges in Phi_1: in row i, v and w change places; d_1(phi) is the distance of v and w.
+    """Return the exchanges in Phi_1: v and w change places in row i; d_1(phi) is the distance between them.
 
     These exchanges imply the same promise as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1
     and normalised d_1 on V^n.

@@ -41,7 +41,8 @@ integral of rho from 0 and G ~ Gamma(n), the mean loss under l_inf Laplace noise
 
     E rho(|z|) = E C(G/epsilon) epsilon/n,
 
-since |z| is uniform on [0, g/epsilon], g ~ Gamma(n+1), and Gamma(n+1)'s density over g is Gamma(n)'s over n.
+since |z| is uniform on [0, g/epsilon] for g ~ Gamma(n+1), whose density, divided by g, is that of Gamma(n),
+divided by n.
 A weaker bound has a short proof: moving each z_i away from 0, by w clip(z_i/tau, -1, 1), multiplies volumes
 by (1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w). For w -> 0 that is
 
@@ -49,9 +50,10 @@ by (1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w
 
 Limits. For readings in a range [0, P] there is always an answer within P/2, so a floor above P/2 only means
 that no useful release is possible. On the lattice the floor holds for |z| and z^2 in all cases that were
-checked (n <= 7, `optimality.best_noise`). The floor fails for the loss "1 unless exact": noise with
-probabilities ~ exp(-a (second + eta largest) / (1+eta)), where `largest` and `second` are the largest and the
-second largest |z_i|, is exactly 0 in more slots, on average, than l_inf Laplace noise.
+checked (n <= 7, `optimality.best_noise`). For n >= 3 the floor fails for the loss "1 unless exact": for a
+small eta > 0, noise with probabilities ~ exp(-a (second + eta largest) / (1+eta)), where `largest` and
+`second` are the largest and the second largest |z_i|, is exactly 0 in more slots, on average, than l_inf
+Laplace noise.
 """
 
 from __future__ import annotations
@@ -233,7 +235,7 @@ class WindowFloor:
         """Compute the floor of the mean of loss(|error|), for any loss that does not decrease with |error|.
 
         `loss` takes an array of values of |error|, in the unit. The relative error of the result is at most
-        1e-5 for powers of |error|. If the loss jumps, the position of the jump is accurate to
+        1e-5 for |error|^p with p from 1/2 to 10. If the loss jumps, the position of the jump is accurate to
         (n + 40 + sqrt(1600 + 80 n)) / (2^17 epsilon): 1e-3/epsilon for n = 20, 0.014/epsilon for n = 1440.
         """
         n, epsilon = self.n, float(self.epsilon)

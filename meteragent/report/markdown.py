@@ -17,7 +17,7 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, combined, crowd, fields, guarantee, sharing, wording
+from meteragent.report import archive, combined, crowd, fields, guarantee, in_all, sharing, wording
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
@@ -263,7 +263,7 @@ def _guarantee(part: Part) -> list[str]:
     return [
         _text(f"{wording.hidden(promise)} {odds} That holds against {adversary}."),
         _text(loads.strip()),
-        _text(wording.in_all(promise)),
+        _text(in_all.sentences(promise)),
         "Exactly: for any two series of readings x and y in a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         _text(

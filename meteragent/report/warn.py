@@ -15,6 +15,7 @@ from meteragent.report.catalogue import say
 from meteragent.report.format import (
     amount,
     duration,
+    energy,
     figures,
     full,
     localised,
@@ -109,7 +110,7 @@ def _count_warning(scale: Fraction, terms: Terms) -> str:
     """
     level = terms.epsilon * ceil((terms.radius + 2 * scale) / terms.quantum) * terms.quantum
     step = f"{localised(exact(scale))} {terms.unit}"
-    return say("warning.count", step=step, level=figures(level))
+    return say("warning.count", step=step, energy=energy(terms.hides_wh), level=figures(level))
 
 
 def _cost_warning(terms: Terms) -> str:

@@ -1,17 +1,17 @@
 """The sentences that state a guarantee, for `check`, the statement, the page, `plan` and the demo.
 
-Each function fills in texts of the catalogue. The numbers come from `guarantee` and, for the reasons for a
-higher cost, from `domain.loads`.
+Each function fills in texts of the catalogue with numbers from `guarantee`. The sentences about changes in
+all are in `in_all`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 
-from meteragent.domain import loads
 from meteragent.domain.figures import exact
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, Kind
+from meteragent.domain.units import DAY_MS, MICRO, Kind
+from meteragent.report import in_all
 from meteragent.report.catalogue import say
 from meteragent.report.event import Event
 from meteragent.report.format import (
@@ -24,9 +24,7 @@ from meteragent.report.format import (
     localised,
     mean_of,
     odds,
-    percent,
     rate,
-    rounded_up,
     whole,
 )
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
@@ -120,7 +118,7 @@ def promise(guarantee: Guarantee) -> list[str]:
         exactly(guarantee),
         prices(guarantee),
         threshold(guarantee),
-        in_all(guarantee),
+        in_all.sentences(guarantee),
         windows_add(guarantee),
         restarts_add(guarantee),
         streams_add(guarantee),
@@ -140,7 +138,7 @@ def hidden(guarantee: Guarantee) -> str:
 
 
 def indistinguishable(guarantee: Guarantee) -> str:
-    """Return the sentence about the odds between two load shapes or series that differ by the radius."""
+    """Return the sentence about the odds between two series, of loads or readings, at the radius."""
     terms = guarantee.terms
     return say(
         "promise.odds_in_all" if terms.metric is Metric.L1 else "promise.odds",
@@ -163,53 +161,6 @@ def prices(guarantee: Guarantee) -> str:
     if weights is None:
         return ""
     return say("promise.prices", bound=f"{localised(exact(Fraction(weights.bound_u, MICRO)))} {weights.unit}")
-
-
-def in_all(guarantee: Guarantee) -> str:
-    """Return the sentences about the cost, in all, of a change by the hidden energy, and about its limits."""
-    terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
-    if guarantee.is_in_all:
-        key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
-        return say(key, energy=hidden_energy, odds=odds(rounded_up(guarantee.in_all[-1].level)))
-    levels = {limit.days: odds(rounded_up(limit.level)) for limit in guarantee.in_all}
-    chances = {limit.days: percent(str(limit.success_percent)) for limit in guarantee.in_all}
-    sentences = (
-        say("in_all.limited", energy=hidden_energy, limits=_joined_limits(levels)),
-        *_reasons(terms),
-        say("in_all.success", limits=_joined_limits(chances)),
-        say("in_all.table") if terms.dead_band else "",
-    )
-    return " ".join(filter(None, sentences))
-
-
-def _joined_limits(limits: Mapping[int, str]) -> str:
-    """Join the limits, which are keyed by number of days; if all are equal, state the limit once."""
-    if len(set(limits.values())) == 1:
-        return next(iter(limits.values()))
-    texts = (
-        say("in_all.over", limit=limit, duration=duration(days * DAY_MS)) for days, limit in limits.items()
-    )
-    return say("and").join(texts)
-
-
-def _reasons(terms: Terms) -> Iterator[str]:
-    """Yield a sentence for each reason why a change can cost more in all than its energy alone."""
-    step_wh = loads.step_wh(terms)
-    if step_wh:
-        key = "in_all.dead_band" if terms.kind is Kind.POWER else "in_all.step"
-        step = amount(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
-        yield say(key, place=_place(terms), step=step)
-    hold_ms = loads.longest_hold_ms(terms)
-    if terms.kind is Kind.POWER and hold_ms:
-        more_wh = loads.width_w(terms) * hold_ms / HOUR_MS
-        yield say("in_all.sampled", period=duration(hold_ms), energy=energy(more_wh))
-    if terms.rounding == "half-up":
-        yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")
-
-
-def _place(terms: Terms) -> str:
-    """Return the word for the place in which a change may last: a slot or, in l1, a window."""
-    return say("in_all.slot" if terms.metric is Metric.LINF else "in_all.window")
 
 
 def threshold(guarantee: Guarantee) -> str:
@@ -262,7 +213,10 @@ def of_loads(guarantee: Guarantee) -> str:
     text = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
     if terms.kind is not Kind.POWER and terms.dead_band:
         return say(
-            "promise.loads_step", loads=text, place=_place(terms), level=figures(guarantee.level_of_step)
+            "promise.loads_step",
+            loads=text,
+            place=in_all.place(terms),
+            level=figures(guarantee.level_of_step),
         )
     return text
 
@@ -350,7 +304,8 @@ def summary(guarantee: Guarantee) -> str:
     names = [name for name in _HOME_LABELS if name in guarantee.errors]
     sizes = ", ".join(f"{_label(name)} {_size(guarantee, name)}" for name in names)
     terms = guarantee.terms
-    return say("cost.summary", energy=energy(terms.hides_wh), where=where(terms), sizes=sizes)
+    place = where(terms).rstrip(",")
+    return say("cost.summary", energy=energy(terms.hides_wh), where=place, sizes=sizes)
 
 
 # Hidden and not hidden ----------------------------------------------------------------------------

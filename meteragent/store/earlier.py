@@ -1,7 +1,7 @@
 """The conversion of states from versions before 4 to version 4.
 
 Version 3 kept the noise bound R as long as a window was open, and stored the accumulators of registers as
-fractions. Version 4 keeps R only while slots remain to be drawn from it, and stores accumulators as whole
+fractions. Version 4 keeps R only until the noise of all slots is drawn, and stores accumulators as whole
 numbers. States are rewritten when a newer program first opens the store, so that no later copy holds the
 removed values. Windows that were open at that time finish as they began: their values are rounded half up.
 """
@@ -17,7 +17,8 @@ from meteragent.store.states import States
 def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None:
     """Rewrite all states of an earlier version in the current format.
 
-    Blank states stay blank. Raises StoreError if a state or its terms cannot be read.
+    Blank states stay blank. Raises StoreError if a state or terms cannot be read, and KeyError if a state's
+    terms are missing.
     """
     slot_counts = {
         (stream, id_): decode_terms(text).n

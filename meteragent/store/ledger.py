@@ -75,7 +75,7 @@ def report(
 def recent(
     connection: sqlite3.Connection, period_ms: int, from_ms: int
 ) -> Iterator[tuple[str, int, Fraction]]:
-    """Yield the meter, UTC day and epsilon (1/W) of each row that may share a period with a new charge.
+    """Yield the meter, UTC day and total epsilon (1/W) of each row that may share a period with a new charge.
 
     A window opens at or after its meter's mark or, if its stream has none, at or after `from_ms`. So charges
     in periods before both times have no effect.

@@ -1,8 +1,9 @@
 """The content of the store's file: the tables of each version; states, terms, totals and prices as JSON.
 
-Some names are older than the glossary: `channel` is the name of a stream or, in the outbox, of a queue, and
-`label` is the public id under which a meter's values leave. In the JSON of a state, `radius` is the noise
-bound, `covered_ms` the time up to which spans are integrated, and `drawn` the number of draws.
+Some names are older than the glossary: `channel` is the name of a stream or, in the tables of messages
+and of descriptors, of a queue, and `label` is the public id under which a meter's values leave. In the JSON
+of a state, `radius` is the noise bound, `covered_ms` the time up to which spans are integrated, and `drawn`
+the number of draws.
 """
 
 import json
@@ -47,8 +48,8 @@ VERSION_1 = (
     # With partial indexes, the time to find waiting rows does not depend on the number of delivered rows.
     "CREATE INDEX outbox_waiting ON outbox (channel, due_ms, id) WHERE delivered_ms IS NULL",
     "CREATE INDEX outbox_left ON outbox (delivered_ms, id) WHERE delivered_ms IS NOT NULL",
-    # Triggers keep the totals, so no code path can forget them. 64 is the size of a row without topic and
-    # payload.
+    # Triggers keep the totals up to date, so no code path can forget to. 64 is the size of a row without
+    # topic and payload.
     """CREATE TABLE outbox_total (channel TEXT PRIMARY KEY, waiting INTEGER NOT NULL,
        waiting_bytes INTEGER NOT NULL, left_bytes INTEGER NOT NULL) WITHOUT ROWID""",
     """CREATE TRIGGER outbox_append AFTER INSERT ON outbox BEGIN
@@ -76,8 +77,8 @@ VERSION_3 = (
 """Running totals and masked slots. An older program would release a masked slot unchanged."""
 
 VERSION_4: tuple[str, ...] = ()
-"""Terms may be dithered, accumulators are whole, and the noise bound is kept only while slots remain to be
-drawn (see `earlier`). An older program would round dithered values half up."""
+"""Terms may be dithered, accumulators are whole, and the noise bound is kept only until the noise of
+all slots is drawn (see `earlier`). An older program would round dithered values half up."""
 
 VERSION_5 = (
     # The grants: one row for each admission of a receiver, never deleted. `link` has the settings of the
@@ -337,7 +338,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
 
 
 def encode_prices(prices: Iterable[Price]) -> str:
-    """Encode prices like `_seal`."""
+    """Encode prices with `_seal`."""
     return _seal({"prices": list(prices)})
 
 
@@ -353,7 +354,7 @@ def _prices(rows: list[Any]) -> tuple[Price, ...]:
 
 
 def encode_terms(terms: Terms) -> str:
-    """Encode terms like `_seal`."""
+    """Encode terms with `_seal`."""
     return _seal({field.name: getattr(terms, field.name) for field in fields(Terms)})
 
 

@@ -23,12 +23,12 @@ def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> A
     be called is returned as it is. Modules are also searched for in the current directory.
 
     Raises:
-        Unusable: the name is unknown, a parameter is not key=value or is repeated, or the object refuses
-            the parameters.
+        Unusable: the name is unknown, a quotation mark is not closed, a parameter is not key=value or is
+            repeated, or the object refuses the parameters.
     """
     try:
         name, *keywords = shlex.split(text) or [""]
-    except ValueError as error:  # a quotation mark without its partner
+    except ValueError as error:  # an unclosed quotation mark, or a backslash at the end
         raise Unusable(f"{text}: {error}") from None
     pairs = dict(keyword.split("=", 1) for keyword in keywords if "=" in keyword)
     if len(pairs) < len(keywords):
@@ -44,7 +44,7 @@ def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> A
     except (TypeError, ValueError) as error:
         names = [key for key in inspect.signature(factory).parameters if key not in offered]
         choice = f"; its parameters are: {', '.join(names) or 'none'}" if set(explicit) - set(names) else ""
-        raise Unusable(f"{name} takes other parameters: {error}{choice}") from None
+        raise Unusable(f"{name} refuses these parameters: {error}{choice}") from None
 
 
 def _import(name: str, ours: Mapping[str, Any]) -> Any:

@@ -98,7 +98,7 @@ def example_3() -> Table:
 
 def example_4() -> Table:
     """Compute the odds of noisy max when a row is replaced, so that one count falls and another rises."""
-    false = "published bound is wrong: above ε = 1"
+    false = "published bound is wrong: the value exceeds ε = 1"
     equal_share, lower_share = (first_is_largest(lead) for lead in (0, -2))
     distant_odds = math.log(first_is_largest(-20) / first_is_largest(-22))
     ours = NoisyMax(1, 1, 2)
@@ -156,7 +156,8 @@ def example_5() -> Table:
     ):
         lines.append(Line(f"chance of a price of {price / 100:g}", chance, "", verified))
     return Table(
-        "PG Example 5: bids of 1, 1 and 3, unlimited supply; the price by revenue, Δ_u = 3.01, ε = 1", lines
+        "PG Example 5: bids of 1, 1 and 3, unlimited supply; price chosen by revenue, Δ_u = 3.01, ε = 1",
+        lines,
     )
 
 
@@ -183,7 +184,7 @@ def example_6() -> Table:
             "vacuous",
         ),
     ]
-    return Table("PG Example 6: the distance from the best price, for the bids of Example 5", lines)
+    return Table("PG Example 6: the revenue lost against the best price, for the bids of Example 5", lines)
 
 
 def _auction() -> Exponential:

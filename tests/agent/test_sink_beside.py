@@ -261,7 +261,7 @@ async def test_a_broker_that_lets_nobody_subscribe_gets_its_records(
     await asyncio.wait({serving})
     assert devices(sent) == ["a"]
     assert sent[-1].payload == b"record"
-    assert "starts at the sink's broker: subscription refused" in caplog.text
+    assert "birth messages at the sink's broker: subscription refused" in caplog.text
 
 
 async def test_what_leaves_beside_records_is_bounded_too(make: MakeLine) -> None:

@@ -56,7 +56,7 @@ def section(text: str, title: str) -> list[str]:
 def test_all_commands_are_walked() -> None:
     """Each module of a command is in the list, and so are the actions of `key`, `profile` and `crowd`."""
     modules = {path.stem for path in (ROOT / "meteragent" / "cli").glob("*.py")}
-    shared = {"__init__", "admission", "common", "conversation", "draft", "options", "rehearsal"}
+    shared = {"__init__", "admission", "common", "conversation", "draft", "new_files", "options", "rehearsal"}
     shared |= {"convert_options", "secrecy", "shared", "usage"}
     actions = {"key new", "key show", "key forget", "profile test"}
     actions |= {f"crowd {action}" for action in ("leader", "helper", "health", "ledger", "key")}

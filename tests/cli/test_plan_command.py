@@ -55,8 +55,8 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "One home's number: 95% within ± 2,798 W.",
         "Within 20%: the error of the mean of 500 homes is 10% below this limit; 401 homes are enough.",
         "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
-        "Taken together, the windows that 8 h away touches change the odds by a factor of at most",
-        "Error by numbers per window (1 is best): 1: 1,321 W",
+        "Event: 8 h away. Together, the windows that it touches change the odds by a factor of at most",
+        "Error by the number of values per window (1 is best): 1: 1,321 W",
         "if you want it: the whole event changes the odds by a factor of at most e^1 = 2.72",
         "touch at most 5 windows of 2 h, each at level 0.2.",
         'privacy.level = "1/5"',
@@ -106,10 +106,8 @@ def test_choosing_blocks_on_a_private_trace_is_a_release(
 ) -> None:
     """Whoever gets a number of blocks is told that a private trace must not choose it."""
     told = " ".join(said(capsys, "--hide", "kettle", "--share", share).split())
-    assert (
-        "Never choose it from a private trace: the choice would reveal something that no budget counts"
-        in told
-    )
+    warning = "the choice would reveal something that no budget counts"
+    assert f"Never choose the number from a private trace: {warning}" in told
     assert "private trace" not in said(capsys, "--hide", "kettle", "--share", "half-hour")
 
 

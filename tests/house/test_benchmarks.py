@@ -278,7 +278,7 @@ def test_tables_show_what_was_missed_and_what_has_no_goal() -> None:
     assert "| a | b | 2 | 1 – 9 | 3 | **missed** | n |" in found
     assert "| a | c | 12,300 | 12,300 | 2 | met |  |" in found
     assert "| d | e: **0.25** [0.25]<br>f: **0.25** [0.25] |" in table.others(rows)
-    assert "load average 1.5 before, and at most 2 after" in table.machine(rows)
+    assert "load average 1.5 before the run, and at most 2 at the end of a benchmark" in table.machine(rows)
     assert "x 7" in table.machine(rows)
     page = "head\n<!-- bench: goals -->\n\nold\n\n<!-- bench end -->\ntail\n"
     again = table.renew(page, rows)

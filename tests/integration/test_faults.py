@@ -218,7 +218,7 @@ async def _truncated(folder: Path, broker: Broker) -> Run:
                 for suffix in ("-wal", "-shm"):
                     agent.store.with_name(f"db{suffix}").unlink(missing_ok=True)
                 agent.start()
-                await until(lambda: agent.log.count("has been set aside") == 1)
+                await until(lambda: agent.log.count("a new one has replaced it") == 1)
                 await until(more(inbox))
                 await agent.stop()
     return Run(agent.log, inbox, line.sent, agent.totals, {})

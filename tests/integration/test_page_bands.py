@@ -66,7 +66,7 @@ async def test_closed_months_are_shown_with_their_errors(site: Site) -> None:
         assert (await rows(look.page, "bands-table"))[:4] == OCTOBER
         first = look.page.locator("#bands-table tbody th").first
         await expect(first).to_have_text("Oct 1 – Oct 31")
-        next_text = "The next number will be sent on Dec 1, 00:01."
+        next_text = "The next number is due on Dec 1, 00:01."
         await expect(look.page.locator("#bands-next")).to_have_text(next_text)
         await expect(look.page.locator("#bands-none")).to_be_hidden()
 
@@ -86,7 +86,9 @@ async def test_without_tariffs_it_says_so(site: Site) -> None:
     tariffs, site.world.tariffs = site.world.tariffs, ()
     try:
         async with site.looking(**PLACE) as look:
-            await expect(look.page.locator("#tariffs-cheapest")).to_contain_text("No tariff is configured")
+            await expect(look.page.locator("#tariffs-cheapest")).to_contain_text(
+                "no window yet whose bands all have prices"
+            )
             await expect(look.page.locator("#tariffs-table")).to_be_hidden()
     finally:
         site.world.tariffs = tariffs
@@ -101,7 +103,7 @@ async def test_the_budget_is_stated(site: Site) -> None:
         epsilon, end_ms = look.world.descriptor.terms.epsilon_per_w, world.now_ms + DAY_MS
         world.allowance = page_module.Allowance(5 * epsilon, 2 * epsilon, 0, end_ms)
         await expect(said).to_contain_text("a level of 3 is left of the 5 allowed")
-        await expect(said).to_contain_text("enough for 3 more windows")
+        await expect(said).to_contain_text("Number of further windows for which that is enough: 3.")
         world.allowance = page_module.Allowance(5 * epsilon, 5 * epsilon - Fraction(1, 10**9), 0, end_ms)
         await expect(said).to_contain_text("too little for another window")
         world.allowance = None

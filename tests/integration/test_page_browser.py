@@ -240,16 +240,16 @@ async def test_it_promises_only_the_number_that_leaves(site: Site) -> None:
             rf"(?:\w+ \d+, )?{iso_time(following_ms + after_ms)[11:16]}"
             for after_ms in (0, STEP_MS, STEP_MS + 60_000)
         ]
-        rest = f"to {hours[1]} and will be sent at {hours[2]}"
+        rest = f"to {hours[1]} and is due at {hours[2]}"
         later = look.page.locator("#trace-next")
-        await expect(later).to_contain_text(re.compile(rf"The first one covers {hours[0]} {rest}\."))
+        await expect(later).to_contain_text(re.compile(rf"it covers {hours[0]} {rest}\."))
         for minute in range(31):
             world.read(500, following_ms + minute * 60_000)
         world.now_ms = following_ms + 1_200_000
         await expect(later).to_contain_text(
             re.compile(f"The slot from {hours[0]} to {hours[1]} is open: 500\u00a0W on average")
         )
-        await expect(later).to_contain_text(re.compile(rf"Its number will be sent at {hours[2]}\."))
+        await expect(later).to_contain_text(re.compile(rf"Its number is due at {hours[2]}\."))
         world.upcoming = None
 
 

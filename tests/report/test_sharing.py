@@ -13,11 +13,9 @@ SETTINGS = config.load(ROOT / "deploy" / "two-receivers.toml")
 def test_every_receiver_has_a_line() -> None:
     """The line names preset, broker, topic and times; a paused receiver is said to get nothing."""
     text = " ".join(terminal.text([], SETTINGS).split())
-    assert "utility gets the preset appliance, at mqtt://127.0.0.1:1883, topic utility/{meter}/power" in text
-    assert (
-        "tariff-app gets the preset appliance, at mqtts://app.example, topic homes/{meter}/power, until 2027"
-        in text
-    )
+    gets = "gets numbers under the preset appliance"
+    assert f"utility {gets}, at mqtt://127.0.0.1:1883, topic utility/{{meter}}/power" in text
+    assert f"tariff-app {gets}, at mqtts://app.example, topic homes/{{meter}}/power, until 2027" in text
     assert all(row.text in markdown.page(SETTINGS).replace("\n  ", " ") for row in sharing.rows(SETTINGS)[:1])
     paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
     assert sharing.rows(paused)[2].text.endswith("paused: gets nothing")

@@ -168,7 +168,7 @@ def test_coarse_counts_are_warned_of() -> None:
     source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\nscale = "
     (warning,) = warned((), {"source": f"{source}'0.01'", "window": "lateness = '1min'"})
     assert warning == (
-        "if the meter counts in steps of 0.01 kWh, such a change in the load itself has the level 1.18:"
+        "if the meter counts in steps of 0.01 kWh, a change of the load by 110 Wh has the level 1.18:"
         " set source.dead_band to the step"
     )
     fine = f"{source}'0.001'\n{STATED}"

@@ -140,14 +140,14 @@ def test_modules_of_the_current_directory_are_found(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("linf", "linf takes other parameters"),
+        ("linf", "linf refuses these parameters"),
         ("linf epsilon=0", "positive"),
         ("linf epsilon", "key=value"),
         ("linf epsilon=1 epsilon=2", "each parameter once"),
-        ("linf scale=1", "takes other parameters"),
+        ("linf scale=1", "refuses these parameters"),
         ("linf eps=1/40", "its parameters are: epsilon$"),
         ("average slots=4", "divide"),
-        ("average slots=1.5", "takes other parameters"),
+        ("average slots=1.5", "refuses these parameters"),
         ("laplace", "linf, independent, per-reading, telegraf, average, none"),
         ("", "nor a package"),
         ("no_such_package:One", "no_such_package"),

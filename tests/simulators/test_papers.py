@@ -186,7 +186,7 @@ def test_a_reader_sees_whose_number_is_whose() -> None:
         "24.41",
         "the paper doubles the rounded 12.21",
     ]
-    assert "published bound is wrong: above ε = 1" in ITEMS["pg-example-4"]().text()
+    assert "published bound is wrong: the value exceeds ε = 1" in ITEMS["pg-example-4"]().text()
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,8 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
     hides = say("plan.hides", energy=energy(setting.hide_wh), level=full(setting.level))
     limit = wording.guess_limit(radius_percent(setting), _names(covered(setting)))
-    return [filled(f"{hides} {limit} {_odds(answer, setting)}")]
+    sentences = (hides, limit, _odds(answer, setting), say("plan.assumed"))
+    return [filled(" ".join(filter(None, sentences)))]
 
 
 def _names(events: Iterable[Event]) -> str:

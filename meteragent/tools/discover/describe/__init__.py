@@ -72,8 +72,8 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
 def _media(statements: Iterable[Statement]) -> dict[str, str]:
     """Map each device that may measure heat or another medium to the reason for this suspicion.
 
-    The reason is a flow that the device measures, or the device's name. A device that measures volts,
-    amperes, volt-amperes or a power factor counts as electric and is left out.
+    The reason is a flow that the device measures, or a word in the device's name or model. A device that
+    measures volts, amperes, volt-amperes or a power factor counts as electric and is left out.
     """
     reasons: dict[str, str] = {}
     electric_devices = set()
@@ -84,7 +84,7 @@ def _media(statements: Iterable[Statement]) -> dict[str, str]:
         if statement.device_class in _FLOW_CLASSES or statement.unit in _FLOW_UNITS:
             reasons[statement.device] = _FLOW
         elif names.is_medium:
-            reasons.setdefault(statement.device, f"{names.objection}, in the device's name")
+            reasons.setdefault(statement.device, f"the device's name or model: {names.objection}")
     return {device: reason for device, reason in reasons.items() if device not in electric_devices}
 
 

@@ -61,7 +61,7 @@ def test_generate_writes_folders(spark: SparkSession, files: Files, tmp_path: Pa
 
 def test_what_cannot_be_is_refused(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     """A step that does not divide a day, and a file where there must be a folder."""
-    with pytest.raises(ValueError, match="divide a day"):
+    with pytest.raises(ValueError, match="divides a day"):
         simulate(spark, 1, 1, step_s=7)
     assert main(["generate", "--seed", "0", "--out", "a.parquet", "--engine", "spark"]) == 2
     assert "not a folder" in capsys.readouterr().err

@@ -23,8 +23,9 @@ def sentences(guarantee: Guarantee) -> str:
         return say(key, energy=hidden_energy, odds=odds(rounded_up(guarantee.in_all[-1].level)))
     levels = {limit.days: odds(rounded_up(limit.level)) for limit in guarantee.in_all}
     chances = {limit.days: percent(str(limit.success_percent)) for limit in guarantee.in_all}
+    limited = "in_all.limited_in_readings" if guarantee.unknown_of_loads else "in_all.limited"
     parts = (
-        say("in_all.limited", energy=hidden_energy, limits=_joined_limits(levels, terms)),
+        say(limited, energy=hidden_energy, limits=_joined_limits(levels, terms)),
         *_reasons(terms),
         say("in_all.success", limits=_joined_limits(chances, terms)),
         say("in_all.table") if terms.dead_band else "",

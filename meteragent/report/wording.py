@@ -317,8 +317,11 @@ def guesses() -> str:
 
 
 def guess_limit(percent: int, events: str) -> str:
-    """Return the sentence about how often, at most, a guess about one of these events is right."""
-    return say("guess.limit", percent=percent, events=events)
+    """Return the sentence about how often, at most, a guess is right about one of these events.
+
+    Without events it is about a change of the hidden size.
+    """
+    return say("guess.limit" if events else "guess.limit_of_size", percent=percent, events=events)
 
 
 def guess_columns() -> tuple[str, ...]:

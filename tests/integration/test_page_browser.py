@@ -78,7 +78,7 @@ async def test_plots_move_with_what_happens(site: Site) -> None:
         await look.changes(read)
         await look.changes(release)
         latest = look.page.locator("#trace-latest")
-        await expect(latest).to_contain_text("you used 500\u00a0W on average. 812\u00a0W was sent")
+        await expect(latest).to_contain_text("500\u00a0W was measured. 812\u00a0W was sent")
         await expect(look.page.locator("#said")).to_contain_text("812\u00a0W was sent")
 
 
@@ -247,7 +247,7 @@ async def test_it_promises_only_the_number_that_leaves(site: Site) -> None:
             world.read(500, following_ms + minute * 60_000)
         world.now_ms = following_ms + 1_200_000
         await expect(later).to_contain_text(
-            re.compile(f"The slot from {hours[0]} to {hours[1]} is open: 500\u00a0W on average")
+            re.compile(f"The slot from {hours[0]} to {hours[1]} is open. Measured so far: 500\u00a0W")
         )
         await expect(later).to_contain_text(re.compile(rf"Its number is due at {hours[2]}\."))
         world.upcoming = None

@@ -163,7 +163,7 @@ def test_lines_are_of_at_most_100_characters(what: str) -> None:
         ),
         (
             {"window": "clock = 'event'"},
-            "A number is sent when the readings' timestamps pass the end of its slot.",
+            "A number is sent once a reading's timestamp is past the end of its slot by window.lateness.",
         ),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chanc
     assert text.startswith("In total: anything that adds or removes 110 Wh, over however many slots, changes")
     assert f"at most {day} over 1 day and {month} over 30 days." in text
     assert f"each later slot may differ by {step} Wh." in text
-    assert f"success limit for such a change within one slot is {chances}." in text
+    assert f"success limit, if such a change lies within one slot: {chances}." in text
     assert text.endswith(
         "The table of success limits for single events does not include this effect on later slots."
     )
@@ -113,7 +113,19 @@ def test_an_archive_rounds_each_number() -> None:
     known = guarantee.of(config.parse(written()).stream[0], (), archived=True)
     assert not known.is_in_all
     assert known.in_all[0].level == Fraction(110 + 24, 110)
-    assert "rounded to a multiple of 1 W before noise is added" in in_all.sentences(known)
+    text = in_all.sentences(known)
+    assert text.startswith("In total, as measured by the readings: anything")
+    assert "rounded to a multiple of 1 W before noise is added" in text
+    assert "lies within one slot: 70% over 30 days." in text
+
+
+def test_a_limit_that_grows_states_its_days() -> None:
+    """A month of bands has one limit only: it is that of 30 days, and twelve months have a larger one."""
+    bands = f"{LOCAL}\nlength = '1mo'\nbands = ['22-06', '06-22']"
+    privacy = "space = 'profile'\nmetric = 'l1'\nhide = '1.5kWh'"
+    known = promised(source=REGISTER.format(100), window=bands, privacy=privacy)
+    assert len(known.in_all) == 1
+    assert " over 30 days. Such a change can shift the count" in in_all.sentences(known)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_every_receiver_has_a_line() -> None:
     assert f"tariff-app {gets}, at mqtts://app.example, topic homes/{{meter}}/power, until 2027" in text
     assert all(row.text in markdown.page(SETTINGS).replace("\n  ", " ") for row in sharing.rows(SETTINGS)[:1])
     paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
-    assert sharing.rows(paused)[2].text.endswith("paused: gets nothing")
+    assert sharing.rows(paused)[2].text.endswith("paused, so it gets nothing now")
     assert sharing.level_together(paused) < sharing.level_together(SETTINGS)
 
 

@@ -130,7 +130,8 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
     hides = say("plan.hides", energy=energy(setting.hide_wh), level=full(setting.level))
-    limit = wording.guess_limit(radius_percent(setting), _names(covered(setting)))
+    events, percentage = covered(setting), radius_percent(setting)
+    limit = wording.guess_limit(percentage, _names(events) if events else "")
     sentences = (hides, limit, _odds(answer, setting), say("plan.assumed"))
     return [filled(" ".join(filter(None, sentences)))]
 

@@ -38,8 +38,8 @@ class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
     The store keeps the latest descriptor, but deletes earlier descriptors some time after they are sent. A
-    missing descriptor is therefore rebuilt from the schedule. If the configuration has changed, the rebuilt
-    descriptor has another id than the records name, and these records are left out.
+    missing descriptor is therefore rebuilt from the schedule. If the configuration has changed, the id
+    of the rebuilt descriptor differs from that in the records, and these records are left out.
     """
 
     records: Sequence[bytes]
@@ -112,7 +112,7 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
 
 
 def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
-    """Yield the complete ones among the last `WINDOWS` windows of bands, in time order."""
+    """Yield those of the last `WINDOWS` windows of bands that are complete, in time order."""
     bands = {r.time_ms: r.step_ms for r in series.records if series.terms(r).space is Space.BANDS}
     for start_ms in sorted(bands)[-WINDOWS:]:
         with suppress(ValueError):  # a record is missing

@@ -42,9 +42,9 @@ MECHANISM = "linf-laplace"
 _DIGEST_WORDS = 4
 
 
-@dataclass(frozen=True)  # `cached_property` needs the instance's dictionary, so there are no slots
+@dataclass(frozen=True)  # `cached_property` needs the instance's dictionary, so there is no `slots=True`
 class Shape:
-    """The terms that windows must share if their noise is drawn together, with n equal slots or n bands.
+    """The terms that windows must share if their noise is drawn together: n equal slots or n bands.
 
     A band is given as its stretches (start, end), in ms after the window's start.
     """
@@ -102,7 +102,7 @@ def tags(
 ) -> bytes:
     """Return the tags of windows of one shape and epoch, 12 bytes each, end to end.
 
-    `quanta` has shape (count, n).
+    `quanta` has shape (number of windows, n).
 
     Raises:
         ImportError: the package `cryptography` is missing.

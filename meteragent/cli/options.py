@@ -81,7 +81,7 @@ def export(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--nonnegative",
         action="store_true",
-        help="add a non-negative column that preserves each day's energy but is biased for single slots",
+        help="add a non-negative column with each day's (or longer window's) energy, but biased single slots",
     )
 
 

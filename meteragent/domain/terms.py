@@ -61,13 +61,13 @@ class Crowd(NamedTuple):
 class Terms:
     """The terms of a release; a window closes under the terms with which it opened (law 1).
 
-    `kind` and `unit` are those of the readings. Whatever the readings, bands release energies, and a peak
-    releases a power (`value_unit`). `radius` and `quantum_u` (millionths) are in the unit of the values;
-    epsilon = level / radius. `hold_ms` applies to power (the longest time for which a reading holds),
-    `interval_ms` to interval energy (the time that a reading covers) and to a register (one hour, the unit of
-    time of its rates). `gap_u` is the value that applies to time without a reading; `low_u` and `high_u` are
-    the range to which readings are clamped. All three are in millionths of the unit or, for a register, of
-    the unit per hour.
+    `kind` and `unit` are those of the readings. Whatever the readings, tariff bands (`Space.BANDS`) release
+    energies, and a peak releases a power (`value_unit`). `radius` and `quantum_u` (millionths) are in the
+    unit of the values; epsilon = level / radius. `hold_ms` applies to power (the longest time for which a
+    reading holds), `interval_ms` to interval energy (the time that a reading covers) and to a register (one
+    hour, the unit of time of its rates). `gap_u` is the value that applies to time without a reading; `low_u`
+    and `high_u` are the ends of the range to which readings are clamped. All three are in millionths of the
+    unit or, for a register, of the unit per hour.
 
     A window's slots are equal stretches of `step_ms`, or `bands` in the order in which they begin; with
     bands, `step_ms` is the duration of the shortest band. A peak has one slot, the window, whose value is the

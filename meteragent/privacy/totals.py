@@ -1,4 +1,4 @@
-"""The error of weighted sums of slots (of many windows or meters, too), and of all slots of a window at once.
+"""The error of weighted sums of slots, also across windows and meters, and of all slots of a window at once.
 
 Theory of operation
 -------------------

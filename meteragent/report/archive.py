@@ -1,9 +1,9 @@
 """The texts of an archive's statement that differ from those for the agent's streams."""
 
 _KEY = (
-    "The noise is derived from a key (AES-256), so that a part that is computed again is the same."
-    " Anyone who has the key can remove the noise from a window if they can guess all of its data, until"
-    " `meteragent key forget` removes that time from the key."
+    "The noise is derived from a key (AES-256), so that computing a part of the output again gives the same"
+    " numbers. Anyone who has the key can remove the noise from a window if they can guess all of its data,"
+    " until `meteragent key forget` removes the window's epoch from the key."
 )
 _RAW = (
     "`meteragent sanitise` reads readings from the input and writes them nowhere: neither to the output"
@@ -26,7 +26,7 @@ WHERE = (
 )
 _MANIFEST = (
     "`_manifest.parquet`, in the same folder, holds the descriptors, the ids of keys, the numbers of windows"
-    " released and refused, and the name of the run, a keyed hash"
+    " released and refused, and the id of the run, a keyed hash"
 )
 _WINDOWS = (
     "the existence of meters and windows is not hidden: the output has a window if a reading begins in it, or"

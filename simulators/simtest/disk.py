@@ -62,7 +62,7 @@ def _select_store_files(files: Files) -> Files:
 
 
 def write_files(files: Files, folder: Path) -> Path:
-    """Write the files of a store into a new folder; return the folder."""
+    """Write the files of a store into a new folder, make it valid (`settle`), and return the folder."""
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""Receivers of shared streams: their settings as text, and the slots that each gets by definition.
+"""Receivers of shared streams: their settings as text, and the slots that each must get.
 
 A receiver is admitted from a minute before its start until its last slot has had time to be sent, unless it
 is paused or removed. From admission to revocation it has a *grant*, whose queue no other grant uses.
@@ -71,7 +71,7 @@ class Share(NamedTuple):
     is_paused: bool
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the receiver gets no more: it is paused, or the time of its last records is over."""
+        """Return whether the receiver is paused, or its last records have had time to be sent."""
         is_past = self.end_ms is not None and now_ms >= self.end_ms + self.settled_ms + _TRANSIT_MS
         return self.is_paused or is_past
 

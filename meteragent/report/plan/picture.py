@@ -18,7 +18,7 @@ from meteragent.report.plan.setting import Setting, minimal
 from meteragent.report.plan.solve import Answer, around
 
 ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
-"""Blue, orange and dark grey, which also differ in brightness; the lines differ in stroke, too."""
+"""Blue, orange and dark grey, which also differ in brightness; lower bounds are thin and dashed."""
 _REACH, _POINTS = 16, 33
 _APART = 1.2
 """At a smaller ratio of energies, labels would overlap."""
@@ -27,7 +27,7 @@ _APART = 1.2
 def draw(answer: Answer, path: Path) -> None:
     """Draw an answer's setting among settings that hide more and less energy.
 
-    If the answer is not possible, draw the nearest possible setting. The suffix of `path` determines the
+    If the answer is not possible, draw the first of the nearest settings. The suffix of `path` determines the
     format.
 
     Raises:

@@ -163,8 +163,8 @@ def _leaves(part: Part) -> list[str]:
         _table(["field of a record", "what it says"], _named(meanings)),
         _text(
             "Nothing else leaves except the protocol traffic of the connection. Every field but the measured"
-            f" value follows from the configuration, the clock, {_restarts(terms)}and the time of a meter's"
-            " first reading."
+            f" value follows from the configuration, the meter's name, the clock, {_restarts(terms)}and the"
+            " time of a meter's first reading."
         ),
         _list(*_schedule(stream, terms)),
     ]

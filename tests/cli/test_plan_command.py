@@ -55,7 +55,7 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "One home's number: 95% within ± 2,798 W.",
         "Within 20%: the error of the mean of 500 homes is 10% below this limit; 401 homes are enough.",
         "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
-        "Event: 8 h away. Together, the windows that it touches change the odds by a factor of at most",
+        "Together, the windows that one such event (8 h away) touches change the odds by a factor of at most",
         "Error by the number of values per window (1 is best): 1: 1,321 W",
         "if you want it: the whole event changes the odds by a factor of at most e^1 = 2.72",
         "touch at most 5 windows of 2 h, each at level 0.2.",

@@ -14,7 +14,6 @@ from typing import Any
 from meteragent import config
 from meteragent.cli import draft, new_files
 from meteragent.cli.draft import Draft, Reading, Stated
-from meteragent.cli.new_files import NO
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import holds_name
 from meteragent.domain.units import UNITS, Kind
@@ -24,7 +23,8 @@ from meteragent.tools.discover import Access, Findings
 UNPLACED_MAX = 8
 """The largest number of topics to list if no meter was found."""
 DEFAULT_OUT = "home.toml"
-YES = "yes"
+YES, NO = "yes", "no"
+_SOME_ANSWER = "an answer"
 _FILES = "password-file", "ca-file", "cert-file", "key-file"
 
 
@@ -244,7 +244,6 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Re
     return (yield from _complete(options, reading))
 
 
-_SOME_ANSWER = "an answer"
 _KINDS = (
     ("register", "a running total that only grows"),
     ("interval_energy", "the energy used since the last message"),
@@ -349,7 +348,7 @@ def _default_out(options: Options) -> str:
     The names are home.toml, home-2.toml and so on; with --yes, only home.toml. Raises Refused if a requested
     file cannot be created, or if there is no default.
     """
-    for key, objection in (("out", new_files.file_objection), ("unit-file", new_files.unit_objection)):
+    for key, objection in (("out", new_files.file_objection), ("unit-file", _unit_objection)):
         option = options.answers.get(key)
         if option is not None and (expected := objection(option)):
             raise Refused(f"--{key}: found {option!r}; expected {expected}")
@@ -372,5 +371,10 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
         "Write a systemd unit that starts the agent with the machine? Enter a file name, or no",
         default=NO,
     )
-    answer = yield from _ask(options, question, new_files.unit_objection)
+    answer = yield from _ask(options, question, _unit_objection)
     return None if answer == NO else Path(answer)
+
+
+def _unit_objection(name: str) -> str | None:
+    """Return None for the answer "no" or a file that can be created, else the expected answer."""
+    return None if name == NO else new_files.unit_objection(name)

@@ -5,9 +5,6 @@ from pathlib import Path
 
 from meteragent.cli import draft
 
-NO = "no"
-"""The answer for no file."""
-
 
 def existing(path: Path) -> Path | None:
     """Return the first existing file among a configuration, its password file and its store, or None."""
@@ -39,9 +36,7 @@ def _place_objection(name: str) -> str | None:
 
 
 def unit_objection(name: str) -> str | None:
-    """Return None for the answer "no" or a file that can be created, else the expected answer."""
-    if name == NO:
-        return None
+    """Return the expected answer if the unit's file cannot be created; None if it can."""
     if os.path.lexists(name):
         return f"another name: {name} exists, and `init` never overwrites files"
     return _place_objection(name)

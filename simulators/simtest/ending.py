@@ -36,8 +36,8 @@ def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
     admitted = tuple(grant.topic.removesuffix(identity.PLACEHOLDER) for grant in expected.active())
     waiting = {row.outgoing.topic for row in expected.rows.values() if not row.delivered}
     exempt = ("private/", "crowd/", *admitted)
-    left = [topic for topic in topics if not topic.startswith(exempt) and topic not in waiting]
-    check(not left, "a descriptor stays after its receiver is revoked", left)
+    stale_topics = [topic for topic in topics if not topic.startswith(exempt) and topic not in waiting]
+    check(not stale_topics, "a descriptor stays after its receiver is revoked", stale_topics)
 
 
 def _withdrawn(checker: InvariantChecker) -> set[MessageKey]:

@@ -171,7 +171,7 @@ class InvariantChecker:
         energy = model.meters[key.meter].energy(key.start_ms, 0, window.terms)
         share = ShareCheck.of(on_disk, window.terms, energy)
         if window.share is None:
-            pads = {other.share.pad for other in self.windows.values() if other.share}
+            pads = {known_window.share.pad for known_window in self.windows.values() if known_window.share}
             check(share.pad not in pads, "a pad is used twice", key)
             window.share = share
         share.check_state(window.share, key)

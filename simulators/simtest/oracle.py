@@ -150,7 +150,7 @@ class Oracle:
     def settle(self, store: Store, streams: set[str]) -> None:
         """Check that a store holds every commit; a commit in doubt may be missing, but only as a whole."""
         expected = self.checker.expected
-        streams = streams | {stream for other in self._alternatives for stream, _ in other.states}
+        streams = streams | {stream for alternative in self._alternatives for stream, _ in alternative.states}
         difference = expected.difference(store, streams)
         if difference and self.in_doubt is not None:
             self._apply_commit(self.in_doubt)

@@ -35,6 +35,8 @@ def test_it_says_so_if_nothing_was_sent() -> None:
     assert "agreed until: 2026-11-20T12:00:00Z\n" in text
     assert "none, because no record was sent" in text
     assert "deleted:" not in text
+    text = receipt.text(Receipt(grant, NOON_MS, "ended", 1, ()), [])
+    assert "deleted:      1 message that the receiver's broker had not confirmed;" in text
 
 
 def test_its_name_is_that_of_the_store_and_the_grant() -> None:

@@ -236,3 +236,10 @@ def test_several_shares_are_planned_as_nested_streams(capsys: pytest.CaptureFixt
         with pytest.raises(SystemExit) as ended:
             main(["plan", *arguments])
         assert ended.value.code == 2
+
+
+def test_plan_says_what_it_assumes_and_that_no_example_is_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    """Limits are for readings that follow the load; a small change covers none of the examples."""
+    told = " ".join(said(capsys, "--hide", "10Wh", "--share", "half-hour").split())
+    assert "None of the examples is hidden. Anyone who guesses whether a change of this size" in told
+    assert "These limits assume readings that follow the load exactly" in told

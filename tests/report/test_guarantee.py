@@ -118,3 +118,12 @@ def test_a_step_that_stays_moved_costs_its_own_level() -> None:
     known = promised(source="kind = 'register'\nunit = 'Wh'\ndead_band = 11", window="lateness = '1min'")
     assert known.level_of_step == Fraction(1, 10)
     assert wording.of_loads(known).endswith("each later slot may add 0.1 to the level.")
+
+
+def test_a_slot_of_two_intervals_may_keep_two_steps() -> None:
+    """Each interval is counted separately, so each may stay a step off; the summary has no stray comma."""
+    source = f"{energy('Wh')}\ndead_band = 10"
+    known = promised(source=source, window="lateness = '1min'")
+    assert known.level_of_step == Fraction(2 * 10, 110)
+    registers = promised(source="kind = 'register'\nunit = 'Wh'\ndead_band = 11", window="lateness = '1min'")
+    assert ",;" not in wording.summary(registers)

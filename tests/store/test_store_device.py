@@ -98,6 +98,24 @@ def test_what_a_path_is_on(line: str, kind: str | None, keeps: bool, tmp_path: P
     assert bool(actual and actual.keeps_old_blocks) is keeps
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("31 1 254:0 / / rw - ext4 /dev/vda rw,data=journal", "ext4 (data=journal)"),
+        ("31 1 0:30 / / rw - btrfs /dev/vda rw", "btrfs"),
+        ("31 1 0:30 / / rw - xfs /dev/vda rw", None),
+    ],
+)
+def test_what_keeps_old_blocks_is_named(
+    line: str, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option that matters is named with the file system, which is safe without it."""
+    (tmp_path / "table").write_text(line + "\n")
+    known_mount = mount_of(tmp_path, tmp_path / "table")
+    monkeypatch.setattr("meteragent.store.mount.mount_of", lambda _path: known_mount)
+    assert mount.keeper(tmp_path) == text
+
+
 def test_the_nearest_mount_counts(tmp_path: Path) -> None:
     """Of the mounts above a path the nearest counts, of two on one place the later, blanks and all."""
     place = tmp_path / "a b"

@@ -44,7 +44,8 @@ pytestmark = pytest.mark.integration
 
 CANARIES = (13_371, 17_771, 19_191)
 HOLD_MS = 900_000
-WINDOW = 'length = "1s"\ncatch_up = "300ms"'
+WINDOW = 'length = "1s"\nlateness = "500ms"\ncatch_up = "500ms"'
+"""A reading sent in the last millisecond of a slot arrives after its end: the lateness covers its way."""
 CLOCKED = ("tests.integration.clocked",)
 JUMP_MS = 60_000
 """60 windows of a second."""

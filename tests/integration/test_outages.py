@@ -108,7 +108,7 @@ def outages(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
-    streams = stream(source.url, sink.url, window='catch_up = "2s"')
+    streams = stream(source.url, sink.url, window='lateness = "500ms"\ncatch_up = "2s"')
     streams += stream(source.url, sink.url, name="filling", window='clock = "event"')
     async with utility(sink) as inbox, meters(source) as line:
         with service(folder, streams, "max_mb = 1") as agent:

@@ -7,7 +7,7 @@ The search finds both, and the same agent with a log that is only truncated show
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
@@ -37,8 +37,8 @@ LENGTH_MS = 2000
 WINDOW = 'length = "2s"\nstep = "1s"\ncatch_up = "200ms"'
 READINGS = 80
 EVERY_MS = 100
-SETTLED_MS = 500
-"""When the commit of the last reading, and what erases its log, are over."""
+LOOKS = 20
+"""An agent has committed, and erased its log, if all its threads sleep this often in a row, 10 ms apart."""
 SCENARIOS = {
     "stopped": ("", ALONE),
     "killed": ("", ALONE),
@@ -47,6 +47,7 @@ SCENARIOS = {
     "only truncated": ("", ("tests.integration.altered", "only_truncates")),
 }
 """What is in [store], and the program."""
+KILLED = ("killed", "killed in a burst")
 
 
 class Searched(NamedTuple):
@@ -83,9 +84,12 @@ async def run(broker: Broker, devices: dict[str, Device]) -> dict[str, Searched]
                 agents[name].start()
             await subscribed(broker, len(agents))
             sent = await send(line, agents["killed in a burst"])
-            await asyncio.sleep(SETTLED_MS / 1000)
-            for name, agent in agents.items():
-                await (agent.stop() if name in ("stopped", "collected", "only truncated") else agent.kill())
+            await settle(agents.values())
+            # The kills come first: a stop takes its time, and the next slot closes soon.
+            for name in KILLED:
+                await agents[name].kill()
+            for name in agents.keys() - set(KILLED):
+                await agents[name].stop()
             await restart(broker, agents["killed in a burst"], len(agents))
             return {name: search(devices[name], agents[name].store, sent) for name in agents}
 
@@ -104,6 +108,16 @@ async def send(line: Meters, victim: Service) -> list[tuple[int, int]]:
             victim.start()
         await until_ms(time_ms + EVERY_MS)
     return sent
+
+
+async def settle(agents: Iterable[Service]) -> None:
+    """Wait until every agent has done what the readings and the slots so far asked of it."""
+    tasks = [Path("/proc", str(agent.pid), "task") for agent in agents]
+    looks = 0
+    while looks < LOOKS:
+        stats = [stat.read_text() for task in tasks for stat in task.glob("*/stat")]
+        looks = looks + 1 if all(stat.rpartition(")")[2].split()[0] == "S" for stat in stats) else 0
+        await asyncio.sleep(0.01)
 
 
 async def restart(broker: Broker, agent: Service, agents: int) -> None:

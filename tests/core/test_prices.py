@@ -24,6 +24,7 @@ from meteragent.domain.errors import PayloadError, StoreError
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
 from meteragent.domain.weights import PRICE_MS, Price
 from meteragent.privacy import SeededBits
@@ -270,9 +271,8 @@ def test_an_open_window_keeps_its_bound() -> None:
 # The mutant: a price that reacts to the load. An attacker finds it, who finds nothing in public prices. --
 
 
-def released(watts: Sequence[int], prices: Iterable[Price], seed: int) -> float:
+def released(terms: Terms, watts: Sequence[int], prices: Iterable[Price], seed: int) -> float:
     """The amount of a day that leaves for a load by hours."""
-    terms = schedule("hide = '110Wh'").usual
     window = WeightedWindow(DAY_START_MS, terms, terms.id, "topic", "m1", book=Prices(prices))
     bits = SeededBits(seed)
     mechanism = terms.mechanism
@@ -310,6 +310,7 @@ def test_an_attacker_finds_a_price_that_reacts(rule: object, is_found: bool) -> 
     added = [330 if hour < 11 else power for hour, power in enumerate(without)]
     added = [power + (1 if hour < 10 else 0) for hour, power in enumerate(added)]
     assert 0 < sum(added) - sum(without) <= 120
+    terms = schedule("hide = '110Wh'").usual
     trials, right = 600, 0
     worlds = [(load, rule(load)) for load in (without, added)]  # type: ignore[operator]
     means = [
@@ -319,9 +320,8 @@ def test_an_attacker_finds_a_price_that_reacts(rule: object, is_found: bool) -> 
     middle = sum(means) / 2
     for trial in range(trials):
         load, prices = worlds[trial % 2]
-        guess = (released(load, prices, trial) > middle) == (means[1] > means[0])
+        guess = (released(terms, load, prices, trial) > middle) == (means[1] > means[0])
         right += guess == (trial % 2 == 1)
-    terms = schedule("hide = '110Wh'").usual
     moved = Fraction(sum(added) - sum(without), 1000) * Fraction(1, 2)
     # What moves at half of the bound, with the quantum that the grid may add
     limit = success_bound(terms.mechanism, (moved + terms.quantum,))

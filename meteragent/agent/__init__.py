@@ -87,8 +87,8 @@ class Agent:
     """All streams of a configuration, with one store."""
 
     def __init__(self, config: settings.Config, environment: Environment) -> None:
-        self.counts = Counts()
-        self.alarms = Alarms()
+        self.counts, self.alarms = Counts(), Alarms()
+        self._alarm_timer: asyncio.TimerHandle | None = None
         self._config = config
         self._environment = environment
         self._viewers = page.Viewers()
@@ -125,13 +125,14 @@ class Agent:
         """Report a jump, and treat the store as a copy. Raises StoreError if the store cannot be used."""
         self.counts.add("clock_jumped")
         step_ms = round(jumped_ms / 1000) * 1000
-        step = grid.duration_text(step_ms, 2)
         self.alarms.raise_("clock_jumped", step_ms=step_ms)
-        asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
+        if self._alarm_timer is not None:
+            self._alarm_timer.cancel()  # the timer of an earlier jump would clear this alarm too soon
+        self._alarm_timer = asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
         _log.error(
             "the clock jumped %s ahead of this machine's uptime, as if a snapshot had been resumed:"
             " open windows are dropped, no window starts before now, and earlier charges are unknown",
-            step,
+            grid.duration_text(step_ms, 2),
         )
         path = self._config.store.path
         if path.exists():

@@ -44,27 +44,38 @@ class FirstMinutes:
         self._updated_ms = now_ms
         self._waited_ms, self._pause_ms, self._due_ms = 0, FIRST_MS, FIRST_MS
         self._has_reading = self._has_left = self._has_range_checked = False
-        self._row: int | None = None
+        self._row_ids: list[int] = []
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """Note the first number in the rows of a commit: the first row that is not retained."""
-        if self._row is None:
-            self._row = next((row.id for row in rows if not row.retain), None)
+        """Note the numbers in the rows of a commit, which are not retained, until the first has left."""
+        if self._has_left:
+            return
+        self._row_ids += [row.id for row in rows if not row.retain]
+        if self._stream.group is None:
+            del self._row_ids[1:]  # only a report can be too late, so no later number can be the first
 
-    def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
-        """Log the stream's first reading and first number, and from time to time why there is no reading.
+    def note_answers(self, unmarked_ids: Collection[int], late_ids: Collection[int]) -> None:
+        """Log the first number that the broker has confirmed.
 
-        `confirmed` holds the ids of the rows that the broker has confirmed, until the outbox marks these
-        rows. The range of the first readings is also checked.
+        Both collections hold the ids of rows until the outbox marks them: `unmarked_ids` those that are
+        confirmed or too late, `late_ids` those that are too late.
         """
-        elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
-        self._updated_ms = now_ms
-        if not self._has_left and self._row in confirmed:
+        self._row_ids = [row_id for row_id in self._row_ids if row_id not in late_ids]
+        if self._row_ids and self._row_ids[0] in unmarked_ids:
             self._has_left = True
+            self._row_ids.clear()
             noun = "number" if self._stream.group is None else "report"
             _log.info(
                 "stream %s: the first %s has left, and the broker has confirmed it", self._stream.name, noun
             )
+
+    def update(self, now_ms: int, *, connected: bool) -> None:
+        """Log the stream's first reading, and from time to time why there is none.
+
+        The range of the first readings is also checked.
+        """
+        elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
+        self._updated_ms = now_ms
         if self._has_reading:
             self._check_range()
             return

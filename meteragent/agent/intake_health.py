@@ -37,25 +37,31 @@ def silence_ms(stream: settings.Stream) -> int | None:
     """Return how long a stream may go without a usable reading, in ms; None under the event clock.
 
     The limit is that of `first_silence_ms`. For a device that reports on change, and is silent while nothing
-    changes, the limit is at least `window.forget`.
+    changes, the limit is at least the longest slot and `window.forget`.
     """
     limit_ms = first_silence_ms(stream)
     if limit_ms is None or not reports_on_change(stream.source):
         return limit_ms
-    return max(limit_ms, settings.forget_ms(stream.source, stream.window.forget))
+    return max(limit_ms, _longest_slot_ms(stream), settings.forget_ms(stream.source, stream.window.forget))
 
 
 def first_silence_ms(stream: settings.Stream) -> int | None:
     """Return how long a stream may wait for its first usable reading, in ms; None under the event clock.
 
-    The limit is an hour, three times the usual time between readings, or the longest slot (a part of a peak),
-    whichever is longest.
+    The limit is an hour, three times the usual time between readings, or the longest slot, whichever is
+    longest. For a device that reports on change, slots do not count: its messages do not depend on them, and
+    a slot of a month would hide a wrong topic for a month.
     """
     if stream.window.clock is Clock.EVENT:
         return None
+    slot_ms = 0 if reports_on_change(stream.source) else _longest_slot_ms(stream)
+    return max(HOUR_MS, 3 * every_ms(stream.source), slot_ms)
+
+
+def _longest_slot_ms(stream: settings.Stream) -> int:
+    """Return the length of the longest slot of a window, or of a part of a peak, in ms."""
     terms = settings.terms(stream)
-    longest_ms = max(terms.slot_ms(index) for index in range(terms.n)) if terms.bands else terms.step_ms
-    return max(HOUR_MS, 3 * every_ms(stream.source), longest_ms)
+    return max(terms.slot_ms(index) for index in range(terms.n)) if terms.bands else terms.step_ms
 
 
 class IntakeHealth:

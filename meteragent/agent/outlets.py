@@ -107,8 +107,13 @@ class SharedSink:
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
-        """The ids of delivered rows that are not yet marked in the outbox."""
+        """The ids of rows that are delivered or too late, but not yet marked in the outbox."""
         return frozenset().union(*(sink.unmarked_ids for sink in self._sinks.values()))
+
+    @property
+    def late_ids(self) -> frozenset[int]:
+        """Those of the unmarked ids whose reports are too late, and so never leave."""
+        return frozenset().union(*(sink.late_ids for sink in self._sinks.values()))
 
     def note_marked(self, row_ids: Iterable[int]) -> None:
         """Forget the ids of rows that are marked in the outbox."""

@@ -143,17 +143,16 @@ class Sink:
         self._now_ms = now_ms
         self.counts = counts
         self._queue = SendQueue()
-        self._read_s = -math.inf
-        self._from_start = True
+        self._read_s, self._from_start = -math.inf, True
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._in_flight: dict[int, Flight] = {}
-        self._publish_s = -math.inf
+        self._publish_s, self._status_s = -math.inf, 0.0
         self.refusals = refusals or Refusals(3)
         self._unmarked_ids: set[int] = set()
+        self.late_ids: set[int] = set()
         self._last_ms = _NEVER_MS
         self._session: Session | None = None
-        self._status_s = 0.0
         self._introduction_s: float | None = None
         self.idle = asyncio.Event()
 
@@ -183,13 +182,14 @@ class Sink:
         """The ids of rows that are delivered or too late, but not yet marked as delivered in the outbox.
 
         Ids stay in this set until `note_marked` is called, because a cancelled commit may not have marked
-        their rows. A row may be marked twice.
+        their rows. A row may be marked twice. `late_ids` holds the ids of those that are too late.
         """
         return frozenset(self._unmarked_ids)
 
     def note_marked(self, row_ids: Iterable[int]) -> None:
         """Forget the ids of rows that are marked in the outbox; these rows will not be read again."""
         self._unmarked_ids.difference_update(row_ids)
+        self.late_ids &= self._unmarked_ids
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
         """Record that the broker has confirmed a publication."""
@@ -277,6 +277,7 @@ class Sink:
             return False
         if row.id not in self._unmarked_ids:
             self._unmarked_ids.add(row.id)
+            self.late_ids.add(row.id)
             self.counts.add("report_late")
         return True
 
@@ -340,8 +341,7 @@ class Sink:
         now_ms = self._now_ms()
         if now_ms is None:
             return []
-        now_ms = min(now_ms, self._last_ms)
-        queue = self._queue
+        now_ms, queue = min(now_ms, self._last_ms), self._queue
         rows = queue.pop_due(now_ms)
         if not rows and (queue.end < (now_ms, _LAST_ID) or _now_s() >= self._read_s + POLL_S):
             await self._read_outbox(now_ms)

@@ -88,7 +88,8 @@ class StreamWatch:
         self.heartbeat_s = _now_s()
         now_ms, connected = self._clock.newest_ms, self.up["source"]
         self._intake_health.update(now_ms, connected=connected)
-        self._first_minutes.update(now_ms, self._sink.unmarked_ids, connected=connected)
+        self._first_minutes.note_answers(self._sink.unmarked_ids, self._sink.late_ids)
+        self._first_minutes.update(now_ms, connected=connected)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the intake's problems; none if the source is disconnected, or for a shard without meters."""

@@ -30,18 +30,17 @@ REFUSED: Final = 0x80
 LAST_ID: Final = 65_535
 
 _SESSION_EXPIRY, _SERVER_KEEP_ALIVE, _RECEIVE_MAXIMUM, _MAXIMUM_PACKET = 0x11, 0x13, 0x21, 0x27
-_UNLIMITED: Final = 65_535
+_UNLIMITED, _UNLIMITED_BYTES = 65_535, 2**32 - 1
 _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compare three times as fast
 
 
 class Connected(NamedTuple):
-    """A CONNACK that accepts the connection; None means as requested (`max_packet_bytes`: no limit)."""
+    """A CONNACK that accepts the connection; None means as requested."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
     session_expiry_s: int | None = None
     keepalive_s: int | None = None
-    max_packet_bytes: int | None = None
 
 
 class Refusal(NamedTuple):
@@ -123,6 +122,7 @@ class Protocol:
         self._answers: dict[int, Kind] = {}
         self._unanswered_count = 0
         self._receive_maximum = _UNLIMITED
+        self._publish_max_bytes = _UNLIMITED_BYTES
         self._last_id = 0
 
     # --- packets to write ----------------------------------------------------------------------
@@ -170,12 +170,16 @@ class Protocol:
         return packets.unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
-        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany if too many PUBLISHes are unanswered."""
+        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany, or LinkError if it is too large."""
         if self._unanswered_count >= self._receive_maximum:
             raise TooMany("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
+        packet = packets.publish(self.level, packet_id, topic, payload, retain=retain)
+        if len(packet) > self._publish_max_bytes:
+            del self._answers[packet_id]
+            raise LinkError(f"the broker accepts packets of at most {self._publish_max_bytes} bytes")
         self._unanswered_count += 1
-        return packet_id, packets.publish(self.level, packet_id, topic, payload, retain=retain)
+        return packet_id, packet
 
     def acknowledge(self, packet_ids: Iterable[int]) -> bytes:
         """Return the PUBACKs for packet ids."""
@@ -313,13 +317,9 @@ class Protocol:
         self._receive_maximum = grants.get(_RECEIVE_MAXIMUM, _UNLIMITED)
         if not self._receive_maximum or grants.get(_MAXIMUM_PACKET) == 0:
             raise Malformed("a maximum of 0")
-        return Connected(
-            bool(flags),
-            self._receive_maximum,
-            grants.get(_SESSION_EXPIRY),
-            grants.get(_SERVER_KEEP_ALIVE),
-            grants.get(_MAXIMUM_PACKET),
-        )
+        self._publish_max_bytes = grants.get(_MAXIMUM_PACKET, _UNLIMITED_BYTES)
+        session_expiry_s, keepalive_s = grants.get(_SESSION_EXPIRY), grants.get(_SERVER_KEEP_ALIVE)
+        return Connected(bool(flags), self._receive_maximum, session_expiry_s, keepalive_s)
 
     def _publish(self, first_byte: int, data: bytes, begin: int, end: int) -> Event:
         """Return the message of a PUBLISH, read in place for speed because thousands may arrive at once."""

@@ -129,7 +129,6 @@ class Session:
         self._connect_written = False
         self._disconnect_reason = _WITH_WILL if link.will else 0
         self._connack = asyncio.Event()
-        self._max_packet_bytes: int | None = None
         self._protocol = Protocol(version, max_packet_bytes=MAX_PACKET_BYTES)
         self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
 
@@ -183,8 +182,6 @@ class Session:
         if self._session_end.done():
             raise LinkError("the session has ended")
         packet_id, packet = self._protocol.publish(topic, payload, retain=retain)
-        if self._max_packet_bytes is not None and len(packet) > self._max_packet_bytes:
-            raise LinkError(f"the broker accepts packets of at most {self._max_packet_bytes} bytes")
         self._publish_times_s[packet_id] = self._loop.time()
         self._transport.write(packet)
         return packet_id
@@ -305,7 +302,6 @@ class Session:
         self.accepted = True
         self.session_present = event.session_present
         self.inflight = min(link.inflight, event.receive_maximum)
-        self._max_packet_bytes = event.max_packet_bytes
         if event.session_expiry_s is not None and event.session_expiry_s < link.session_expiry_s:
             _log.warning(
                 "%s: the broker keeps a lost session for %d s instead of the requested %d s",

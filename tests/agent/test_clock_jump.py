@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +226,35 @@ async def test_nothing_of_what_was_open_leaves_after_a_jump(
     with read_only(world.store) as connection:
         assert ledger.unknown_before_ms(connection) == jumped_ms
         assert meta(connection, "floor_ms") == jumped_ms
+
+
+async def test_a_jump_is_reported_for_a_day_after_the_last_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the first jump's day does not end what is reported of a second one."""
+    loop, timers = asyncio.get_running_loop(), list[tuple[asyncio.TimerHandle, Callable[[], object]]]()
+    call_later = loop.call_later
+
+    def keep_timers(delay: float, callback: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
+        timer = call_later(delay, callback, *arguments)
+        if delay == module.ALARM_S:
+            timers.append((timer, partial(callback, *arguments)))
+        return timer
+
+    monkeypatch.setattr(loop, "call_later", keep_timers)
+    async with world.running():
+        for hours in (1, 2):
+            before = world.sides["source"]
+            jump(world, hours * HOUR_MS)
+            await connected_again(world, before)
+        alarms = world.agent.alarms
+        [(first, end_alarm), (second, _)] = timers
+        if not first.cancelled():
+            end_alarm()
+        assert [item.fields["step_ms"] for item in alarms.active] == [2 * HOUR_MS]
+        assert not second.cancelled()
+        end_alarm()
+        assert not alarms.active
 
 
 async def test_what_was_undelivered_leaves_as_it_was(world: World) -> None:

@@ -3,16 +3,24 @@
 import logging
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from meteragent import config
+from meteragent.agent.clock import SteadyClock
 from meteragent.agent.first_minutes import FirstMinutes
+from meteragent.agent.intake_health import IntakeHealth
+from meteragent.agent.watch import StreamWatch
 from meteragent.domain.counters import Counts
 from meteragent.domain.units import MINUTE_MS
+from meteragent.store import outbox
 from meteragent.store.outbox import WaitingRow
+from tests.agent.sink_line import NOW_MS, Line
 from tests.support.agent_world import START_MS, STREAM, World, quick
 from tests.support.configurations import written
+from tests.support.crowd import group_text, make_group
+from tests.support.stores import open_store
 
 SECOND_MS = 1000
 
@@ -38,7 +46,7 @@ class Beginning:
             for reason in reasons:
                 self.counts.add(reason)
             self.now_ms += SECOND_MS
-            self.first.update(self.now_ms, (), connected=connected)
+            self.first.update(self.now_ms, connected=connected)
 
 
 # Through the agent ------------------------------------------------------------------------------
@@ -200,12 +208,39 @@ def test_a_descriptor_is_not_the_first_number(caplog: pytest.LogCaptureFixture) 
     caplog.set_level(logging.INFO, "meteragent")
     beginning = Beginning()
     beginning.first.on_commit([WaitingRow(1, 0, "x/privacy", b"", retain=True)])
-    beginning.first.update(START_MS, {1}, connected=True)
+    beginning.first.note_answers({1}, set())
     assert caplog.messages == []
     beginning.first.on_commit([WaitingRow(2, 0, "x", b"", retain=False)])
     beginning.first.on_commit([WaitingRow(3, 0, "x", b"", retain=False)])
-    beginning.first.update(START_MS, {1, 3}, connected=True)
+    beginning.first.note_answers({1, 3}, set())
     assert caplog.messages == []
     for _ in range(2):
-        beginning.first.update(START_MS, {2}, connected=True)
+        beginning.first.note_answers({2}, set())
     assert len(caplog.messages) == 1
+
+
+async def test_a_report_that_is_too_late_is_not_the_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It never leaves, so the line waits until the broker has confirmed a report, even of the same commit."""
+    caplog.set_level(logging.INFO, "meteragent")
+    (tmp_path / "group.toml").write_text(group_text())
+    crowd = f'[sink.crowd]\ngroup = "{tmp_path}/group.toml"\nid = "{make_group().id.hex()}"\n'
+    source = '[source]\ntopic = "meters/{meter}/power"\nkind = "power"\nunit = "W"\n'
+    stream, counts, pipeline = config.parse(source + crowd).stream[0], Counts(), Mock()
+    first = FirstMinutes(stream, counts, NOW_MS)
+    with open_store(tmp_path / "db") as store:
+        line, clock = Line(store), SteadyClock(lambda: NOW_MS, counts)
+        watch = StreamWatch(stream, pipeline, line.sink, IntakeHealth(counts, None, NOW_MS), clock, first)
+        line.commit(b"late", until_ms=NOW_MS)
+        line.commit(b"in time", until_ms=NOW_MS + 1)
+        first.on_commit(outbox.pending(store.connection, "main", NOW_MS, 10))
+        async with line.connected() as session:
+            sent = await session.next()
+            assert line.counts["report_late"] == 1
+            watch.heartbeat()
+            assert caplog.messages == []
+            line.mark()
+            line.answer(session, sent)
+            watch.heartbeat()
+    assert caplog.messages == ["stream main: the first report has left, and the broker has confirmed it"]

@@ -312,13 +312,17 @@ def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
     assert limit(source="every = '0s'") == limit(source="dead_band = 5") == 30 * DAY_MS
     assert limit(source="every = '2h'\ndead_band = 5") == 6 * HOUR_MS
     assert limit(source="dead_band = 5", window='forget = "2d"') == 2 * DAY_MS
+    month = 'length = "30d"\nforget = "2d"'
+    assert limit(source="dead_band = 5", window=month, privacy='accept = ["sparse_readings"]') == 30 * DAY_MS
     assert limit(window='clock = "event"') is None
     assert told(heard(*[{}] * 5000, every_ms=MINUTE_MS, silence=None)) == []
 
 
-def test_the_first_reading_of_a_device_that_reports_on_change_may_take_an_hour() -> None:
+@pytest.mark.parametrize("length", ["30min", "30d"])
+def test_the_first_reading_of_a_device_that_reports_on_change_may_take_an_hour(length: str) -> None:
     """A topic that nothing matches is a problem after an hour; later, such a device may rest for `forget`."""
-    stream = config.parse(written(source="dead_band = 5")).stream[0]
+    window, accept = f'length = "{length}"', 'accept = ["sparse_readings"]'
+    stream = config.parse(written(source="dead_band = 5", window=window, privacy=accept)).stream[0]
     counts = Counts()
     listening = IntakeHealth(counts, silence_ms(stream), START_MS, first_silence_ms(stream))
     for minute in range(1, 62):

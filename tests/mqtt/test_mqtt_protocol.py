@@ -215,7 +215,6 @@ CONNACKS: list[tuple[int, bytes, Event]] = [
             receive_maximum=10,
             session_expiry_s=256,
             keepalive_s=30,
-            max_packet_bytes=4096,
         ),
     ),
     (MQTT_5, b"\x20\x06\x00\x00\x03\x21\x00\x00", Violation("a maximum of 0")),

@@ -6,6 +6,7 @@ import pytest
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
+from meteragent.mqtt.protocol import LAST_ID
 from tests.support.fake_broker import PUBLISH, FakeBroker, Wire, packet_id
 from tests.support.mqtt_peer import connected, soon, token, turns
 
@@ -119,6 +120,21 @@ async def test_publishing_needs_a_connection_and_a_free_id() -> None:
         assert await peer.warned()
         with pytest.raises(LinkError, match="the session has ended"):
             session.publish("t", b"")
+
+
+async def test_a_publication_that_is_too_large_takes_no_id() -> None:
+    """However often it is refused, both packet ids and the broker's Receive Maximum are left to others."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept(properties=b"\x21\0\x02\x27\0\0\0\x40")
+        await wire.end()
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        for _ in range(LAST_ID):
+            with pytest.raises(LinkError, match="packets of at most 64 bytes"):
+                session.publish("t", bytes(60))
+        assert len({session.publish("t", b"") for _ in range(2)}) == 2
 
 
 async def test_no_id_of_a_lost_connection_is_missing_on_the_next() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,11 +16,11 @@ from meteragent.cli.common import EXIT_CONFIG
 from meteragent.cli.tap import LogLines
 from meteragent.core.register import timeline_of
 from meteragent.core.timeline import Pending
-from meteragent.core.window import Window
+from meteragent.core.weighted import window_of
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.identity import pseudonym
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import MICRO
+from meteragent.domain.units import MICRO, Kind
 from meteragent.tools.tap import StreamView, Trace, View
 from meteragent.tools.tap import trace as bounds
 from meteragent.wire.descriptor import describe
@@ -27,9 +28,11 @@ from meteragent.wire.record import RecordFormat
 from tests.support.configurations import TWO_STREAMS, energy, settled, written
 
 MINUTE = 60_000
+QUARTER = 15 * MINUTE
 SLOT = 30 * MINUTE
 START = 1_795_176_000_000
 """2026-11-20T12:00:00Z: the start of a slot."""
+DAYS = "length = '1d'\ntimezone = 'UTC'"
 NOT_ROUNDED = "quantum = 0.000001\nradius = 1"
 
 POWER = settled(source="hold = '2min'", window="gap = 40\nlength = '30min'", privacy=NOT_ROUNDED)
@@ -41,10 +44,21 @@ REGISTER = settled(
 )
 
 
+def peak(source: str) -> Terms:
+    """Return terms of the peak of five parts of six minutes; a configuration allows only whole days."""
+    terms = settled(source=source, window=f"gap = 40\n{DAYS}", privacy=f"space = 'peak'\n{NOT_ROUNDED}")
+    return replace(terms, length_ms=SLOT, step_ms=6 * MINUTE)
+
+
+PEAK = peak("hold = '2min'")
+PEAK_OF_ENERGY = peak(energy("Wh"))
+PEAK_OF_REGISTER = peak("kind = 'register'\nunit = 'Wh'\nmodulus = 1000")
+
+
 def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
     """What the agent's accumulators make of a slot without any noise."""
     timeline = timeline_of(terms)(terms, START)
-    window = Window(START, terms, terms.id, "topic", "label", noise_bound=0)
+    window = window_of(terms)(START, terms, terms.id, "topic", "label", noise_bound=0)
     window.draw(0, START, 0)
     timeline.windows, timeline.next_ms = [window], START + SLOT
     for time_ms, value_u in readings:
@@ -53,13 +67,17 @@ def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
     return Fraction(window.close(0) * terms.quantum_u, MICRO)
 
 
-@pytest.mark.parametrize("terms", [POWER, ENERGY, REGISTER], ids=["power", "interval energy", "register"])
+@pytest.mark.parametrize(
+    "terms",
+    [POWER, ENERGY, REGISTER, PEAK, PEAK_OF_ENERGY, PEAK_OF_REGISTER],
+    ids=["power", "interval energy", "register", "peak", "peak of energies", "peak of a register"],
+)
 @given(data=st.data())
 def test_raw_is_what_the_agent_has(terms: Terms, data: st.DataObject) -> None:
-    """Without its noise the agent would send what tap shows: hold, gap, clamp, interpolation, rollover."""
+    """Without its noise the agent would send what tap shows: hold, gap, clamp, interpolation, peak."""
     times = sorted(data.draw(st.sets(st.integers(1, 40), max_size=12)))
     values = data.draw(st.lists(st.integers(0, 990), min_size=len(times) + 1, max_size=len(times) + 1))
-    first = 15 if terms is ENERGY else 0
+    first = 15 if terms.kind is Kind.INTERVAL_ENERGY else 0
     readings = [
         (START + at * MINUTE, value * MICRO) for at, value in zip([first, *times], values, strict=True)
     ]
@@ -257,6 +275,33 @@ def test_bands_are_compared_over_their_hours() -> None:
     shown.raw("meters/m1/power", b"300", START)
     shown.record("private/m1/power", "m1", 90, day_ms)
     assert shown.lines[-1].split()[:3] == ["m1", "00:00/12:00", "100.0"]
+
+
+def test_a_peak_is_compared_with_the_largest_mean() -> None:
+    """The row has the largest mean of a part, for a register in W, too; the open part does not count."""
+    source = "kind = 'register'\nunit = 'Wh'\nevery = '5min'\ndead_band = 0.001"
+    shown = Terminal(written(source=source, window=DAYS, privacy="space = 'peak'\nradius = 100"))
+    day_ms, register = START - 12 * 60 * MINUTE, 1000
+    for quarter, energy_wh in enumerate((0, 25, 100, 50)):
+        register += energy_wh
+        shown.raw("meters/m1/power", b"%d" % register, day_ms + quarter * QUARTER)
+    shown.raw("meters/m1/power", b"%d" % (register + 900), day_ms + 3 * QUARTER + 5 * MINUTE)
+    assert shown.status.endswith("slot 00:00:00-00:00:00: largest mean 400.0 since 00:00:00")
+    shown.raw("meters/m1/power", b"%d" % (register + 900), day_ms + 4 * QUARTER)
+    shown.record("private/m1/power", "m1", 1200, day_ms)
+    assert shown.lines[-2] == "-- stream main, in W"
+    row = shown.lines[-1].split()
+    assert row[3:5] == ["3600", "1200"]
+    assert float(row[-1]) == pytest.approx((1200 - 3600) / float(row[5]), abs=0.01)
+
+
+def test_a_peak_without_a_whole_part_has_no_measured_value() -> None:
+    """Before the tap has a part from its start to its end, a peak has nothing to be compared with."""
+    shown = Terminal(written(window=DAYS, privacy="space = 'peak'\nradius = 100"))
+    shown.raw("meters/m1/power", b"100", START + 12 * 60 * MINUTE - QUARTER + 1)
+    assert shown.status == "m1: 100.0 W; slot 00:00:00-00:00:00"
+    shown.record("private/m1/power", "m1", 90, START - 12 * 60 * MINUTE)
+    assert shown.lines[-1].split()[3:5] == ["-", "90.0"]
 
 
 def test_several_streams_are_told_apart() -> None:

@@ -1,19 +1,21 @@
-"""One meter's raw readings since the tap started, and their mean or energy over any stretch of time.
+"""One meter's raw readings since the tap started, and their mean, energy or peak over any stretch of time.
 
 Readings count as in the agent (DESIGN 2): a power holds until the next reading, for at most `hold`; an
 interval's energy is spread over it; a register is interpolated; values are clamped; uncovered time is a gap.
 Unlike in the agent, a late reading counts, too.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from meteragent.core.phases import phases_of
 from meteragent.core.share import give_back
 from meteragent.core.timeline import Pending
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
@@ -25,7 +27,7 @@ Stretch = tuple[int, int]
 
 
 class Raw(NamedTuple):
-    """The use over a stretch of time, in the stream's unit: a mean power or an energy.
+    """The use over a stretch of time, in the unit of the values: a mean power, an energy or a peak.
 
     `partial` is true if some of that time was before the trace's `since_ms`.
     """
@@ -86,26 +88,37 @@ class Trace:
     def used(self, stretches: Sequence[Stretch], until_ms: int, terms: Terms) -> Raw | None:
         """Return the use over the part of the stretches from `since_ms` to `until_ms`.
 
-        Return None if there is no such part or no reading. Also return None for amounts and for energies
-        above a threshold, which are not computed here.
+        For a peak, return the largest mean of the window's parts that lie completely in that time.
+        Return None if there is no such time or part, or no reading. Also return None for amounts and for
+        energies above a threshold, which are not computed here.
         """
-        tapped_stretches = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
-        tapped_stretches = [(a, b) for a, b in tapped_stretches if a < b]
-        duration_ms = sum(b - a for a, b in tapped_stretches)
-        if not duration_ms or not self.readings or terms.weights is not None or terms.threshold_u is not None:
+        if not self.readings or terms.weights is not None or terms.threshold_u is not None:
             return None
-        covered_ms, total = 0, Fraction(0)
+        is_peak = terms.space is Space.PEAK
+        if is_peak:
+            tapped_stretches = _parts(stretches[0], terms.step_ms, self.since_ms, until_ms)
+        else:
+            tapped_stretches = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
+            tapped_stretches = [(a, b) for a, b in tapped_stretches if a < b]
+        if not tapped_stretches:
+            return None
+        totals = self._totals(tapped_stretches, terms)
+        total = max(totals) if is_peak else sum(totals)
+        duration_ms = terms.step_ms if is_peak else sum(b - a for a, b in tapped_stretches)
+        is_partial = min(a for a, _ in stretches) < self.since_ms
+        return Raw(total / _divisor_ms(terms, duration_ms) / MICRO, is_partial)
+
+    def _totals(self, stretches: Sequence[Stretch], terms: Terms) -> list[Fraction]:
+        """Return the sum of rate * time over each stretch; stretches are in order and do not overlap."""
+        totals = [Fraction(terms.gap_u * (b - a)) for a, b in stretches]
         for start_ms, end_ms, measured_u in self._spans(terms):
             rate_u = min(max(measured_u, Fraction(terms.low_u)), Fraction(terms.high_u))
-            for a, b in tapped_stretches:
-                shared_ms = max(0, min(b, end_ms) - max(a, start_ms))
-                covered_ms += shared_ms
-                total += rate_u * shared_ms
-        total += terms.gap_u * (duration_ms - covered_ms)
-        per_ms = duration_ms
-        if terms.is_energy:
-            per_ms = HOUR_MS if terms.kind is Kind.POWER else terms.interval_ms
-        return Raw(total / per_ms / MICRO, min(a for a, _ in stretches) < self.since_ms)
+            index = bisect_right(stretches, start_ms, key=itemgetter(1))
+            while index < len(stretches) and stretches[index][0] < end_ms:
+                a, b = stretches[index]
+                totals[index] += (rate_u - terms.gap_u) * (min(b, end_ms) - max(a, start_ms))
+                index += 1
+        return totals
 
     def _spans(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
         """Yield the readings as (start, end, rate), where a rate is the power or the energy per interval."""
@@ -137,3 +150,17 @@ class Trace:
                 if not terms.low_u <= rate_u <= terms.high_u:
                     continue
             yield start_ms, end_ms, rate_u
+
+
+def _parts(window: Stretch, step_ms: int, since_ms: int, until_ms: int) -> list[Stretch]:
+    """Return the parts of a peak's window that lie completely between `since_ms` and `until_ms`."""
+    parts = [(start_ms, start_ms + step_ms) for start_ms in range(*window, step_ms)]
+    return [(a, b) for a, b in parts if since_ms <= a and b <= until_ms]
+
+
+def _divisor_ms(terms: Terms, duration_ms: int) -> Fraction:
+    """Return the time by which a sum of rate * time over `duration_ms` is divided to make a value."""
+    if terms.kind is Kind.POWER:
+        return Fraction(HOUR_MS if terms.is_energy else duration_ms)
+    hours = 1 if terms.is_energy else Fraction(duration_ms, HOUR_MS)
+    return Fraction(terms.interval_ms * hours)

@@ -12,6 +12,7 @@ from meteragent.domain import identity
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.errors import PayloadError, RecordError
 from meteragent.domain.grid import Calendar, floor, iso_time
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO
 from meteragent.report.format import column
@@ -35,7 +36,6 @@ class StreamView:
         """Start without readings; `key` is the pseudonym key. Only `meter` is shown, unless it is None."""
         others_per_day = settings.others_per_day(config, stream)
         self.name = stream.name
-        self.unit = stream.source.unit
         self._stream = stream
         self._source = settings.topic_of(stream.source)
         self._decode = settings.decoder(stream.source)
@@ -43,6 +43,7 @@ class StreamView:
         self._sink_topic = stream.sink.topic
         self._key, self._only = key, meter
         self._schedule = settings.schedule(stream, others_per_day)
+        self.value_unit = self._schedule.usual.value_unit
         self._traces: dict[str, Trace] = {}
         self._meters: dict[str, str] = {}
         self._half_widths = _half_widths(settings.shapes(stream), self._schedule.usual)
@@ -162,7 +163,7 @@ class StreamView:
         if self.last is None:
             return ""
         meter, value_u = self.last
-        text = f"{_cut(meter, 16)}: {column(value_u / MICRO)} {self.unit}"
+        text = f"{_cut(meter, 16)}: {column(value_u / MICRO)} {self._stream.source.unit}"
         start_ms = self._window_ms(now_ms)
         terms = self._schedule.terms(start_ms)
         for index in range(terms.n):
@@ -178,7 +179,9 @@ class StreamView:
         slot = f"slot {_clock(stretches[0][0])}-{_clock(stretches[-1][1])}"
         if raw is None:
             return slot
-        quantity = "mean" if terms.kind == "power" else "used"
+        quantity = "used" if terms.is_energy else "mean"
+        if terms.space is Space.PEAK:
+            quantity = "largest mean"
         return f"{slot}: {quantity} {column(float(raw.value))} since {_clock(from_ms)}"
 
 
@@ -247,7 +250,7 @@ class View:
         if line is None:
             return
         if stream is not self._latest:
-            self.say(f"-- stream {stream.name}, in {stream.unit}")
+            self.say(f"-- stream {stream.name}, in {stream.value_unit}")
             self._latest = stream
         self.say(line)
 

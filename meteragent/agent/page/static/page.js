@@ -5,7 +5,7 @@ import { Example, share } from "./noise.js";
 import { Plot } from "./plot.js";
 import { fill, showBudget, showGame, showGroup, showHealth, showHidden, showLast, showNumbers, showPairs } from "./sections.js";
 import { showProblems, showReports, showSpent } from "./sections.js";
-import { hasBands, Means, Numbers, overDays, Trace } from "./series.js";
+import { hasBands, hasPowers, Means, Numbers, overDays, Trace } from "./series.js";
 import { amount, clock, day, element, number, say, speak, time } from "./text.js";
 
 const DRAW_MS = 250;
@@ -79,7 +79,7 @@ class Page {
     this.preset = say("preset.own");
     for (const plot of this.plots) plot.begin(this.unit);
     at("trace-note").hidden = own.kind === "power";
-    for (const part of document.querySelectorAll("#trace .key li + li, #trace-numbers, #attack-order")) part.hidden = hasBands(own);
+    for (const part of document.querySelectorAll("#trace .key li + li, #trace-numbers, #attack-order")) part.hidden = !hasPowers(own);
     for (const part of document.querySelectorAll("#bands, a[href='#bands']")) part.hidden = !hasBands(own);
     const parts = (ids) => document.querySelectorAll(ids.map((id) => `#${id}, a[href='#${id}']`).join());
     for (const part of parts(OF_NUMBERS)) part.hidden = Boolean(stream.group);
@@ -253,6 +253,7 @@ class Page {
 
   /** Return the numbers that a preset would send, with example noise; for an open slot, from the readings so far. */
   #examples(promise, since, now) {
+    if (promise.space === "weighted") return [];
     const examples = this.#means(this.schedules[this.preset]).list().map((slot) => {
       const noisy = slot.you + this.example.noise(promise, slot);
       const part = share(promise, slot.band);
@@ -288,9 +289,9 @@ class Page {
     return { from: clock(from, seconds), to: clock(to, seconds), length: `${clock(from, seconds)} – ${clock(to, seconds)}` };
   }
 
-  /** Return a slot of a plot as text. */
-  #read({ from, to, they, half, you }) {
-    const [value, low, high] = [they, they - half, they + half].map((power) => amount(power, this.unit));
+  /** Return a slot of a plot, or an amount, as text. */
+  #read({ from, to, they, half, you }, unit = this.unit) {
+    const [value, low, high] = [they, they - half, they + half].map((figure) => amount(figure, unit));
     const values = { ...this.#span({ from, to }), value, low, high };
     return you === null ? say("read.slot_unseen", values) : say("read.slot", { ...values, mean: amount(you, this.unit) });
   }
@@ -298,14 +299,18 @@ class Page {
   /** Return a new record as text. */
   #sayRecord(record) {
     const { own } = this.stream;
-    if (!hasBands(own)) return say("trace.said", { ...this.#span(record), value: amount(record.power, this.unit) });
-    return say("bands.said", { band: record.band, value: amount(record.value, own.unit), period: period(record) });
+    const value = hasPowers(own) ? amount(record.power, this.unit) : amount(record.value, own.unit);
+    if (!hasBands(own)) return say("trace.said", { ...this.#span(record), value });
+    return say("bands.said", { band: record.band, value, period: period(record) });
   }
 
   /** Show the newest number as text, and describe the plot. */
   #sayLatest(slots) {
     const last = slots.at(-1);
-    if (hasBands(this.stream.own)) fill("trace-latest", say("trace.bands"));
+    const { own } = this.stream;
+    const { newest } = this.numbers;
+    if (hasBands(own)) fill("trace-latest", say("trace.bands"));
+    else if (!hasPowers(own) && newest) fill("trace-latest", this.#read({ ...newest, they: newest.value, you: null }, own.unit));
     else if (last) {
       const values = { ...this.#span(last), value: amount(last.they, this.unit) };
       const seen = last.you === null ? {} : { mean: amount(last.you, this.unit), error: amount(Math.abs(last.they - last.you), this.unit) };

@@ -1,6 +1,6 @@
 /**
- * The page's data: readings since the page was opened, and private numbers. All are powers over stretches of time,
- * in the stream's W or kW and in milliseconds. This module does not access the document.
+ * The page's data: readings since the page was opened, and private numbers. Except for amounts of money, all are
+ * powers over stretches of time, in the stream's W or kW and in milliseconds. This module does not access the document.
  */
 
 const READINGS = 20_000;
@@ -107,9 +107,14 @@ function readPack(pack) {
   return { from, to, band: of(`${name}_band`)?.vs || "", value: of(name).v, sd: of(`${name}_sd`).v };
 }
 
-/** Return whether a stream sends energies of named bands, which have no place on a plot of power over time. */
+/** Return whether a stream sends energies of named bands. */
 export function hasBands({ space }) {
   return space === "bands";
+}
+
+/** Return whether a stream's numbers have a place on a plot of power: amounts and energies of bands have none. */
+export function hasPowers({ space }) {
+  return space !== "weighted" && !hasBands({ space });
 }
 
 /** The private numbers of one meter, one for each slot, in order of time. */
@@ -133,16 +138,22 @@ export class Numbers {
     return last;
   }
 
-  /** Convert a record to power with half the width of its 95% band, which scales with the record's sd. */
+  /** Convert an energy to power; add half the width of the 95% band, which scales with the record's sd. */
   #slot({ from, to, band, value, sd }) {
-    const { kind, ci95, sd: usual, per_power: per } = this.promise;
-    const hours = kind === "power" ? 1 : band ? per : (to - from) / HOUR;
+    const { unit, power_unit: powerUnit, ci95, sd: usual, per_power: per } = this.promise;
+    const isEnergy = unit === `${powerUnit}h`;
+    const hours = !isEnergy ? 1 : band ? per : (to - from) / HOUR;
     return { from, to, band, window: from, value, power: value / hours, half: (ci95 * (sd / usual)) / hours };
+  }
+
+  /** The number of the newest slot; undefined if there is none. */
+  get newest() {
+    return [...this.slots.values()].sort((a, b) => a.from - b.from).at(-1);
   }
 
   /** Return all numbers in order of time; bands of the day are repeated on each day of their window from `since`. */
   list(since = -Infinity) {
-    if (hasBands(this.promise)) return [];
+    if (!hasPowers(this.promise)) return [];
     const sorted = [...this.slots.values()].sort((a, b) => a.from - b.from || a.band.localeCompare(b.band));
     return sorted.flatMap((slot) => (slot.band ? overDays(slot, since) : [slot]));
   }

@@ -208,7 +208,7 @@ def of_curves(guarantee: Guarantee) -> str:
 def of_loads(guarantee: Guarantee) -> str:
     """Return the sentence about the promise for the load itself."""
     if guarantee.unknown_of_loads:
-        return say("promise.loads_unknown", keys=say("and").join(guarantee.unknown_of_loads))
+        return say("promise.loads_unknown", cure=_cure_of_unknown(guarantee))
     terms = guarantee.terms
     text = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
     if terms.kind is not Kind.POWER and terms.dead_band:
@@ -219,6 +219,19 @@ def of_loads(guarantee: Guarantee) -> str:
             level=figures(guarantee.level_of_step),
         )
     return text
+
+
+def _cure_of_unknown(guarantee: Guarantee) -> str:
+    """Return which key states how the readings follow the load; one is enough.
+
+    A power is either sent at regular times, or on change.
+    """
+    if guarantee.terms.kind is not Kind.POWER:
+        return say("promise.set_step")
+    if len(guarantee.unknown_of_loads) > 1:
+        return say("promise.set_every_or_dead_band")
+    is_every = guarantee.unknown_of_loads == ("source.every",)
+    return say("promise.set_every" if is_every else "promise.set_dead_band")
 
 
 # What it costs ------------------------------------------------------------------------------------

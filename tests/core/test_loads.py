@@ -291,18 +291,32 @@ def test_an_event_is_as_likely_to_be_told_as_its_readings_are() -> None:
     assert right == {"0s": 70, "10s": 71, "15min": 98}
 
 
+@pytest.mark.parametrize("key", ["every = '10s'", "dead_band = 5"])
+def test_each_key_of_a_power_is_enough(key: str) -> None:
+    """A power needs the time between readings or, if it is sent on change, the dead band: not both."""
+    assert loads.unknown(config.terms(stream(f"{POWER}\n{key}"))) == ()
+
+
 @pytest.mark.parametrize(
     ("source", "known", "unknown"),
     [
         (f"{POWER}\nevery = '10s'", "e^1.51 = 4.53", None),
         (f"{REGISTER}\ndead_band = 1", "e^9.1 = 8,955", None),
-        (POWER, None, "Set source.every and source.dead_band to find out how closely"),
-        (REGISTER, None, "Set source.dead_band to find out how closely"),
-        (f"{POWER}\nevery = '0s'", None, "Set source.dead_band to find out how closely"),
+        (
+            POWER,
+            None,
+            (
+                "set source.every, the longest time between readings, if the device sends at regular times;"
+                " if it sends on change, set source.dead_band, the largest change that it does not report."
+            ),
+        ),
+        (f"{POWER}\ndead_band = 0", None, "set source.every: the longest time between readings."),
+        (REGISTER, None, "set source.dead_band: the step in which the energy is counted."),
+        (f"{POWER}\nevery = '0s'", None, "set source.dead_band: the largest change that the device does not"),
     ],
 )
 def test_the_promise_for_loads_in_words(source: str, known: str | None, unknown: str | None) -> None:
-    """Where readings do not follow the load, what a move of it costs is said, or which keys would say it."""
+    """Where readings do not follow the load, what a move of it costs is said, or which key would say it."""
     facts = facts_of(stream(source), ())
     text = wording.of_loads(guarantee.of(stream(source), ()))
     assert (known or unknown or "") in text

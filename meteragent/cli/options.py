@@ -295,6 +295,7 @@ def sanitise(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="release even if more than half of the numbers are outside window.range, and clamp them to it",
     )
+    add_json(parser.add_argument_group("output"))
 
 
 def key_file(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from meteragent.archive.policy import Policy
 from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, lacks
 from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
+from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
 from meteragent.report.format import amount, full
@@ -54,17 +56,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _perform(policy: Policy, options: argparse.Namespace) -> str:
-    """Release an archive, or preview its release; return the summary.
+    """Release an archive, or preview its release; return the summary, as text or as JSON.
 
     The modules that need pyarrow or Spark are imported only here, so the agent never imports them.
     """
     if options.dry_run:
-        preview = importlib.import_module("meteragent.archive.preview")
-        return preview_summary(
-            preview.preview(policy, options.input, options.output, show), clamp=options.clamp
-        )
+        module = importlib.import_module("meteragent.archive.preview")
+        preview = module.preview(policy, options.input, options.output, show)
+        say = preview_json if options.json else preview_summary
+        return say(preview, clamp=options.clamp)
     engine = importlib.import_module(_ENGINES[options.engine])
-    return summary(engine.sanitise_archive(policy, options.input, options.output, show, clamp=options.clamp))
+    result = engine.sanitise_archive(policy, options.input, options.output, show, clamp=options.clamp)
+    return as_json(result) if options.json else summary(result)
 
 
 @contextmanager
@@ -99,13 +102,65 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
         _refused(account.refused_windows),
         *_count_lines(counts),
         *_coverage_lines(preview, account.released_windows + account.refused_windows),
-        *_clamp_warning(preview),
-        *_unit_warning(preview),
+        *_checks([*_clamp_texts(preview), *_unit_texts(preview)]),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
         f"dry run, nothing was written: {_consequence(preview, clamp=clamp)}",
     ]
     return "\n".join(lines)
+
+
+def as_json(result: Any) -> str:
+    """Return the facts of `summary` as a JSON object; exact numbers are strings."""
+    counts = None if _is_uncounted(result) else result.counts
+    texts, row = [] if counts is None else _clamp_texts(result), None
+    if counts is not None and not result.existing_parts:
+        windows = _counted_windows(result)
+        texts, row = [*texts, *_coverage_texts(result, windows)], _row(result, windows)
+    facts = _facts(result, counts, row, texts) | {
+        "dry_run": False,
+        "new_parts": result.new_parts,
+        "existing_parts": result.existing_parts,
+        "run_ledger": str(result.run_ledger),
+    }
+    return json.dumps(facts, indent=2)
+
+
+def preview_json(preview: Any, *, clamp: bool = False) -> str:
+    """Return the facts of `preview_summary` as a JSON object; exact numbers are strings."""
+    windows = preview.account.released_windows + preview.account.refused_windows
+    texts = [*_coverage_texts(preview, windows), *_clamp_texts(preview), *_unit_texts(preview)]
+    facts = _facts(preview, preview.counts, _row(preview, windows), texts) | {
+        "dry_run": True,
+        "complete": preview.complete,
+        "in_ledger": preview.is_debited,
+        "consequence": _consequence(preview, clamp=clamp),
+    }
+    return json.dumps(facts, indent=2)
+
+
+def _facts(result: Any, counts: Any, row: dict[str, float] | None, texts: list[str]) -> dict[str, Any]:
+    """Return what the facts of a run and of its preview have in common; `texts` are checks."""
+    account, usual = result.account, result.policy.usual
+    numbers = None
+    if counts is not None:
+        numbers = {"read": counts.numbers, "missing": counts.gap, "clamped": counts.clamped}
+    return {
+        "output": str(result.out),
+        "run": account.run,
+        "released_windows": account.released_windows,
+        "refused_windows": account.refused_windows,
+        "numbers_per_window": usual.n,
+        "numbers": numbers,
+        "row": row,
+        "epsilon": exact(usual.epsilon),
+        "level": exact(usual.level),
+        "sd": usual.sd,
+        "unit": usual.value_unit,
+        "keys": sorted(account.keys),
+        "ledger": str(result.ledger),
+        "warnings": [*texts, *_own_names_texts(result)],
+    }
 
 
 def _consequence(preview: Any, *, clamp: bool) -> str:
@@ -148,36 +203,49 @@ def _terms(result: Any) -> list[str]:
     return [
         f"  epsilon        {promise}",
         f"  noise          {amount(usual.sd, usual.unit)} in each number (one standard deviation)",
-        *_own_names(result),
+        *[f"  Warning:       {text}" for text in _own_names_texts(result)],
         *([f"  keys           {', '.join(sorted(result.account.keys))}"] if result.account.keys else []),
     ]
 
 
-def _own_names(result: Any) -> list[str]:
+def _own_names_texts(result: Any) -> list[str]:
     """Return a warning if the output contains the meters' own names."""
     if result.policy.stream.sink.pseudonym_key_file is not None:
         return []
-    return [
-        "  Warning:       column meter has the meters' own names: set sink.pseudonym_key_file for pseudonyms"
-    ]
+    return ["column meter has the meters' own names: set sink.pseudonym_key_file for pseudonyms"]
 
 
 def _numbers(result: Any) -> list[str]:
     """Return lines about the input's numbers, if the engine counts them."""
-    if result.existing_parts and not result.new_parts:
+    if _is_uncounted(result):
         return [
             f"  numbers        not counted: the output was complete, with {_parts(result.existing_parts)}"
         ]
     if result.counts is None:
         return []
-    lines = [*_count_lines(result.counts), *_clamp_warning(result)]
+    lines = [*_count_lines(result.counts), *_checks(_clamp_texts(result))]
     if result.existing_parts:
         return [
             *lines,
             f"                 (without the numbers in {_parts(result.existing_parts)} written before)",
         ]
+    return [*lines, *_coverage_lines(result, _counted_windows(result))]
+
+
+def _is_uncounted(result: Any) -> bool:
+    """Return whether a run read no numbers, because its output was complete."""
+    return bool(result.existing_parts and not result.new_parts)
+
+
+def _counted_windows(result: Any) -> int:
+    """Return the number of windows whose numbers a run counted."""
     released, refused = result.account.released_windows, result.account.refused_windows
-    return [*lines, *_coverage_lines(result, released if result.layout == "wide" else released + refused)]
+    return int(released if result.layout == "wide" else released + refused)
+
+
+def _checks(texts: list[str]) -> list[str]:
+    """Return lines that ask the operator to check something."""
+    return [f"  Check:         {text}" for text in texts]
 
 
 def _count_lines(counts: Any) -> list[str]:
@@ -187,36 +255,40 @@ def _count_lines(counts: Any) -> list[str]:
 
 def _coverage_lines(result: Any, windows: int) -> list[str]:
     """Return lines about how the numbers in `windows` windows were interpreted."""
-    return _rows(result, windows) if result.layout == "wide" else _readings(result, windows)
+    row = _row(result, windows)
+    if row is None:
+        return _checks(_coverage_texts(result, windows))
+    return [f"                 {row['numbers']:,} in each row, for {row['seconds']:g} s each"]
 
 
-def _rows(result: Any, rows: int) -> list[str]:
-    """Return a line about the time that each number of a row covers; none if the rows differ in length."""
+def _row(result: Any, rows: int) -> dict[str, float] | None:
+    """Return how many numbers each row has, and the time that each of them covers, in seconds.
+
+    Return None for single readings, and if the rows differ in length.
+    """
     numbers = result.counts.numbers
-    if not rows or numbers % rows:
-        return []
-    number_s = result.policy.usual.length_ms * rows / numbers / 1000
-    return [f"                 {numbers // rows:,} in each row, for {number_s:g} s each"]
+    if result.layout != "wide" or not rows or numbers % rows:
+        return None
+    seconds = result.policy.usual.length_ms * rows / numbers / 1000
+    return {"numbers": numbers // rows, "seconds": seconds}
 
 
-def _readings(result: Any, windows: int) -> list[str]:
+def _coverage_texts(result: Any, windows: int) -> list[str]:
     """Return a warning if readings leave gaps or overlap, given the configured hold or interval.
 
-    Overlaps are reported only for interval energies.
+    Overlaps are reported only for interval energies. Return no warning for rows of windows.
     """
     policy = result.policy
     usual, numbers = policy.usual, result.counts.numbers - result.counts.gap
-    share = numbers * policy.reach_ms / (windows * usual.length_ms) if windows else 1
+    if result.layout == "wide" or not windows:
+        return []
+    share = numbers * policy.reach_ms / (windows * usual.length_ms)
     is_energy = usual.kind is Kind.INTERVAL_ENERGY
     setting = f"{'source.interval' if is_energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
     if share < _COVERAGE_MIN:
-        return [
-            f"  Check:         readings cover at most {share:.0%} of the time with {setting}; the rest is gap"
-        ]
+        return [f"readings cover at most {share:.0%} of the time with {setting}; the rest is gap"]
     if is_energy and share > _COVERAGE_MAX:
-        return [
-            f"  Check:         readings cover {share:.0%} of the time with {setting}; overlaps are dropped"
-        ]
+        return [f"readings cover {share:.0%} of the time with {setting}; overlaps are dropped"]
     return []
 
 
@@ -228,22 +300,20 @@ def _is_mostly_clamped(counts: Any) -> bool:
     return bool(2 * counts.clamped > counts.numbers - counts.gap)
 
 
-def _clamp_warning(result: Any) -> list[str]:
+def _clamp_texts(result: Any) -> list[str]:
     """Return a warning if most numbers are clamped, probably because they are in another unit."""
     counts = result.counts
     if not _is_mostly_clamped(counts):
         return []
     percent = 100 * counts.clamped // (counts.numbers - counts.gap)
     finding = f"{percent}% of the numbers are outside window.range and are clamped to it"
-    return [f"  Check:         {finding}: are they in {result.policy.usual.unit}?"]
+    return [f"{finding}: are they in {result.policy.usual.unit}?"]
 
 
-def _unit_warning(preview: Any) -> list[str]:
+def _unit_texts(preview: Any) -> list[str]:
     """Return a warning if the numbers are probably in another unit, such as kW instead of W."""
     usual, numbers = preview.policy.usual, preview.counts.numbers - preview.counts.gap
     if preview.small_count <= _SMALL_SHARE * numbers:
         return []
     share = f"{preview.small_count / numbers:.0%}"
-    return [
-        f"  Check:         {share} of the numbers are tiny beside window.range: are they in {usual.unit}?"
-    ]
+    return [f"{share} of the numbers are tiny beside window.range: are they in {usual.unit}?"]

@@ -1,6 +1,7 @@
 """The `sanitise` command: what it takes, what it says, how it ends; and what reads its output."""
 
 import importlib.util
+import json
 import re
 import resource
 import subprocess
@@ -50,6 +51,12 @@ def sanitise(place: Place, *more: str, out: str = "out.parquet", settings: str =
     return main(["sanitise", *paths, "--config", str(place.folder / settings), *more])
 
 
+def printed(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    """Return what the command prints on a place's input; it ends with 0."""
+    assert sanitise(place, *more) == 0
+    return capsys.readouterr().out
+
+
 def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit 0, and what was done: windows, refusals, numbers, the promise, the error, where things are."""
     rows = wide_rows(2, 3)
@@ -71,6 +78,60 @@ def test_an_archive_is_released(place: Place, capsys: pytest.CaptureFixture[str]
     assert sanitise(place) == 0
     assert "the output was complete, with 1 part\n" in capsys.readouterr().out
     assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0  # no core holds readings or keys
+
+
+def test_the_summary_is_one_json_object(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json a preview, a run and its repetition print the same facts for a program."""
+    rows = wide_rows(2, 3)
+    rows[0]["value"][:2] = [None, 10**6]
+    save(place.folder / "in.parquet", rows)
+    preview, result, repeated = (
+        json.loads(printed(place, capsys, "--json", *more)) for more in (["--dry-run"], [], [])
+    )
+    key = place.folder / "archive.key"
+    common = {
+        "output": str(place.folder / "out.parquet"),
+        "run": result["run"],
+        "released_windows": 6,
+        "refused_windows": 0,
+        "numbers_per_window": 96,
+        "numbers": {"read": 576, "missing": 1, "clamped": 1},
+        "row": {"numbers": 96, "seconds": 900},
+        "epsilon": "1/440",
+        "level": "1",
+        "sd": pytest.approx(24_768, abs=0.5),
+        "unit": "W",
+        "keys": result["keys"],
+        "ledger": f"{key}.ledger",
+        "warnings": ["column meter has the meters' own names: set sink.pseudonym_key_file for pseudonyms"],
+    }
+    outcome = {
+        "complete": False,
+        "in_ledger": False,
+        "consequence": "the ledger would get 6 windows of 96 numbers",
+    }
+    parts = {"new_parts": 1, "existing_parts": 0, "run_ledger": str(place.folder / "out.ledger.parquet")}
+    assert preview == common | {"dry_run": True} | outcome
+    assert result == common | {"dry_run": False} | parts
+    assert len(result["keys"]) == 1
+    uncounted = {"numbers": None, "row": None, "new_parts": 0, "existing_parts": 1}
+    assert repeated == result | uncounted
+
+
+def test_checks_are_warnings_in_json(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the summary asks to check is in `warnings`, in the same words."""
+    rows = [{"meter": "m", "time": DAY + hour * 3_600_000, "value": 0.001} for hour in range(24)]
+    save(place.folder / "in.parquet", rows, LONG)
+    settings = text(
+        place.folder / "archive.key", source="unit = 'W'\nhold = '15min'", window="length = '30min'"
+    )
+    (place.folder / "archive.toml").write_text(settings)
+    warnings = json.loads(printed(place, capsys, "--dry-run", "--json"))["warnings"]
+    summary = printed(place, capsys, "--dry-run")
+    assert len(warnings) == 3
+    assert [line.split(":", 1)[1].strip() for line in summary.splitlines() if "Check:" in line] == warnings[
+        :2
+    ]
 
 
 @pytest.mark.parametrize(

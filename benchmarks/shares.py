@@ -1,80 +1,81 @@
 """Break a record's CPU time down by part of the program: `python -m benchmarks.shares`.
 
 The agent runs without its connections (`line`), with one reading per slot from each of 20 meters, and 500
-readings per commit. The profiler attributes elapsed time, including waits for the disk, to functions; the CPU
-time is divided in the same proportions. The time of a library function or a built-in is attributed to the
-parts of the program that call it, in proportion to the time of their calls, or to "else" if no part calls it.
+readings per commit. A signal interrupts it about every millisecond of CPU time, and the CPU time since the
+previous signal is attributed to the part of the program that is running: that of the innermost of our
+functions on the stack, or "else" if there is none. So the time of a library function or a built-in counts for
+the part that calls it, waits for the disk do not count, and the times add up to the CPU time of this one run.
 Shares below one per cent are not printed.
 """
 
-import cProfile
-import pstats
-from collections import Counter
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 from benchmarks.harness import ROOT
-from benchmarks.line import BATCH, Line, cost_s, folder, open_store
+from benchmarks.line import BATCH, Line, folder, open_store
 
-METERS, BATCHES = 20, 20
+METERS, BATCHES = 20, 200
+INTERVAL_S = 0.001
 LEAST = 0.01
 OURS = str(ROOT / "meteragent")
 
-Function = tuple[str, int, str]
 
-
-def part(function: Function) -> str | None:
-    """Return the part of the program (a folder or module) that contains a function, or None if none does."""
-    name = function[0]
-    if not name.startswith(OURS):
+def part(path: str) -> str | None:
+    """Return the part of the program (a folder or module) that a file belongs to, or None if none does."""
+    if not path.startswith(f"{OURS}/"):
         return None
-    return Path(name).relative_to(OURS).parts[0].removesuffix(".py")
+    return Path(path).relative_to(OURS).parts[0].removesuffix(".py")
 
 
-def shares(stats: dict[Function, Any]) -> Counter[str]:
-    """Return each part's share of the profiled time; the shares add up to 1."""
-    times_s: Counter[str] = Counter()
-    for function, (_, _, own_s, _, _) in stats.items():
-        _give(stats, function, own_s, times_s, depth=0)
-    total_s = sum(times_s.values())
-    return Counter({name: duration_s / total_s for name, duration_s in times_s.items()})
+def running(frame: FrameType | None) -> str:
+    """Return the part of the innermost of our functions on a stack, or "else" if none is ours."""
+    while frame is not None:
+        if (name := part(frame.f_code.co_filename)) is not None:
+            return name
+        frame = frame.f_back
+    return "else"
 
 
-def _give(
-    stats: dict[Function, Any], function: Function, duration_s: float, times_s: Counter[str], depth: int
-) -> None:
-    """Add a time to the part of its function; if the function is not ours, to the parts of its callers.
+@contextmanager
+def sampling() -> Iterator[dict[str, float]]:
+    """Measure a block; the dictionary that is yielded gets the CPU time of each part of the program."""
+    times_s: dict[str, float] = {}
+    last_s = time.process_time()
 
-    If a function has no callers, or none of ours within 21 levels, its time is added to "else".
-    """
-    name = part(function)
-    callers = {} if depth > 20 else stats[function][4]
-    if name is not None or not callers:
-        times_s[name or "else"] += duration_s  # type: ignore[assignment]
-        return
-    weights = {caller: times[3] for caller, times in callers.items()}
-    total = sum(weights.values())
-    for caller, weight in weights.items():
-        _give(stats, caller, duration_s * (weight / total if total else 1 / len(weights)), times_s, depth + 1)
+    def sample(_: int, frame: FrameType | None) -> None:
+        """Add the time since the last signal, which may be long: a signal waits until a built-in returns."""
+        nonlocal last_s
+        now_s, name = time.process_time(), running(frame)
+        times_s[name] = times_s.get(name, 0.0) + now_s - last_s
+        last_s = now_s
+
+    handler = signal.signal(signal.SIGPROF, sample)
+    signal.setitimer(signal.ITIMER_PROF, INTERVAL_S, INTERVAL_S)
+    try:
+        yield times_s
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
 
 
 def main() -> None:
-    """Measure the CPU time of a record, profile the program, and print the shares."""
+    """Sample the program while it processes records, and print each part's CPU time per record."""
     with folder() as path, open_store(path / "db") as store:
         line = Line(store, METERS)
         line.feed(line.messages(BATCH))
-        record_s, _ = cost_s(line, [line.messages(BATCH) for _ in range(BATCHES)])
         batches = [line.messages(BATCH) for _ in range(BATCHES)]
-        profile = cProfile.Profile()
-        profile.enable()
-        for batch in batches:
-            line.feed(batch)
-        profile.disable()
-    print(f"{record_s * 1e6:.1f} us of CPU time per record, of which")
-    stats: dict[Function, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
-    for name, share in shares(stats).most_common():
-        if share >= LEAST:
-            print(f"  {share * record_s * 1e6:5.1f} us  {share:4.0%}  {name}")
+        with sampling() as times_s:
+            for batch in batches:
+                line.feed(batch)
+    total_s, records = sum(times_s.values()), BATCH * BATCHES
+    print(f"{total_s / records * 1e6:.1f} us of CPU time per record, of which")
+    for name, duration_s in sorted(times_s.items(), key=lambda item: item[1], reverse=True):
+        if duration_s >= LEAST * total_s:
+            print(f"  {duration_s / records * 1e6:5.1f} us  {duration_s / total_s:4.0%}  {name}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,15 +73,13 @@ class Library:
     prior: Floats
 
     def __init__(self, signatures: ArrayLike, prior: Sequence[float] | None = None) -> None:
-        windows = np.asarray(signatures)
-        if windows.dtype.kind not in "iu":
-            raise TypeError(f"signatures must be whole quanta, an array of integers, not of {windows.dtype}")
+        windows = _whole("signatures", np.asarray(signatures))
         if windows.ndim != 2 or 0 in windows.shape:
             raise ValueError(f"signatures must have shape (N, n), not {windows.shape}")
         chances = np.full(len(windows), 1 / len(windows)) if prior is None else np.asarray(prior, float)
         if chances.shape != (len(windows),) or chances.min() < 0 or not math.isclose(chances.sum(), 1):
             raise ValueError(f"the prior must be {len(windows)} numbers >= 0 that sum to 1")
-        object.__setattr__(self, "signatures", windows.astype(np.int64))
+        object.__setattr__(self, "signatures", windows)
         object.__setattr__(self, "prior", chances)
 
 
@@ -165,7 +163,8 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     libraries, use `mixture`.
 
     Raises:
-        ValueError: the signatures do not have the mechanism's n slots.
+        TypeError: the values of `through` are not integers.
+        ValueError: the signatures or `through` do not have the mechanism's n slots.
         ArithmeticError: the solver finds no solution.
     """
     _check_slots(mechanism, library)
@@ -198,7 +197,8 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     smaller than that of `certify` for the same windows.
 
     Raises:
-        ValueError: the signatures do not have the mechanism's n slots.
+        TypeError: the values of `through` are not integers.
+        ValueError: the signatures or `through` do not have the mechanism's n slots.
     """
     _check_slots(mechanism, library)
     low, high = np.transpose(_ranges(library))
@@ -211,9 +211,20 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
 
 
 def _with(library: Library, through: ArrayLike) -> Integers:
-    """Return the library's windows, followed by `through`."""
-    extra_windows = np.asarray(through, np.int64).reshape(-1, library.signatures.shape[1])
-    return np.vstack([library.signatures, extra_windows])
+    """Return the library's windows, followed by `through`, which may be empty."""
+    extra_windows, slots = np.asarray(through), library.signatures.shape[1]
+    if not extra_windows.size:
+        return library.signatures
+    if extra_windows.ndim != 2 or extra_windows.shape[1] != slots:
+        raise ValueError(f"`through` must have shape (m, {slots}), not {extra_windows.shape}")
+    return np.vstack([library.signatures, _whole("`through`", extra_windows)])
+
+
+def _whole(name: str, windows: NDArray[Any]) -> Integers:
+    """Return windows as int64. Raises TypeError if their values are not integers."""
+    if windows.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be whole quanta, an array of integers, not of {windows.dtype}")
+    return windows.astype(np.int64)
 
 
 def _distances(windows: Integers, points: Integers) -> Floats:

@@ -184,9 +184,12 @@ def smart_meter(
 
     Raises:
         TypeError: epsilon or quantum is not exact, or the signature's values are not integers.
-        ValueError: epsilon or quantum is not positive, or delta is not between 0 and 1.
+        ValueError: the signature is not an array of n >= 1 numbers, epsilon or quantum is not positive, or
+            delta is not between 0 and 1.
     """
     x, exact = np.asarray(signature), positive("epsilon", epsilon)
+    if x.ndim != 1 or not x.size:
+        raise ValueError(f"a signature is an array of n >= 1 readings, not of shape {x.shape}")
     source = BulkBits() if bits is None else bits
     n = x.size
 

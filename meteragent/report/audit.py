@@ -33,8 +33,9 @@ _END_MS = 5000 * 365 * DAY_MS  # consecutive windows start in 1970, and end befo
 class Trial:
     """The audits of a stream's mechanism: alone, and from readings to messages.
 
-    `messages` is None if that audit would take too long, as it would for windows of many slots. `descriptors`
-    describe all windows with this mechanism; the windows may differ in length, but not in noise.
+    `messages` is None if that audit would take too long, as it would for windows of many slots or for many
+    mechanisms. `descriptors` describe all windows with this mechanism; the windows may differ in length, but
+    not in noise.
     """
 
     stream: str
@@ -117,8 +118,9 @@ def as_text(trials: Sequence[Trial]) -> str:
     """Return the findings in words."""
     lines: list[str] = []
     for trial in trials:
-        alone = _verdict(trial, "The mechanism alone", trial.mechanism)
-        lines += [*_claim(trial), *alone, *_verdict(trial, "From readings to messages", trial.messages), ""]
+        alone = _verdict(trial, "The mechanism alone", trial.mechanism, len(trials))
+        messages = _verdict(trial, "From readings to messages", trial.messages, len(trials))
+        lines += [*_claim(trial), *alone, *messages, ""]
     checks = [check for trial in trials for result in trial.audits for check in result.checks]
     failures = sum(not check.passed for check in checks)
     if failures:
@@ -143,11 +145,17 @@ def _claim(trial: Trial) -> list[str]:
     ]
 
 
-def _verdict(trial: Trial, title: str, result: Audit | None) -> list[str]:
-    """Return the measured loss, the detectable violations, and each check with its verdict."""
+def _verdict(trial: Trial, title: str, result: Audit | None, kinds: int) -> list[str]:
+    """Return the measured loss, the detectable violations, and each check with its verdict.
+
+    If there is no result, return the reason: the windows are too long, or too long for `kinds` mechanisms.
+    """
     facts = trial.descriptors[0].facts
     if result is None:
-        return ["", f"  {title}: not tested, because windows of {facts['n']:,} slots take too long"]
+        reason = f"windows of {facts['n']:,} slots take too long"
+        if facts["n"] <= _CORE_N_MAX:
+            reason += f" with {kinds:,} mechanisms to test"
+        return ["", f"  {title}: not tested, because {reason}"]
     level = result.lower * float(Fraction(facts["radius"]))
     loss = f"a loss {result.detects:.2f} times the promise, and " if math.isfinite(result.detects) else ""
     scale = f"noise {result.detects_scale:.1%} too large or too small"

@@ -353,7 +353,26 @@ def test_windows_are_fewer_where_they_are_long(
     assert [slots for slots, _ in asked] == [n] * (1 + messages)
     assert 13 * n * asked[0][1] <= 10**8
     assert all(25 * n * few <= 72_000 for _, few in asked[1:])
-    assert (f"{SENT}: not tested, because windows of 8,640 slots" in out) != messages
+    assert (f"{SENT}: not tested, because windows of 8,640 slots take too long\n" in out) != messages
+
+
+@pytest.mark.parametrize(("mechanisms", "messages"), [(1, True), (2, False)])
+def test_many_mechanisms_are_not_blamed_on_their_slots(
+    mechanisms: int, messages: bool, run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window that is short enough alone is too long beside others: the number of mechanisms is stated."""
+
+    def instant(mechanism: Any, *, samples: int, alarm: float, bits: Bits | None) -> Audit:
+        del bits
+        return Audit(mechanism.loss(mechanism.quantum), 0, 1, 1, samples, alarm, ())
+
+    monkeypatch.setattr(audit, "audit", instant)
+    window = "[stream.window]\nlength = '24h'\nblocks = 1440"
+    names = [(f"s{i}", f"a{i}/{{meter}}", f'"b{i}/{{meter}}"\n{window}') for i in range(mechanisms)]
+    _, out, _ = run(streams(*names))
+    reason = f"{SENT}: not tested, because windows of 1,440 slots take too long with 2 mechanisms to test\n"
+    assert out.count(reason) == (0 if messages else mechanisms)
+    assert out.count("not tested") == (0 if messages else mechanisms)
 
 
 # What cannot be

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -313,18 +314,37 @@ def test_every_shape_is_measured_and_every_goal_is_one_of_theirs() -> None:
     assert {name for _, name, _, _ in mechanisms.GOALS} <= mechanisms.PEERS.keys()
 
 
+def functions_of(path: str) -> dict[str, Any]:
+    """Return functions of a file of ours: one calls another function, one takes CPU time."""
+    text = """
+def call(function): return function()
+def compute(duration_s):
+    end_s = time.process_time() + duration_s
+    while time.process_time() < end_s: pass
+"""
+    functions: dict[str, Any] = {"time": time}
+    exec(compile(text, f"{shares.OURS}/{path}", "exec"), functions)
+    return functions
+
+
 def test_the_time_of_others_is_that_of_the_part_that_called_them() -> None:
-    """A library's time goes to its callers of ours, in proportion; what nobody of ours called is else."""
-    of = {name: (f"{shares.OURS}/{name}", 1, "f") for name in ("window.py", "store/file.py")}
-    library, inside, loop = (("/usr/lib/json.py", line, "f") for line in (1, 2, 3))
-    stats = {
-        of["window.py"]: (1, 1, 2.0, 5.0, {}),
-        of["store/file.py"]: (1, 1, 1.0, 2.0, {}),
-        library: (2, 2, 1.0, 4.0, {of["window.py"]: (1, 1, 0.5, 3.0), of["store/file.py"]: (1, 1, 0.5, 1.0)}),
-        inside: (2, 2, 3.0, 3.0, {library: (2, 2, 3.0, 3.0)}),
-        loop: (1, 1, 1.0, 9.0, {}),
-    }
-    assert shares.shares(stats) == pytest.approx({"window": 5 / 8, "store": 2 / 8, "else": 1 / 8})
+    """A library's time goes to the innermost part of ours that waits for it; without one it is else."""
+    window, file = functions_of("window.py")["call"], functions_of("store/file.py")["call"]
+    assert file(lambda: shares.running(sys._getframe())) == "store"
+    assert window(lambda: file(lambda: shares.running(sys._getframe()))) == "store"
+    assert file(lambda: window(lambda: shares.running(sys._getframe()))) == "window"
+    assert shares.running(sys._getframe()) == "else"
+
+
+def test_the_times_of_the_parts_add_up_to_the_cpu_time_of_the_run() -> None:
+    """No part's time comes from another run: 0.1 s in one part and 0.2 s in another are 0.3 s."""
+    start_s = time.process_time()
+    with shares.sampling() as times_s:
+        functions_of("core/window.py")["compute"](0.1)
+        functions_of("store/file.py")["compute"](0.2)
+    assert sum(times_s.values()) == pytest.approx(time.process_time() - start_s, abs=0.03)
+    assert times_s["core"] == pytest.approx(0.1, abs=0.03)
+    assert times_s["store"] == pytest.approx(0.2, abs=0.03)
 
 
 def test_all_rows_make_a_picture(tmp_path: Path) -> None:

@@ -53,6 +53,18 @@ def test_absence_is_as_far_as_the_width_and_the_distance_stays_a_metric(kind: An
     assert is_metric(domain.points, domain.metric)
 
 
+@pytest.mark.parametrize("kind", ["hamming", "l1", "linf"])
+@pytest.mark.parametrize("k", [0, 1])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_diameter_is_reached_also_where_a_row_can_only_be_present_or_absent(
+    kind: Any, k: int, n: int
+) -> None:
+    """With one value, V is 0, but if n > 1, present and absent rows can differ in all n places."""
+    domain = absent(k, n, kind)
+    distances = [domain.metric(x, y) for x, y in combinations(domain.points, 2)]
+    assert domain.diameter == max(distances, default=0)
+
+
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("kind", ["hamming", "l1", "normalised l1", "linf"])
 @pytest.mark.parametrize(("k", "n"), SIZES)

@@ -66,6 +66,33 @@ def test_labels(claim: float, holds: bool) -> None:
     assert report.checks[0].figures["statistic"] == "frequencies"
 
 
+@pytest.mark.parametrize(
+    "points", [("day", "night"), (True, False), (None, 3), (frozenset("a"), frozenset("ab")), ("day", None)]
+)
+@pytest.mark.parametrize(("claim", "holds"), [(1.0, True), (0.6, False)])
+def test_a_number_is_released_for_what_is_none(points: Any, claim: float, holds: bool) -> None:
+    """Words, truth values, sets and None have no difference: the numbers released for them are compared."""
+    draw = np.random.default_rng(10)
+
+    def release(batch: Any) -> Any:
+        """Say with noise of scale 1 which of the two points it is: a loss of 1."""
+        return np.array([point == points[0] for point in batch]) + draw.laplace(0, 1, len(batch))
+
+    report = audit_release(release, [(*points, claim)], samples=SAMPLES)
+    assert report.conforms is holds, report.table()
+
+
+@pytest.mark.parametrize(("claim", "holds"), [(1.0, True), (0.6, False)])
+def test_truth_values(claim: float, holds: bool) -> None:
+    """A truth value that is released as one, true with e times the chance of a lie, has a loss of 1."""
+    draw = np.random.default_rng(11)
+    pairs = [(True, False, claim), ((True, False), (True, True), claim)]
+    report = audit_release(
+        lambda batch: batch ^ (draw.random(batch.shape) < 1 / (1 + math.e)), pairs, samples=SAMPLES
+    )
+    assert report.conforms is holds, report.table()
+
+
 def test_outputs_of_another_shape() -> None:
     """An output that only keeps the noisy sum of a window is judged by that sum; a leaky one is refused."""
     draw = np.random.default_rng(8)

@@ -267,6 +267,20 @@ def test_a_library_says_what_is_wrong_with_it() -> None:
             Library([[0], [1]], prior)
 
 
+@pytest.mark.parametrize("bound", [certify, mixture])
+def test_further_windows_are_whole_and_have_the_shapes_slots(bound: Any) -> None:
+    """Windows of halves, one window without its table, and a table of another width are refused, not bent."""
+    mechanism, library = noise(1, 2), Library([[0, 0], [4, 2]])
+    unfit: Any
+    for unfit in ([[1.5, 2.0]], [[1.0, 2.0]], [[True, False]]):
+        with pytest.raises(TypeError, match="`through` must be whole quanta, an array of integers"):
+            bound(mechanism, library, unfit)
+    for unfit in ([1, 2], [[1, 2, 3, 4]], [[[1, 2], [3, 4]]]):
+        with pytest.raises(ValueError, match=r"`through` must have shape \(m, 2\), not \("):
+            bound(mechanism, library, unfit)
+    assert bound(mechanism, library, []).bound == bound(mechanism, library).bound
+
+
 def test_every_pair_of_a_library_is_known() -> None:
     """Levels of the certificate are epsilon d_inf of all pairs, those of `through` too."""
     signatures = np.array([[0, 3], [1, 1], [5, 0]])

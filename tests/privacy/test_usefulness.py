@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -166,6 +167,13 @@ def test_the_figure_s_curves_are_drawn_from_these_laws() -> None:
     }
     for name, law in laws.items():
         assert figure[name].values.tolist() == law.release(signature, bits=bits).tolist()
+
+
+@pytest.mark.parametrize("signature", [[], np.zeros(0, np.int64), [[1, 2], [3, 4]], 5])
+def test_a_signature_is_a_row_of_readings(signature: Any) -> None:
+    """No readings, a table and a single number have no window: the error says so."""
+    with pytest.raises(ValueError, match=r"a signature is an array of n >= 1 readings, not of shape \("):
+        smart_meter(signature, "1/10", 1, 0.05, SeededBits(1))
 
 
 def test_geolocation_retrieves_farther() -> None:

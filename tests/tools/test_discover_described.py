@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.support.discover_scenes import Scene, check, discovery, scene, sensor
+from meteragent.tools.discover.candidate import NOT_HEARD
+from meteragent.tools.discover.search import search
+from tests.support.discover_scenes import Message, Scene, check, discovery, heard, scene, sensor
 
 HA = "home-assistant.io: MQTT discovery"
 SCENES = [
@@ -225,3 +227,29 @@ SCENES = [
 def test_a_description_is_understood(case: Scene) -> None:
     """What is proposed, what is not, and why is exactly as stated, and each configuration is accepted."""
     check(case)
+
+
+NUMBER = [sensor("em/p", "Power", "W", "my/em", "{{ value_json.w }}")]
+DEVICE = [
+    (
+        "tasmota/discovery/C0FFEE4D7731/config",
+        {"t": "plug7", "ft": "%prefix%/%topic%/", "tp": ["cmnd", "stat", "tele"], "ver": 1},
+    ),
+    ("tasmota/discovery/C0FFEE4D7731/sensors", {"sn": {"ENERGY": {"Power": 5, "Total": 1.5}}}),
+]
+
+
+@pytest.mark.parametrize(
+    ("retained", "live"),
+    [
+        (NUMBER, ("my/em", {"w": 5})),
+        (DEVICE, ("tele/plug7/SENSOR", {"ENERGY": {"Power": 5, "Total": 1.5}})),
+    ],
+    ids=["a number", "a device"],
+)
+def test_what_only_describes_itself_is_doubted(retained: list[Message], live: Message) -> None:
+    """Numbers and devices of which no message came are proposed with the same doubt, and others without."""
+    for messages, count in (([], 1), ([live], 0)):
+        (candidate,) = search(heard(scene("", "", messages, "", retained))).candidates
+        assert candidate.doubts.count(NOT_HEARD) == count
+        assert [log.topic for log in candidate.topics] == [live[0]]

@@ -18,8 +18,8 @@ The suite checks (each result is a `Check` with its figures):
   where P and P' are the masses of an output at the two points. The sum is exact if the outputs can be listed.
   Otherwise it is bounded from below, by the outputs that were drawn or, for outputs that are floats, by
   Hoeffding's inequality;
-* the release: it keeps shapes, does not change its arguments (tested for categories, numbers and windows),
-  and takes all randomness from the bits;
+* the release: it keeps shapes (more than one dimension of points is tested only for categories, numbers and
+  windows), does not change the array of points, and takes all randomness from the bits;
 * the draws: they are distributed as `log_mass` states (by two-sided tests: `calibration` and, unless outputs
   are floats or rarely repeat, chi-square over outputs or ranges of outputs) and are independent of each
   other. Noise on unbounded windows under d_inf also has to pass all checks of `meteragent.privacy.audit`.

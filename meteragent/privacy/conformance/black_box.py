@@ -2,10 +2,10 @@
 
 Both points of a pair are released many times. A statistic assigns a number to each output, and an event A is
 one of its upper or lower tails. One half of the draws chooses the tail, and the other half bounds
-|ln P(A | x')/P(A | x)| from below (Clopper and Pearson). If outputs are numbers in the shape of the
-points, the statistics are those of the audit of windows; for other numbers, they are the sum, the maximum and
-the minimum. If outputs repeat often enough, there is one more statistic, which is the only one for labels:
-the log ratio of an output's frequencies in the half that chooses the tail.
+|ln P(A | x')/P(A | x)| from below (Clopper and Pearson). If points and outputs are numbers in the same shape,
+the statistics are those of the audit of windows; for other outputs that are numbers, they are the sum, the
+maximum and the minimum. If outputs repeat often enough, there is one more statistic, which is the only one
+for labels: the log ratio of an output's frequencies in the half that chooses the tail.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def _statistics(
     pair: PointPair, first: NDArray[Any], second: NDArray[Any]
 ) -> Iterator[tuple[str, tuple[Floats, Floats]]]:
     """Yield the name of each statistic and its values for the outputs of both points."""
-    x, x_prime = (to_array([point])[0] for point in (pair.x, pair.x_prime))
+    x, x_prime = to_array([pair.x]), to_array([pair.x_prime])
     is_number = first.dtype.kind in "iufb"
-    if is_number and np.shape(x) == first.shape[1:]:
+    if is_number and {x.dtype.kind, x_prime.dtype.kind} <= set("iuf") and x.shape[1:] == first.shape[1:]:
         yield from _window_statistics(np.ravel(x), np.ravel(x_prime), first, second)
     elif is_number:
         rows = first.reshape(len(first), -1), second.reshape(len(second), -1)

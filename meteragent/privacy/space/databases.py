@@ -95,9 +95,12 @@ class Databases:
     def diameter(self) -> Distance:
         """The distance of databases whose rows all differ by V.
 
-        It is n V under d_1, V under d_inf, and n under the other metrics. It is 0 if V is 0.
+        It is n V under d_1, V under d_inf, and n under the other metrics. If V is 0, it is 0, except under
+        d_h if rows may be absent and n > 1: (v, None, ..) and (None, v, ..) differ in all n rows.
         """
         width = self.rows.diameter
+        if self.kind == "hamming" and isinstance(self.rows, WithNull) and self.n > 1:
+            return Fraction(self.n)
         if self.kind == "linf" or not width:
             return width
         return self.n * width if self.kind == "l1" else Fraction(self.n)

@@ -130,6 +130,11 @@ class AmountSetting:
         return config.terms(self.stream)
 
     @property
+    def is_largest(self) -> bool:
+        """Whether it hides the largest energy that is tried, so that a search for more ends here."""
+        return self.hide_wh >= ENERGY_MAX_WH
+
+    @property
     def error(self) -> float:
         """One standard deviation of the mean over the question's homes."""
         return self.terms.sd / math.sqrt(self.question.homes)
@@ -173,7 +178,7 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
     """Return the setting that hides the most energy within the goal; None if no setting is found.
 
-    The energy has three significant figures, and lies roughly between 1 mWh and `ENERGY_MAX_WH`.
+    The energy has three significant figures. It is at least roughly 1 mWh, and at most `ENERGY_MAX_WH`.
     """
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
     # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times the scale.
@@ -182,7 +187,8 @@ def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
         return None
     limit_wh = min(limit_wh, ENERGY_MAX_WH)
     step = last_place(limit_wh)
-    setting = AmountSetting(question, step * (math.floor(limit_wh / float(step)) + 1))
+    steps = min(math.floor(limit_wh / float(step)) + 1, int(ENERGY_MAX_WH / step))
+    setting = AmountSetting(question, step * steps)
     while setting.error > goal.value and setting.hide_wh > step:
         setting = replace(setting, hide_wh=setting.hide_wh - step)
     return setting if setting.error <= goal.value else None
@@ -205,6 +211,8 @@ def as_text(answer: AmountAnswer) -> str:
         lines += [say("plan.amount_limit", energy=energy(answer.limit.hide_wh)), ""]
     events = wording.names(event for event in EVENTS if event.energy_wh <= setting.hide_wh)
     hides = say("plan.amount_hides", energy=energy(setting.hide_wh), events=events or say("plan.no_example"))
+    if question.hide is None and setting.is_largest:
+        hides += f" {say('plan.search_limit', energy=energy(setting.hide_wh))}"
     paste = [say("plan.paste"), "", *setting.text.splitlines(), "", filled(say("plan.next"))]
     return "\n".join([*lines, filled(hides), "", *paste])
 
@@ -221,14 +229,17 @@ def _verdict(answer: AmountAnswer) -> str:
 
 
 def as_json(answer: AmountAnswer) -> str:
-    """Return the answer as JSON: errors in the currency, and exact numbers as text."""
-    question, setting = answer.question, answer.setting
+    """Return the answer as JSON: errors in the currency, and exact numbers as text.
+
+    `hides_at_most_wh` is null if nothing limits the energy: no goal, or a goal beyond `ENERGY_MAX_WH`.
+    """
+    question, setting, limit = answer.question, answer.setting, answer.limit
     document: dict[str, Any] = {
         "share": question.share.name,
         "largest_price": question.bound.text,
         "possible": answer.is_possible,
         "hides_wh": str(setting.hide_wh),
-        "hides_at_most_wh": None if answer.limit is None else str(answer.limit.hide_wh),
+        "hides_at_most_wh": None if limit is None or limit.is_largest else str(limit.hide_wh),
         "level": str(question.level),
         "homes": question.homes,
         "error": figure(setting.error),

@@ -22,7 +22,7 @@ from meteragent.report.format import (
     whole,
 )
 from meteragent.report.guarantee import CROWDS
-from meteragent.report.plan.ask import Share
+from meteragent.report.plan.ask import ENERGY_MAX_WH, Share
 from meteragent.report.plan.setting import Setting, candidates, covered, odds_level, radius_percent
 from meteragent.report.plan.solve import Answer, Sliding, around, homes_needed, is_chosen, sliding
 from meteragent.wire.number import figure
@@ -132,8 +132,15 @@ def _hidden(answer: Answer, setting: Setting) -> list[str]:
     hides = say("plan.hides", energy=energy(setting.hide_wh), level=full(setting.level))
     events, percentage = covered(setting), radius_percent(setting)
     limit = wording.guess_limit(percentage, _names(events) if events else "")
-    sentences = (hides, limit, _odds(answer, setting), say("plan.assumed"))
+    sentences = (hides, _search_limit(answer, setting), limit, _odds(answer, setting), say("plan.assumed"))
     return [filled(" ".join(filter(None, sentences)))]
+
+
+def _search_limit(answer: Answer, setting: Setting) -> str:
+    """Return a sentence if the search for the most energy ended at the largest energy, not at the goal."""
+    if answer.question.hide is not None or setting.hide_wh < ENERGY_MAX_WH:
+        return ""
+    return say("plan.search_limit", energy=energy(setting.hide_wh))
 
 
 def _names(events: Iterable[Event]) -> str:

@@ -285,8 +285,8 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
     """Find the setting that hides the most energy within an error of `error_w` for one home.
 
-    The energy has three significant figures, and is roughly `ENERGY_MAX_WH` at most. The result is None if
-    the radius would be below 1 mW, or if no such energy is within the error.
+    The energy has three significant figures, and is at most `ENERGY_MAX_WH`. The result is None if the radius
+    would be below 1 mW, or if no such energy is within the error.
     """
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours
@@ -294,7 +294,7 @@ def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: in
     if limit_w < 1e-3:
         return None
     step = last_place(limit_w * float(hours))
-    steps = math.floor(limit_w * float(hours) / float(step)) + 2
+    steps = min(math.floor(limit_w * float(hours) / float(step)) + 2, int(ENERGY_MAX_WH / step))
     setting = Setting(share, n, steps * step, level, timezone)
     while steps > 1 and setting.error_w() > error_w:
         steps -= 1

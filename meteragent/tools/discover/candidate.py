@@ -14,6 +14,8 @@ from meteragent.domain.units import UNIT_FACTOR, Kind
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.words import Direction, Role
 
+NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
+"""The doubt about a candidate or a point that is only described."""
 _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A-Fa-f]{2}[:-]){3,}", re.ASCII)
 
 

@@ -17,7 +17,7 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.identity import holds_topic
 from meteragent.domain.units import UNIT_FACTOR, Kind
 from meteragent.tools.discover.assemble import assemble
-from meteragent.tools.discover.candidate import Candidate, Unplaced
+from meteragent.tools.discover.candidate import NOT_HEARD, Candidate, Unplaced
 from meteragent.tools.discover.describe import Descriptions, describe
 from meteragent.tools.discover.describe.document import document_in
 from meteragent.tools.discover.listener import Listener, TopicLog
@@ -30,7 +30,6 @@ from meteragent.tools.discover.words import Role
 _CHANNEL = re.compile(r"[a-z]+\d?:\d+")
 _SWITCH = ("ON", "OFF")
 _ROLES = list(Role)
-_NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
 
 
 @dataclass(slots=True)
@@ -112,7 +111,7 @@ def _recognised(
     units = {point.log.topic for point in described.points}
     for candidate in candidates:
         if not candidate.count:
-            candidate.doubts.append(_NOT_HEARD)
+            candidate.doubts.append(NOT_HEARD)
     return candidates, [entry for entry in unplaced if entry.topic not in units]
 
 

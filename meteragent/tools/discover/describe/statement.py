@@ -7,7 +7,7 @@ from meteragent.decode import PayloadNumber
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.identity import holds_topic
 from meteragent.domain.units import Kind
-from meteragent.tools.discover.candidate import Unplaced
+from meteragent.tools.discover.candidate import NOT_HEARD, Unplaced
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.points import UNIT_NAMES, Point, Unit, numbers_at
 from meteragent.tools.discover.words import Meaning, Role, meaning, split
@@ -21,7 +21,6 @@ _OTHER_CLASSES = {
 }
 _APPARENT = frozenset({"VA", "kVA", "MVA"})
 _REACTIVE = frozenset({"var", "kvar", "varh", "kvarh", "VAr", "kVAr", "VAR", "kVAR"})
-_NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
 _BY_TEMPLATE = ("homeassistant-statestream", "esphome")
 """Profiles of bare numbers that refuse the words by which a device says 'no value'."""
 
@@ -95,7 +94,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
         profile=_profile(statement.topic, value),
         factor=unit.factor,
         numbers=numbers,
-        doubts=[] if log is not None and log.count else [_NOT_HEARD],
+        doubts=[] if log is not None and log.count else [NOT_HEARD],
         device_name=statement.device_name or next(iter(statement.names), ""),
     )
 

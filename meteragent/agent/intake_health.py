@@ -48,14 +48,15 @@ def silence_ms(stream: settings.Stream) -> int | None:
 def first_silence_ms(stream: settings.Stream) -> int | None:
     """Return how long a stream may wait for its first usable reading, in ms; None under the event clock.
 
-    The limit is an hour, three times the usual time between readings, or the longest slot, whichever is
-    longest. For a device that reports on change, slots do not count: its messages do not depend on them, and
-    a slot of a month would hide a wrong topic for a month.
+    The limit is an hour or three times the usual time between readings, whichever is longer. If that time is
+    unknown, the limit is at least the longest slot, unless the device reports on change.
     """
     if stream.window.clock is Clock.EVENT:
         return None
-    slot_ms = 0 if reports_on_change(stream.source) else _longest_slot_ms(stream)
-    return max(HOUR_MS, 3 * every_ms(stream.source), slot_ms)
+    usual_ms = every_ms(stream.source)
+    # Slots do not count otherwise: a slot of a month would hide a wrong topic for a month.
+    is_unknown = not usual_ms and not reports_on_change(stream.source)
+    return max(HOUR_MS, 3 * usual_ms, _longest_slot_ms(stream) if is_unknown else 0)
 
 
 def _longest_slot_ms(stream: settings.Stream) -> int:

@@ -299,7 +299,7 @@ def test_a_cause_is_told_instead_of_the_silence() -> None:
 
 
 def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
-    """An hour, three times the usual distance or a slot; on change `window.forget`; never for a replay."""
+    """An hour, three times the usual distance or else a slot; on change `forget`; never for a replay."""
 
     def limit(**keys: str) -> int | None:
         return silence_ms(config.parse(written(**keys)).stream[0])
@@ -309,6 +309,7 @@ def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
     daily = 'kind = "interval_energy"\nunit = "Wh"\ninterval = "1d"'
     assert limit(source=daily, window='length = "1d"') == 3 * DAY_MS
     assert limit(source="every = '1h'") == 3 * HOUR_MS
+    assert limit(source="every = '10s'", window='length = "1d"') == HOUR_MS
     assert limit(source="every = '0s'") == limit(source="dead_band = 5") == 30 * DAY_MS
     assert limit(source="every = '2h'\ndead_band = 5") == 6 * HOUR_MS
     assert limit(source="dead_band = 5", window='forget = "2d"') == 2 * DAY_MS

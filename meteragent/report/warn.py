@@ -96,9 +96,14 @@ def _load_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
 
 
 def _unknown_warning(terms: Terms, keys: Collection[str]) -> str:
-    """Return the warning that a property of the source is unknown, with the key that sets it."""
+    """Return the warning that a property of the source is unknown, with the key that sets it.
+
+    If nothing is known of a power, one of two keys is enough.
+    """
     if terms.kind is not Kind.POWER:
         return say("warning.step_unknown")
+    if len(keys) > 1:
+        return say("warning.sending_unknown")
     return say("warning.every_unknown" if "source.every" in keys else "warning.drift_unknown")
 
 

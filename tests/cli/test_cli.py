@@ -180,7 +180,9 @@ def test_check_says_the_same_as_json(write: Callable[..., str], capsys: pytest.C
     assert found["errors"]["number"] == 311.1
     assert found["errors"]["month_kwh"] == pytest.approx(5.90, abs=0.01)
     unknown, habit = found["warnings"]
-    assert unknown.startswith("the time between readings is unknown: set source.every;")
+    assert unknown.startswith(
+        "how the readings follow the power is unknown: set source.every, or source.dead_band"
+    )
     assert habit.startswith(
         "an attacker may not be sure whether one of these events happened once, but can learn within a month "
         "whether it happens every day: a kettle; "

@@ -95,7 +95,8 @@ def least_squares(*streams: Series) -> list[Floats]:
             kwh.append(stream.values[index] * stream.kwh_per_unit[index])
             deviations.append(stream.sds[index] * stream.kwh_per_unit[index])
     x, y, s = np.array(rows), np.array(kwh), np.array(deviations)
-    beta = np.linalg.lstsq(x / s[:, None], y / s, rcond=None)[0]
+    x_s, y_s = x / s[:, None], y / s
+    beta = np.linalg.solve(x_s.T @ x_s, x_s.T @ y_s)  # the normal equations: lstsq takes 20 times as long
     ends = np.cumsum([len(stream.records) for stream in streams])
     return np.split(x @ beta, ends[:-1])
 

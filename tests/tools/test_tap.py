@@ -286,7 +286,7 @@ def test_a_peak_is_compared_with_the_largest_mean() -> None:
         register += energy_wh
         shown.raw("meters/m1/power", b"%d" % register, day_ms + quarter * QUARTER)
     shown.raw("meters/m1/power", b"%d" % (register + 900), day_ms + 3 * QUARTER + 5 * MINUTE)
-    assert shown.status.endswith("slot 00:00:00-00:00:00: largest mean 400.0 since 00:00:00")
+    assert shown.status.endswith("slot from 11-20 00:00: largest mean 400.0 since 11-20 00:00")
     shown.raw("meters/m1/power", b"%d" % (register + 900), day_ms + 4 * QUARTER)
     shown.record("private/m1/power", "m1", 1200, day_ms)
     assert shown.lines[-2] == "-- stream main, in W"
@@ -299,7 +299,7 @@ def test_a_peak_without_a_whole_part_has_no_measured_value() -> None:
     """Before the tap has a part from its start to its end, a peak has nothing to be compared with."""
     shown = Terminal(written(window=DAYS, privacy="space = 'peak'\nradius = 100"))
     shown.raw("meters/m1/power", b"100", START + 12 * 60 * MINUTE - QUARTER + 1)
-    assert shown.status == "m1: 100.0 W; slot 00:00:00-00:00:00"
+    assert shown.status == "m1: 100.0 W; slot from 11-20 00:00"
     shown.record("private/m1/power", "m1", 90, START - 12 * 60 * MINUTE)
     assert shown.lines[-1].split()[3:5] == ["-", "90.0"]
 

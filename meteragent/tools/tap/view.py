@@ -14,7 +14,7 @@ from meteragent.domain.errors import PayloadError, RecordError
 from meteragent.domain.grid import Calendar, floor, iso_time
 from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import MICRO
+from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.report.format import column
 from meteragent.tools.tap.trace import Raw, Stretch, Trace
 from meteragent.wire.descriptor import describe
@@ -175,14 +175,16 @@ class StreamView:
     def _so_far(self, meter: str, stretches: list[Stretch], now_ms: int, terms: Terms) -> str:
         trace = self._traces[meter]
         raw = trace.used(stretches, now_ms, terms)
-        from_ms = max(stretches[0][0], trace.since_ms)
-        slot = f"slot {_clock(stretches[0][0])}-{_clock(stretches[-1][1])}"
+        start_ms, end_ms = stretches[0][0], stretches[-1][1]
+        is_long = end_ms - start_ms >= DAY_MS
+        moment = _date_and_clock if is_long else _clock
+        slot = f"slot from {moment(start_ms)}" if is_long else f"slot {moment(start_ms)}-{moment(end_ms)}"
         if raw is None:
             return slot
         quantity = "used" if terms.is_energy else "mean"
         if terms.space is Space.PEAK:
             quantity = "largest mean"
-        return f"{slot}: {quantity} {column(float(raw.value))} since {_clock(from_ms)}"
+        return f"{slot}: {quantity} {column(float(raw.value))} since {moment(max(start_ms, trace.since_ms))}"
 
 
 class View:
@@ -279,3 +281,7 @@ def _printable(text: str) -> str:
 
 def _clock(time_ms: int) -> str:
     return iso_time(time_ms)[11:19]
+
+
+def _date_and_clock(time_ms: int) -> str:
+    return iso_time(time_ms)[5:16].replace("T", " ")

@@ -44,6 +44,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def pytest_unconfigure() -> None:
+    """Collect everything at the end, or nanobind reports what is frozen as leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:
     """Restore the log level of the agent, which commands set for the whole process."""

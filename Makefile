@@ -19,8 +19,6 @@ CLOCKED := $(patsubst %,tests/integration/test_%.py,faults links outages store_f
 # It counts what a slow machine does otherwise: nothing runs beside it.
 ALONE := tests/integration/test_load.py
 BENCH_STAMP := .venv/installed-bench
-# One more than processors: some fast tests wait, for a program that they started or for a disk.
-WORKERS := $(shell expr $$(nproc) + 1)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
@@ -46,7 +44,7 @@ system-tests: broker-tests
 	$(BIN)/python -m pytest -m spark tests/spark
 
 fast-tests: covered-tests
-	nice -n 10 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not integration and not spark and not covered"
+	nice -n 10 $(BIN)/python -m pytest -n auto --dist worksteal -m "not integration and not spark and not covered"
 
 covered-tests: # fails where a branch of domain, core, wire or store is not reached: fail_under in pyproject.toml
 	nice -n 10 $(BIN)/python -m pytest -n auto --dist worksteal -m covered --cov --cov-report=term $(COVERED)

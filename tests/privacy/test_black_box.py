@@ -70,12 +70,12 @@ def test_labels(claim: float, holds: bool) -> None:
     "points", [("day", "night"), (True, False), (None, 3), (frozenset("a"), frozenset("ab")), ("day", None)]
 )
 @pytest.mark.parametrize(("claim", "holds"), [(1.0, True), (0.6, False)])
-def test_a_number_is_released_for_what_is_none(points: Any, claim: float, holds: bool) -> None:
+def test_numbers_are_released_for_points_that_are_none(points: Any, claim: float, holds: bool) -> None:
     """Words, truth values, sets and None have no difference: the numbers released for them are compared."""
     draw = np.random.default_rng(10)
 
     def release(batch: Any) -> Any:
-        """Say with noise of scale 1 which of the two points it is: a loss of 1."""
+        """Return which of the two points it is, with noise of scale 1: a loss of 1."""
         return np.array([point == points[0] for point in batch]) + draw.laplace(0, 1, len(batch))
 
     report = audit_release(release, [(*points, claim)], samples=SAMPLES)

@@ -28,17 +28,17 @@ from meteragent.privacy.space import (
 
 @dataclass(frozen=True)
 class Meddling:
-    """It releases points as they are, and then changes the caller's array."""
+    """A mechanism that releases points as they are, and then changes the caller's array."""
 
     space: Any
     change: Callable[[NDArray[Any]], None]
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Any."""
+        """Return the distance: any loss will do."""
         return distance
 
     def release(self, points: Any, *, bits: Bits | None = None) -> Any:
-        """What was there before the change."""
+        """Return a copy of the points, and change the points."""
         released = points.copy()
         self.change(points)
         return released

@@ -8,9 +8,9 @@ STAMP := .venv/installed
 DEMO_STAMP := .venv/installed-demo
 PROJECTS := pyproject.toml simulators/pyproject.toml
 ROUNDS ?= 5
-# The rooms that decide what leaves, lowest first.
-CORE := $(addprefix tests/,domain wire decode core store mqtt config)
-# Of these, whose branches their own tests must reach (fail_under in pyproject.toml).
+# What `make quick` tests: the rooms that decide what leaves, lowest first.
+ROOM ?= domain wire decode core store mqtt config
+# The rooms whose branches their own tests must reach (fail_under in pyproject.toml).
 COVERED := $(addprefix tests/,domain core wire store)
 # Logs of long runs, by revision: a run goes on in its log, and a log of other code is refused.
 LOGS ?= faults-logs/$(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
@@ -77,13 +77,14 @@ pictures: $(STAMP) ## the pictures of docs/pictures.md, drawn anew from their se
 parts: $(STAMP)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres nats-server
 
-quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (half a minute)
+quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (half a minute; ROOM=core for one)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not parts" $(CORE)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n 2 --dist worksteal \
+	  -m "not slow and not parts and not data" $(addprefix tests/,$(ROOM))
 
-unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark
-	$(BIN)/python -m pytest -n auto -m "not integration and not statistical and not spark"
+unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark, no real traces
+	$(BIN)/python -m pytest -n auto -m "not integration and not statistical and not spark and not data"
 
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py

@@ -49,7 +49,8 @@ from tests.support.postgres import Postgres, server_programs
 from tests.support.stores import TERMS
 
 STREAMS = [StreamTopic.parse("main", TEMPLATE)]
-DESCRIPTOR = Message(f"{topic('m0')}/privacy", describe(TERMS).message("m0", NOON_MS))
+METERS_MAX = 100_000
+"""The number of meters whose descriptors are known."""
 
 
 class Contestant(NamedTuple):
@@ -66,6 +67,14 @@ def messages(meters: int, slots: int) -> Iterator[Message]:
         for number in range(meters):
             meter, time_ms = f"m{number:06}", NOON_MS + slot * HALF_HOUR_MS
             yield Message(topic(meter), shared.record(meter, time_ms, 0, (number * 7919 + slot) % 3000))
+
+
+def descriptors() -> Iterator[Message]:
+    """Yield the descriptors of all meters."""
+    shared = describe(TERMS)
+    for number in range(METERS_MAX):
+        meter = f"m{number:06}"
+        yield Message(f"{topic(meter)}/privacy", shared.message(meter, NOON_MS))
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -106,34 +115,34 @@ async def collect_to_table(url: str, records: Sequence[Message]) -> None:
     async with Database.connect(url, None, "bench", "month") as database:
         core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
         for batch in batches(records):
-            await database.write(core.take(batch, NOW_MS), len(batch), NOW_MS, core.mixed)
+            await database.write(core.take(batch, NOW_MS), len(batch), NOW_MS)
 
 
 async def collect_to_files(folder: str, records: Sequence[Message]) -> None:
     """Write records to the dataset as the service does."""
     staging = Staging(Path(folder), "bench", "hour")
-    staging.migrate()
+    staging.create()
     core = Core(STREAMS, Limits(), *staging.begin(is_first=True))
     for batch in batches(records):
-        staging.write(core.take(batch, NOW_MS), len(batch), NOW_MS, core.mixed)
+        staging.write(core.take(batch, NOW_MS), len(batch), NOW_MS)
     staging.flush()
     staging.close()
 
 
 async def prepare_table(url: str) -> None:
-    """Create the tables and their partitions, and write the descriptor."""
+    """Create the tables and their partitions, and write the descriptors."""
     async with Database.connect(url, None, "bench", "month") as database:
-        await database.migrate()
+        await database.create()
         core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
-        await database.write(core.take([DESCRIPTOR], NOW_MS), 1, NOW_MS)
+        await database.write(core.take(descriptors(), NOW_MS), 1, NOW_MS)
 
 
 def prepare_files(folder: Path) -> None:
-    """Create a dataset that has the descriptor."""
+    """Create a dataset that has the descriptors."""
     staging = Staging(folder, "bench", "hour")
-    staging.migrate()
+    staging.create()
     core = Core(STREAMS, Limits(), *staging.begin(is_first=True))
-    staging.write(core.take([DESCRIPTOR], NOW_MS), 1, NOW_MS, ())
+    staging.write(core.take(descriptors(), NOW_MS), 1, NOW_MS)
     staging.close()
 
 
@@ -218,7 +227,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--meters", type=int, default=100_000, help="default %(default)s")
+    parser.add_argument("--meters", type=int, default=METERS_MAX, help="default and most %(default)s")
     parser.add_argument(
         "--slots", type=int, default=2, help="half-hourly records per meter; default %(default)s"
     )

@@ -25,7 +25,7 @@ import nats
 import psycopg
 
 from meteragent.collect.core import Message
-from meteragent.mqtt import Endpoint, Session, keep_connected
+from meteragent.mqtt import Endpoint, Link, Session, keep_connected
 from tests.integration.collecting import DURABLE, Collector
 from tests.support.broker import Broker, mosquitto_program
 from tests.support.collecting import TEMPLATE
@@ -76,16 +76,8 @@ async def publish(url: str, records: Sequence[Message]) -> None:
             await room.acquire()
             session.publish(message.topic, message.payload)
 
-    connection = asyncio.ensure_future(
-        keep_connected(
-            Endpoint.parse(url),
-            "meters",
-            serve,
-            entropy=os.urandom,
-            on_delivered=on_delivered,
-            inflight=_WINDOW,
-        )
-    )
+    link = Link(Endpoint.parse(url), "meters", on_delivered=on_delivered, inflight=_WINDOW)
+    connection = asyncio.ensure_future(keep_connected(link, serve, os.urandom))
     await completion.wait()
     connection.cancel()
 

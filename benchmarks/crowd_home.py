@@ -27,7 +27,7 @@ from meteragent.crowd import group as groups
 from meteragent.crowd import home
 from meteragent.crowd.machine import Machine
 from meteragent.crowd.seal import Identity
-from meteragent.domain.commit import Outgoing
+from meteragent.domain.commit import Outgoing, Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.privacy.bits import SystemBits
@@ -111,10 +111,9 @@ def streams() -> dict[str, Stream]:
     local = core(plain, config.others_per_day(config.parse(TEXT), plain), Links.of(plain), bytes(32))
     group, keys = street()
     terms = {"level": group.level, "radius": group.hide_wh, "quantum": group.quantum_wh}
-    member = plain.model_copy(update={"privacy": plain.privacy.model_copy(update=terms)})
-    member.counted_in(group)
-    topic = f"crowd/{group.name}/report/{{meter}}"
-    crowd = replace(local, schedule=config.schedule(member), sink_topic=topic, crowd=keys)
+    member = plain.changed(group=group, privacy=terms)
+    leader = Receiver(local.name, f"crowd/{group.name}/report/{{meter}}")
+    crowd = replace(local, schedule=config.schedule(member), receivers=(leader,), crowd=keys)
     return {"noise of its own": local, "in a crowd": crowd}
 
 

@@ -134,7 +134,7 @@ def _fill(tx: sqlite3.Connection, numbers: range, meters: int, first_ms: int) ->
         start_ms = first_ms + step * SLOT_MS
         charge = Charge(start_ms - start_ms % DAY_MS, EPSILON)
         commit.charges.setdefault(charge, Counter())[f"m{meter}"] += 1
-        commit.outgoing.append(Outgoing(f"private/m{meter}/power", RECORD % meter, start_ms, False))
+        commit.outgoing.append(Outgoing("main", f"private/m{meter}/power", RECORD % meter, start_ms, False))
     ledger.charge(tx, commit)
     outbox.append(tx, commit)
 

@@ -31,8 +31,6 @@ COMMANDS = {
     "utility": ("analysis", "compare the errors of private numbers with those promised"),
 }
 """For each command: the extra that it needs, and a summary. The command's module has the same name."""
-_FORMER = {"ordeal": "simtest"}
-"""Former names of commands, which still work."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,11 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
         epilog=f"commands:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=[*COMMANDS, *_FORMER], metavar="COMMAND")
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
     remainder = parser.add_argument("options", nargs=argparse.REMAINDER, metavar="OPTIONS")
     remainder.required = False  # otherwise an error about a missing COMMAND also names OPTIONS
     request = parser.parse_args(arguments)
-    name = _FORMER.get(request.command, request.command)
+    name = request.command
     extra, _ = COMMANDS[name]
     command = argparse.ArgumentParser(f"python -m simulators {name}")
     try:

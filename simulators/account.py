@@ -9,13 +9,13 @@ energy, rounded down to the quantum. In unclear cases, a slot counts as touched.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.domain import grid
-from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, MINUTE_MS
 from meteragent.store.ledger import PeriodCharge
 from simulators.chance import Integers
@@ -36,6 +36,20 @@ class Slot(NamedTuple):
     start_ms: int
 
 
+class Rules(NamedTuple):
+    """What a world's configuration means, computed without the agent.
+
+    `hold_ms` is the longest time for which a reading stands, `quantum_u` the step of values in millionths of
+    a W, and `charge` that of a window, as epsilon in 1/W.
+    """
+
+    length_ms: int
+    step_ms: int
+    hold_ms: int
+    quantum_u: int
+    charge: Fraction
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """All data that is checked at the end of a run.
@@ -47,7 +61,7 @@ class Account:
     acknowledged tokens, in order.
     """
 
-    terms: Terms
+    rules: Rules
     released: Sequence[tuple[Slot, int]]
     initial: Mapping[Slot, int]
     spent: Sequence[PeriodCharge]
@@ -66,7 +80,7 @@ class Account:
         for home, readings in self.readings.items():
             slots_of_home = [slot for slot in slots if slot.home == home]
             start_ms = np.array([slot.start_ms for slot in slots_of_home], np.int64)
-            energy = energy_u(readings, start_ms, start_ms + self.terms.step_ms, self.terms.hold_ms)
+            energy = energy_u(readings, start_ms, start_ms + self.rules.step_ms, self.rules.hold_ms)
             energies.update(zip(slots_of_home, energy.tolist(), strict=True))
         return energies
 
@@ -75,13 +89,13 @@ class Account:
 
         Such slots are near a faulty reading's true time, near its stamp, or between the two.
         """
-        step_ms = self.terms.step_ms
+        step_ms = self.rules.step_ms
         slots = set()
         for row in self.rows:
             if row.fault in HARMLESS:
                 continue
             from_ms = min(row.sent_ms, row.stamp_ms) - _MARGIN_MS
-            to_ms = max(row.sent_ms, row.stamp_ms) + self.terms.hold_ms + _MARGIN_MS
+            to_ms = max(row.sent_ms, row.stamp_ms) + self.rules.hold_ms + _MARGIN_MS
             slots |= {
                 Slot(row.home, start_ms) for start_ms in range(grid.floor(from_ms, step_ms), to_ms, step_ms)
             }
@@ -113,7 +127,7 @@ class Account:
 
         The slots form whole windows, from the home's first window at least until the readings end.
         """
-        step_ms, length_ms = self.terms.step_ms, self.terms.length_ms
+        step_ms, length_ms = self.rules.step_ms, self.rules.length_ms
         times: dict[int, list[int]] = {home: [] for home in self.readings}
         for slot, _ in self.released:
             times[slot.home].append(slot.start_ms)
@@ -129,11 +143,11 @@ class Account:
     def _check_ledger(self) -> None:
         """Check that the ledger has exactly the charges of the released windows, by home and day."""
         starts = {
-            (f"m{slot.home}", grid.floor(slot.start_ms, self.terms.length_ms)) for slot, _ in self.released
+            (f"m{slot.home}", grid.floor(slot.start_ms, self.rules.length_ms)) for slot, _ in self.released
         }
         windows = Counter((meter, grid.day(start_ms)) for meter, start_ms in starts)
         charged = {(line.meter, line.start_ms): (line.windows, line.epsilon_per_w) for line in self.spent}
-        due_charges = {key: (count, count * self.terms.epsilon_per_w) for key, count in windows.items()}
+        due_charges = {key: (count, count * self.rules.charge) for key, count in windows.items()}
         if charged != due_charges:
             raise InvariantViolation("the ledger differs from the releases")
 
@@ -145,7 +159,7 @@ class Account:
             if slot in touched_slots:
                 continue
             exact += 1
-            if quanta != (self.initial[slot] + energies[slot]) // self.terms.lattice(0):
+            if quanta != (self.initial[slot] + energies[slot]) // (self.rules.quantum_u * self.rules.step_ms):
                 raise InvariantViolation("a record minus its noise is not the exact mean", slot)
         return exact
 

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from meteragent.domain.grid import parse_duration
+from meteragent.domain.presets import DEFAULT, PRESETS
 from simulators import option
 from simulators.option import positive
 from simulators.papers import ITEMS
 from simulators.signature import DAY_0
 from simulators.utility_row import MONTH_DAYS
 
+WITHIN_A_DAY = [name for name, preset in PRESETS.items() if preset.length != "1mo"]
+"""The presets whose windows divide a day; `check` and its attackers play single days."""
+_PRESETS = f"{', '.join(WITHIN_A_DAY[:-1])} or {WITHIN_A_DAY[-1]} (default %(default)s)"
 DEFAULT_MECHANISM = "linf epsilon=1/40"
 BEGIN, END = "<!-- compared: begin -->", "<!-- compared: end -->"
 """The marks between which `compare --into` writes its table."""
@@ -44,8 +48,8 @@ def attack(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--preset",
-        default="appliance",
-        help="preset for check: television, appliance, street or day (default %(default)s)",
+        default=DEFAULT,
+        help=f"preset for check: {_PRESETS}",
     )
     scene(parser)
     add("--json", action="store_true", help="print all figures as JSON, not as a table")
@@ -183,8 +187,8 @@ def utility(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--preset",
-        default="appliance",
-        help="preset: television, appliance, street or day (default %(default)s)",
+        default=DEFAULT,
+        help=f"preset: {_PRESETS}",
     )
     add("--homes", type=positive, default=1000, help="number of simulated homes (default %(default)s)")
     add(

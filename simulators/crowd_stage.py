@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from aiomqtt import Client
 
-from meteragent.agent import watch
 from meteragent.crowd import group as groups
+from meteragent.service.health import ask, socket_path
 from meteragent.store import crowd_keys
 from meteragent.store.view import read_only
 from simulators import crowd_files
@@ -162,7 +162,7 @@ class _Day:
 
     def _ask(self, role: str) -> dict[str, Any]:
         """Return a program's state, or an empty dictionary if the program does not answer yet."""
-        answer = watch.ask(self._folder / f"{role}.db")
+        answer = ask(socket_path(self._folder / f"{role}.db"))
         return {} if answer is None else dict(json.loads(answer))
 
     def _has_keys(self) -> bool:

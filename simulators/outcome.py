@@ -58,7 +58,7 @@ class Outcome:
         if sorted(received) != sorted(street.meters):
             raise ValueError("the homes received differ from those sent")
         homes = [received[name] for name in street.meters]
-        (terms,) = {id(d): d for home in homes for d in home.descriptors.values()}.values()
+        (terms,) = {d.id: d for home in homes for d in home.descriptors.values()}.values()
         outcome = cls(street, homes, terms)
         starts_ms = START_MS + terms.step_ms * np.arange(street.slots(terms.step_ms))
         if not all(np.array_equal(home.time_ms, starts_ms) for home in homes):

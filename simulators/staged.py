@@ -17,11 +17,11 @@ from meteragent import config
 from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock
 from meteragent.agent.environment import Environment
-from meteragent.agent.notify import Notify
-from meteragent.cli.run import log_to_stderr, until_signalled
 from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service
+from meteragent.service.notify import Notify
+from meteragent.service.process import log_to_stderr, until_signalled
 
 AGENT = "agent"
 POLL_S = 0.01

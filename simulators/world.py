@@ -38,16 +38,16 @@ from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
 from meteragent.domain import grid
+from meteragent.domain.commit import Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.reading import Message
-from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, MICRO
+from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS
 from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store, ledger, outbox, transaction
 from simulators import fault
-from simulators.account import Account, Slot, first_window_ms
+from simulators.account import Account, Rules, Slot, first_window_ms
 from simulators.fault import Arrivals, Faults, Row
 from simulators.fleet import Fleet
 from simulators.invariant import InvariantViolation
@@ -83,6 +83,14 @@ topic = "private/{meter}/power"
 spread = "9min"
 """
 """The agent's configuration in this world."""
+RULES = Rules(
+    length_ms=30 * MINUTE_MS,
+    step_ms=10 * MINUTE_MS,
+    hold_ms=5 * MINUTE_MS,
+    quantum_u=MICRO,
+    charge=Fraction(1, 110 * 6),  # `appliance` hides 110 Wh in each slot
+)
+"""What this configuration means, for the account."""
 
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where fsync costs nothing, if there is one
@@ -100,7 +108,7 @@ class Observations:
     rows: list[tuple[int, outbox.WaitingRow]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
-    def note(self, effects: Effects, terms: Terms) -> None:
+    def note(self, effects: Effects) -> None:
         """Record a committed step of the core.
 
         A new slot's accumulator should contain only noise and dither. If it already contained energy, the
@@ -110,7 +118,7 @@ class Observations:
         for state in effects.commit.states.values():
             for window in state.windows if state else ():
                 for index, accumulator in window.slots:
-                    slot = Slot(int(window.public_id[1:]), window.start_ms + index * terms.step_ms)
+                    slot = Slot(int(window.public_id[1:]), window.start_ms + index * RULES.step_ms)
                     self.initial.setdefault(slot, accumulator)
 
 
@@ -138,7 +146,7 @@ class World:
         return Stream(
             name=configured.name,
             source=SourceTopic.parse(configured.source.topic),
-            sink_topic=configured.sink.topic,
+            receivers=(Receiver(configured.name, configured.sink.topic),),
             decode=config.decoder(configured.source),
             schedule=config.schedule(configured),
             ahead_ms=configured.window.ahead,
@@ -200,7 +208,7 @@ class World:
         with Store.open(folder / "world.db", now_ms=START_MS, recovery_floor_ms=None) as store:
             snapshot = store.snapshot(self.stream.name)
             core = Pipeline(self.stream, snapshot, Spending(), SeededBits(self.seed), counts)
-            _run_turns(core, store, messages, observations, self.stream.terms)
+            _run_turns(core, store, messages, observations)
             ledger_lines = list(ledger.report(store.connection))
         return self._account(observations, counts, ledger_lines, len(messages)), observations
 
@@ -208,18 +216,17 @@ class World:
         self, observations: Observations, counts: Counts, spent: list[ledger.PeriodCharge], messages: int
     ) -> Account:
         arrivals, rows = self.deliveries
-        terms = self.stream.terms
         first_ms = {
             home: first_window_ms(
-                delivery.arrived_ms, delivery.times_ms, self.stream.ahead_ms, terms.length_ms
+                delivery.arrived_ms, delivery.times_ms, self.stream.ahead_ms, RULES.length_ms
             )
             for home, delivery in arrivals.items()
         }
         released = [
-            _parse_record(row.payload, terms.quantum_u) for _, row in observations.rows if not row.retain
+            _parse_record(row.payload, RULES.quantum_u) for _, row in observations.rows if not row.retain
         ]
         return Account(
-            terms,
+            RULES,
             released,
             observations.initial,
             spent,
@@ -233,9 +240,7 @@ class World:
         )
 
 
-def _run_turns(
-    core: Pipeline, store: Store, messages: list[Message], observations: Observations, terms: Terms
-) -> None:
+def _run_turns(core: Pipeline, store: Store, messages: list[Message], observations: Observations) -> None:
     """Run turns until no work is left: feed arrived messages, commit, and take the due rows."""
     now_ms, end, delivered = START_MS, 0, list[int]()
     with tqdm(total=len(messages), unit=" readings", disable=None) as bar:
@@ -251,7 +256,7 @@ def _run_turns(
             if effects.commit or delivered:
                 transaction.commit(store, effects.commit, delivered, None, KEEP_MS)
                 store.erase()
-            observations.note(effects, terms)
+            observations.note(effects)
             rows = outbox.pending(store.connection, core.name, now_ms, -1)
             observations.rows += [(now_ms, row) for row in rows]
             delivered = [row.id for row in rows]
@@ -292,7 +297,7 @@ def write(world: World, target: Path) -> dict[str, Any]:
     ledger_rows = ((line.meter, line.start_ms, line.windows, line.epsilon_per_w) for line in account.spent)
     _write_csv(target / "ledger.csv", "meter day_ms windows epsilon_per_w", ledger_rows)
     _write_csv(target / "faults.csv", "home sent_ms what stamp_ms", account.rows)
-    touched_slots, slot_ms = account.touched(), account.terms.step_ms
+    touched_slots, slot_ms = account.touched(), account.rules.step_ms
     slots = (
         (*slot, f"{energy / (MICRO * slot_ms):.6f}", energy, int(slot in touched_slots))
         for slot, energy in sorted(account.energies().items())

@@ -5,13 +5,16 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import tests.support.hypothesis_profiles  # noqa: F401 -- it sets them
+from tests.commands.system_parts import find
+from tests.support import uses
 from tests.support.broker import Broker, Certificates, mosquitto_program
 from tests.support.collecting import empty_database
-from tests.support.not_run import not_run
+from tests.support.not_run import data_folder, not_run
 from tests.support.postgres import Postgres, server_programs
 
 if "LC_ALL" in os.environ:
@@ -20,18 +23,36 @@ os.environ["LC_MESSAGES"] = "C"
 """Texts are in English, here and in programs that tests start, whatever language the developer reads."""
 
 MakeBroker = Callable[..., Broker]
-PARTS = {"mosquitto", "broker", "nats", "certificates", "postgres", "table_url"}
-"""Fixtures that start programs of the system."""
+MakeCertificates = Callable[..., Certificates]
+FOLDERS = {
+    "integration": ("integration", "parts"),
+    "spark": ("spark", "parts"),
+    "statistical": ("statistical",),
+}
+"""Marks of all tests in a folder."""
+FIXTURES = {
+    "data": "data",
+    **dict.fromkeys(("mosquitto", "nats", "openssl", "postgres", "systemd_analyze"), "parts"),
+}
+"""Marks of all tests that ask for a fixture, or for one that asks for it."""
 COVERED = {"domain", "core", "wire", "store"}
 """Rooms whose branches their own tests must reach: `make test` measures it, but not by slow tests."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs a part of the system, which `make quick` leaves out, and what measures coverage."""
-    if isinstance(item, pytest.Function) and PARTS & set(item.fixturenames):
-        item.add_marker("parts")
-    if item.path.parent.name in COVERED and item.get_closest_marker("slow") is None:
+    """Mark a test by what it uses, and what measures coverage: targets of the Makefile choose by marks."""
+    room = item.path.parent.name
+    fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+    for mark in {*FOLDERS.get(room, ()), *(FIXTURES[name] for name in fixtures if name in FIXTURES)}:
+        item.add_marker(mark)
+    if room in COVERED and item.get_closest_marker("slow") is None:
         item.add_marker("covered")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Watch what the test uses."""
+    uses.watch(item)
 
 
 def pytest_collection_finish() -> None:
@@ -49,6 +70,20 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def leaks_of_module() -> Iterator[None]:
+    """Fail the last test of a module whose fixtures leak."""
+    yield
+    uses.collect_leaks()
+
+
+@pytest.fixture(autouse=True)
+def leaks() -> Iterator[None]:
+    """Fail a test that leaks."""
+    yield
+    uses.collect_leaks()
+
+
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:
     """Restore the log level of the agent, which commands set for the whole process."""
@@ -56,6 +91,12 @@ def log_level() -> Iterator[None]:
     level = log.level
     yield
     log.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real load traces."""
+    return data_folder()
 
 
 @pytest.fixture(scope="session")
@@ -83,9 +124,15 @@ def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+def openssl() -> MakeCertificates:
+    """Makes certificates; its arguments are those of `Certificates.make`."""
+    return Certificates.make
+
+
+@pytest.fixture(scope="session")
+def certificates(openssl: MakeCertificates, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """An authority, a server and a client."""
-    return Certificates.make(tmp_path_factory.mktemp("certificates"))
+    return openssl(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +154,15 @@ def make_postgres() -> Postgres:
 def table_url(postgres: Postgres) -> str:
     """The address of an empty database."""
     return empty_database(postgres)
+
+
+@pytest.fixture(scope="session")
+def systemd_analyze() -> Path:
+    """Systemd's own tool."""
+    program = find("systemd-analyze")
+    if program is None:
+        not_run("systemd-analyze", "systemd-analyze is not on the path, nor in /usr/sbin")
+    return program
 
 
 @pytest.fixture(scope="module")

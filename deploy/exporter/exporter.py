@@ -44,6 +44,8 @@ HOMES = 10_000
 """The largest numbers of streams, and of homes in each; messages of further ones are refused and counted."""
 TERMS = 10_000
 """The largest number of descriptors in memory; further ones are refused and counted."""
+TERMS_OF_TOPIC = 64
+"""The largest number of descriptors of one topic."""
 RECONNECT_MAX_S = 30
 """The longest pause before the client reconnects."""
 
@@ -87,6 +89,7 @@ class Board(Collector):
         self.connected = False
         self._message_count = self._refused_count = 0
         self._terms: dict[str, Descriptor] = {}
+        self._of_topic: dict[str, dict[str, Descriptor]] = {}
         self._slots: dict[Stream, dict[int, Slot]] = {}
         self._lock = threading.Lock()
 
@@ -96,20 +99,25 @@ class Board(Collector):
             self._message_count += 1
             try:
                 if "privacy" in topic.split("/")[-2:]:
-                    self._describe(Descriptor.parse(payload))
+                    self._describe(topic.rpartition("/privacy")[0], Descriptor.parse(payload))
                 elif not topic.endswith("/total"):
                     self._keep(topic, Record.parse(payload))
             except (RecordError, ValueError):
                 self._refused_count += 1
 
-    def _describe(self, terms: Descriptor) -> None:
-        if len(self._terms) >= TERMS and terms.id not in self._terms:
+    def _describe(self, topic: str, terms: Descriptor) -> None:
+        """Keep what the meter of a topic announces; an id is known within its topic only."""
+        terms_by_id = self._of_topic.setdefault(topic, {})
+        is_new = terms.digest not in self._terms
+        if (is_new and len(self._terms) >= TERMS) or len(terms_by_id.keys() | {terms.id}) > TERMS_OF_TOPIC:
             raise ValueError("too many descriptors")
-        self._terms[terms.id] = terms
+        if terms_by_id.setdefault(terms.id, terms).digest != terms.digest:
+            raise ValueError("two descriptors with one id")
+        terms_by_id[terms.id] = self._terms.setdefault(terms.digest, terms)
 
     def _keep(self, topic: str, record: Record) -> None:
         """Keep a record if its slot is one of the two newest of its stream."""
-        series = Series.of([record], self._terms)
+        series = Series.of([record], self._of_topic.get(topic, {}))
         home_value = HomeValue(series, series.value(record.time_ms, COVERAGE, record.band))
         segments = ("+" if segment == record.meter else segment for segment in topic.split("/"))
         stream = Stream("/".join(segments), record.unit, _slot_length(record.step_ms))

@@ -11,28 +11,28 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from meteragent import config as settings
 from meteragent.agent import banner, page, parts, receivers
-from meteragent.agent.clock import LOOK_S, CatchUp, ClockJumped, SteadyClock, run_until
+from meteragent.agent.clock import LOOK_S, POLL_S, CatchUp, ClockJumped, SteadyClock, run_until
 from meteragent.agent.environment import Environment
 from meteragent.agent.first_minutes import FirstMinutes
-from meteragent.agent.intake_health import IntakeHealth, first_silence_ms, silence_ms
-from meteragent.agent.outlets import Outlet, OutletMaker
+from meteragent.agent.outlets import Outlet, OutletMaker, Outlets
 from meteragent.agent.page_data import CrowdWatch, PageData, WatchedStream, page_settings, routes
-from meteragent.agent.runner import POLL_S, FlushPolicy, Runner, StoreThread
+from meteragent.agent.runner import FlushPolicy, Runner
+from meteragent.agent.store_thread import StoreThread
 from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.core.charges import Spending
-from meteragent.core.shares import Crowd
-from meteragent.core.stream import Stream
+from meteragent.core.stream import Crowd, Stream
 from meteragent.domain import grid, identity
+from meteragent.domain.commit import Receiver
 from meteragent.domain.counters import Counts
-from meteragent.domain.problem import Alarms
+from meteragent.domain.problem import Alarms, advice
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
-from meteragent.mqtt import keep_connected
-from meteragent.mqtt.reconnect import WEEK_S
+from meteragent.mqtt import WEEK_S, Entropy, Link, keep_connected
 from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, grants, meta, read_only
 
@@ -51,7 +51,7 @@ _log = logging.getLogger("meteragent")
 
 
 class Unit(NamedTuple):
-    """The parts of one running stream."""
+    """The parts of one running stream, and what keeps its connections."""
 
     stream: settings.Stream
     links: parts.Links
@@ -60,20 +60,77 @@ class Unit(NamedTuple):
     outlets: tuple[Outlet, ...]
     source_id: str
 
+    async def keep_source(self, entropy: Entropy) -> None:
+        """Keep the connection to the source until cancelled."""
+        source = self.runner.source
+        link = Link(
+            self.links.source,
+            self.source_id,
+            on_message=source.on_message,
+            receive_maximum=source.receive_maximum,
+            session_expiry_s=WEEK_S if parts.keeps_session(self.stream) else 0,
+            count=self._count("source", self.stream.name),
+            role=parts.role(self.stream, "source"),
+            on_failed=partial(self.watch.note_failed, "source", self.stream.name),
+            advice=partial(advice, side="source"),
+        )
+        serve = self.watch.wrap_serve("source", self.stream.name, source.serve)
+        await keep_connected(link, serve, entropy)
+
+    async def keep_sink(self, outlet: Outlet, entropy: Entropy) -> None:
+        """Keep the connection to the sink or to a receiver until cancelled."""
+        link = Link(
+            outlet.endpoint,
+            outlet.client_id,
+            on_message=outlet.on_message,
+            on_delivered=outlet.sink.on_delivered,
+            on_refused=outlet.sink.on_refused,
+            will=outlet.sink.presence.will,
+            inflight=outlet.stream.sink.inflight,
+            count=self._count("sink", outlet.queue),
+            role=outlet.role,
+            on_failed=partial(self.watch.note_failed, "sink", outlet.queue),
+            advice=partial(advice, side="sink"),
+        )
+        serve = self.watch.wrap_serve("sink", outlet.queue, outlet.serve)
+        await keep_connected(link, serve, entropy)
+
+    @property
+    def shown(self) -> Receiver:
+        """The receiver that the page shows: the first, or one without messages if none is admitted yet."""
+        places = [(outlet.queue, outlet.stream.sink.topic) for outlet in self.outlets]
+        return Receiver(*(places or [(self.stream.name, identity.PLACEHOLDER)])[0])
+
+    def watched(self, config: settings.Config) -> WatchedStream:
+        """Return the parts that the page shows."""
+        return WatchedStream(
+            self.stream,
+            settings.others_per_day(config, self.stream),
+            self.links.pseudonym_key,
+            self.runner.pipeline.meters,
+            self.watch.up.__getitem__,
+            self.runner.pipeline.upcoming,
+            self.shown,
+            self.watch.arrivals,
+            settings.tariffs(config, self.stream),
+            CrowdWatch.of(self.outlets),
+        )
+
+    def _count(self, side: str, queue: str) -> Callable[[str], None]:
+        """Return a function that counts a connection's events; `side` is "source" or "sink"."""
+
+        def count(event: str) -> None:
+            """Count an event, and note a lost connection."""
+            if event == "lost":
+                self.watch.note_lost(side, queue)
+            self.runner.counts.add(f"{side}_lost" if event == "lost" else event)
+
+        return count
+
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """Log only the type of an exception that the event loop caught: the context may hold a payload."""
     _log.error("in the event loop: %s", type(context.get("exception")).__name__)
-
-
-def _page_outlet(unit: Unit) -> tuple[str, str] | None:
-    """Return the queue and topic template that the page shows for a shared stream; None for other streams."""
-    if not unit.stream.receivers:
-        return None
-    if not unit.outlets:
-        return unit.stream.name, identity.PLACEHOLDER
-    outlet = unit.outlets[0]
-    return outlet.queue, outlet.stream.sink.topic
 
 
 async def _compare(clock: SteadyClock) -> None:
@@ -81,6 +138,21 @@ async def _compare(clock: SteadyClock) -> None:
     while True:
         clock.check()
         await asyncio.sleep(LOOK_S)
+
+
+async def _drain(units: list[Unit]) -> None:
+    """Give all sinks, even disconnected ones, `DRAIN_S` to send due messages; mark the delivered rows."""
+    sinks = [outlet.sink for unit in units for outlet in unit.outlets]
+    for sink in sinks:
+        sink.finish()
+    if sinks := [sink for sink in sinks if await sink.has_due()]:
+        _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                for sink in sinks:
+                    await sink.idle.wait()
+    for unit in units:
+        await unit.runner.flush()
 
 
 class Agent:
@@ -220,24 +292,14 @@ class Agent:
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store, crowd: Crowd | None) -> Stream:
         """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
-        others_per_day = settings.others_per_day(self._config, stream)
-        validities = receivers.validities(stream, store)
-        core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, validities)
-        unannounced = receivers.unannounced(stream, store)
+        others_per_day, get = settings.others_per_day(self._config, stream), receivers.of(stream, store)
+        core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, receivers=get)
         listens = self._environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None
-        return replace(core, listens=listens, crowd=crowd, unannounced=unannounced)
+        return replace(core, listens=listens, crowd=crowd)
 
     def _outlet_maker(self, thread: StoreThread, clock: SteadyClock) -> OutletMaker:
-        environment = self._environment
-        return OutletMaker(
-            thread,
-            clock,
-            self.counts,
-            self.alarms,
-            environment.listen_s,
-            environment.entropy,
-            self._config.page,
-        )
+        environment = (self._environment.listen_s, self._environment.entropy, self._config.page)
+        return OutletMaker(thread, clock, self.counts, self.alarms, *environment)
 
     def _assemble(
         self,
@@ -248,13 +310,18 @@ class Agent:
         odometers: dict[str, Odometer],
     ) -> Unit:
         store, name = thread.store, stream.name
-        outlets = self._outlet_maker(thread, clock).of(stream, links)
-        core = self._core(stream, links, store, outlets.crowd)
+        connections = self._outlet_maker(thread, clock).of(stream, links)
+        outlets = Outlets(
+            {outlet.queue: outlet.sink for outlet in connections},
+            {outlet.queue: outlet.listener for outlet in connections},
+        )
+        crowd = connections[0].crowd if connections else None
+        core = self._core(stream, links, store, crowd)
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         snapshot = store.snapshot(name)
         counts = self.counts.part()
         pipeline = self._environment.pipeline(core, snapshot, spending, self._environment.bits, counts)
-        source = parts.source(stream, core.source.filter, clock.now_ms, self.counts)
+        source = parts.source(stream, core.source, clock.now_ms, self.counts)
         pipeline.leave_after(outlets.last_due_ms(store))
         # At the stop, the stream's time was before its first deadline. The store's time may be later, because
         # other streams advance it, and so does a run that stops before the end of its catch-up.
@@ -262,16 +329,13 @@ class Agent:
         resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
         now_ms, listen_s = clock.newest_ms, self._environment.listen_s
         _log.info("%s", banner.next_number(stream, core, pipeline, now_ms, listen_s))
-        intake_health = IntakeHealth(counts, silence_ms(stream), now_ms, first_silence_ms(stream))
-        first_minutes = FirstMinutes(stream, counts, now_ms)
-        watch = StreamWatch(
-            stream, pipeline, outlets.sink, intake_health, clock, first_minutes, queues=outlets.queues
-        )
-        watch.crowd = outlets.crowd
+        first_minutes = FirstMinutes(stream, counts)
+        watch = StreamWatch(stream, pipeline, outlets, clock, first_minutes)
+        watch.crowd = crowd
         runner = Runner(
             pipeline=pipeline,
             source=source,
-            sink=outlets.sink,
+            outlets=outlets,
             store=thread,
             clock=clock,
             catch_up=CatchUp(resume_ms, stream.window.catch_up, waits=due_ms is not None),
@@ -282,75 +346,32 @@ class Agent:
             on_commit=first_minutes.on_commit,
             flush_policy=FlushPolicy(self._config.store.flush, core.schedule.first_ms),
             viewers=self._viewers,
-            listener=outlets.listener,
         )
-        return Unit(stream, links, runner, watch, outlets.all, parts.client_ids(store, name)[0])
+        return Unit(stream, links, runner, watch, connections, parts.client_ids(store, name, links)[0])
 
     async def _serve(self, units: list[Unit], service_tasks: list[Coroutine[Any, Any, None]]) -> None:
         """Run all tasks; a stop ends runners and services, then drains the sinks unless one has failed."""
+        entropy = self._environment.entropy
         async with asyncio.TaskGroup() as sinks:
             sink_tasks = [
-                sinks.create_task(self._keep_sink(unit, outlet)) for unit in units for outlet in unit.outlets
+                sinks.create_task(unit.keep_sink(outlet, entropy))
+                for unit in units
+                for outlet in unit.outlets
             ]
             try:
                 async with asyncio.TaskGroup() as intake:
                     for unit in units:
                         intake.create_task(unit.runner.run())
-                        intake.create_task(self._keep_source(unit))
+                        intake.create_task(unit.keep_source(entropy))
                     for service in service_tasks:
                         intake.create_task(service)
             except asyncio.CancelledError:
                 if not any(task.done() for task in sink_tasks):
-                    await self._drain(units)
+                    await _drain(units)
                 raise
             finally:
                 for task in sink_tasks:
                     task.cancel()
-
-    async def _drain(self, units: list[Unit]) -> None:
-        """Give all sinks, even disconnected ones, `DRAIN_S` to send due messages; mark the delivered rows."""
-        sinks = [outlet.sink for unit in units for outlet in unit.outlets]
-        for sink in sinks:
-            sink.finish()
-        _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
-                for sink in sinks:
-                    await sink.idle.wait()
-        for unit in units:
-            await unit.runner.flush()
-
-    async def _keep_source(self, unit: Unit) -> None:
-        source = unit.runner.source
-        await keep_connected(
-            unit.links.source,
-            unit.source_id,
-            unit.watch.wrap_serve("source", unit.stream.name, source.serve),
-            on_message=source.on_message,
-            receive_maximum=source.receive_maximum,
-            entropy=self._environment.entropy,
-            session_expiry_s=WEEK_S if parts.keeps_session(unit.stream) else 0,
-            count=self._count(unit, "source", unit.stream.name),
-            role=parts.role(unit.stream, "source"),
-            login_hint=parts.login_hint("source", unit.stream),
-        )
-
-    async def _keep_sink(self, unit: Unit, outlet: Outlet) -> None:
-        sink = outlet.sink
-        await keep_connected(
-            outlet.endpoint,
-            outlet.client_id,
-            unit.watch.wrap_serve("sink", outlet.queue, outlet.serve),
-            on_message=outlet.on_message,
-            on_delivered=sink.on_delivered,
-            on_refused=sink.on_refused,
-            will=sink.presence.will,
-            inflight=outlet.stream.sink.inflight,
-            entropy=self._environment.entropy,
-            count=self._count(unit, "sink", outlet.queue),
-            role=outlet.role,
-            login_hint=parts.login_hint("sink", outlet.stream),
-        )
 
     async def _keep_page(
         self,
@@ -361,33 +382,9 @@ class Agent:
         watch: Watch,
     ) -> None:
         """Serve the local page and the routes for this machine's tools."""
-        watched_streams = [
-            WatchedStream(
-                unit.stream,
-                settings.others_per_day(self._config, unit.stream),
-                unit.links.pseudonym_key,
-                unit.runner.pipeline.meters,
-                unit.watch.up.__getitem__,
-                unit.runner.pipeline.upcoming,
-                settings.tariffs(self._config, unit.stream),
-                _page_outlet(unit),
-                CrowdWatch.of(unit.outlets),
-            )
-            for unit in units
-        ]
+        watched_streams = [unit.watched(self._config) for unit in units]
         page_data = PageData(watched_streams, thread, clock, self.counts, watch.problems)
         await page.serve(address, page_data.view, self._viewers, routes(watch))
-
-    def _count(self, unit: Unit, side: str, queue: str) -> Callable[[str], None]:
-        """Return a function that counts a connection's events; `side` is "source" or "sink"."""
-
-        def count(event: str) -> None:
-            """Count an event, and note a lost connection."""
-            if event == "lost":
-                unit.watch.note_lost(side, queue)
-            self.counts.add(f"{side}_lost" if event == "lost" else event)
-
-        return count
 
     async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
         """Log totals every `TOTALS_S`; if no stream uses the event clock, also forget old budget periods."""

@@ -14,7 +14,7 @@ from meteragent.core.stream import Stream
 from meteragent.crowd.group import Group
 from meteragent.domain.grid import duration_text, format_duration, iso_time
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Metric
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.report import sharing
 from meteragent.report.format import energy
@@ -32,7 +32,7 @@ def lines(settings: config.Config) -> Iterator[str]:
         source = stream.source
         kind = str(source.kind).replace("_", " ")
         yield (
-            f"{name}: reads {kind} in {source.unit} from {source.url}, topic {source.topic},"
+            f"{name}: reads {kind} in {source.unit} from {source.url}, topic {config.formula(source)},"
             f" profile {source.profile}"
         )
         yield f"{name}: hides {energy(terms.hides_wh)} {_scope_text(terms)}"
@@ -52,13 +52,11 @@ def _group_text(group: Group) -> str:
 
 
 def _scope_text(terms: Terms) -> str:
-    if terms.weights is not None:
-        return "in total within a window"
     if terms.metric is Metric.L1:
-        return "in total over all bands of a window"
-    return (
-        "within any band of a day" if terms.bands else f"within any slot of {format_duration(terms.step_ms)}"
-    )
+        return "in total over all bands of a window" if terms.shape.names else "in total within a window"
+    if terms.shape.names:
+        return "within any band of a day"
+    return f"within any slot of {format_duration(terms.step_ms)}"
 
 
 def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms: int, listen_s: float) -> str:
@@ -77,10 +75,14 @@ def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms:
             " after the first whole slot that follows its first reading"
         )
     leaves_ms = min(slot.leaves_ms for slot in slots)
-    if leaves_ms > now_ms:
+    caught_up_ms = now_ms + stream.window.catch_up
+    if leaves_ms > caught_up_ms:
         return f"{name}: the next {noun} leaves at {_time_text(leaves_ms, now_ms)} at the earliest"
+    due = f"is due at {iso_time(leaves_ms)}"
+    if leaves_ms <= now_ms:
+        due = f"has been due since {iso_time(leaves_ms)}"
     return (
-        f"{name}: a {noun} has been due since {iso_time(leaves_ms)}. Overdue {noun}s leave"
+        f"{name}: a {noun} {due}. It leaves at {_time_text(caught_up_ms, now_ms)} at the earliest:"
         f" {duration_text(stream.window.catch_up)} after the source's broker has confirmed the subscription,"
         " so that readings that waited there count. Time without a reading counts as window.gap"
     )

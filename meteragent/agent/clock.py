@@ -33,6 +33,8 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 EARLIEST_MS = 1_767_225_600_000
 """2026-01-01; a clock that shows an earlier time, before the software existed, is not synchronised."""
 
+POLL_S = 1.0
+"""The longest sleep of a part that follows the wall clock, which may be set meanwhile."""
 LOOK_S = 1.0
 """The longest time between two comparisons of the wall clock with the boot clock."""
 STEP_MS = 5 * MINUTE_MS

@@ -14,22 +14,19 @@ is counted, and is neither charged nor reported.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
-from meteragent.agent.other_agent import OnMessage, Serve
+from meteragent.agent.store_thread import StoreThread
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.group import ROLES, Group, is_label
 from meteragent.crowd.home import OpenSlot, SlotKeys, close_slot, keys_of, open_slot, slot_keys
 from meteragent.crowd.message import KeyList
 from meteragent.domain.commit import OpenWindow, SealedPad
 from meteragent.domain.errors import LinkError
+from meteragent.domain.shapes import Share
 from meteragent.domain.terms import Terms
-from meteragent.mqtt import Session, Token
+from meteragent.mqtt import OnMessage, Serve, Session, Token
 from meteragent.privacy.bits import Bits
 from meteragent.store import crowd_keys
-
-if TYPE_CHECKING:
-    from meteragent.agent.runner import StoreThread
 
 Commit = Callable[[str, int, bytes], Awaitable[None]]
 """A function that commits a list, given its role, its serial and its signed bytes."""
@@ -77,7 +74,7 @@ class Keys:
         Raises ValueError if the window has no pad or the terms name no group.
         """
         [slot], sealed = window.slots, window.sealed_pad
-        if sealed is None or terms.crowd is None:
+        if sealed is None or not isinstance(terms.shape, Share):
             raise ValueError("the window has no pad, or its terms name no group")
         home_slot = OpenSlot(
             window.start_ms // 1000,
@@ -87,7 +84,7 @@ class Keys:
             sealed.helper_key,
             sealed.leader_public,
         )
-        return close_slot(bytes.fromhex(terms.crowd.group_id), window.public_id, home_slot)
+        return close_slot(bytes.fromhex(terms.shape.group_id), window.public_id, home_slot)
 
     def _keys(self, slot_s: int) -> SlotKeys | None:
         """Return both keys for a slot's day; None if either is missing, or if they are equal."""
@@ -159,7 +156,7 @@ class Keys:
             self._lists[role] = keys
 
 
-def keys(group: Group, thread: "StoreThread") -> Keys:
+def keys(group: Group, thread: StoreThread) -> Keys:
     """Return the keys of a group, starting with the lists in the store."""
     group_id = group.id.hex()
     lists = {

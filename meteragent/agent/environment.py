@@ -12,9 +12,8 @@ from typing import Protocol
 
 from meteragent.agent import synchronised
 from meteragent.agent.clock import BootClock
-from meteragent.agent.notify import Notify
 from meteragent.agent.other_agent import LISTEN_S
-from meteragent.agent.runner import StoreThread
+from meteragent.agent.store_thread import StoreThread
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
@@ -22,6 +21,7 @@ from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.privacy.bits import SecretBits
 from meteragent.privacy.sampling import SystemBits
+from meteragent.service.notify import Notify
 from meteragent.store import Store, restore_at
 
 

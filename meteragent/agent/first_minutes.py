@@ -1,36 +1,23 @@
-"""The log of a stream's first minutes: the first reading, or why there is none, and the first number.
+"""The log of a stream's first minutes: the first reading, the first number, and each problem of the intake.
 
-If the first readings are all outside `window.range`, one line says that they are clamped to this range.
-
-No line contains a value or a count, so that the log reveals little more than that readings have started (law
-4). After the first reading, `health` reports missing readings.
+A problem is logged once in a run, in the words of `health`. No line contains a value, a meter or a count of
+messages. Once readings count, `health` alone tells of problems that depend on their values (a load beyond the
+range, a register that jumps, numbers with a comma from 1,000 on) or on a silence: the time of a line would
+say when the load was so. The log thus reveals little more than that readings have started (law 4).
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from meteragent import config as settings
-from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
-from meteragent.domain.grid import duration_text
-from meteragent.domain.problem import PROBLEMS
-from meteragent.domain.units import HOUR_MS, MINUTE_MS
+from meteragent.domain.counters import Counts
+from meteragent.domain.problem import Problem
 from meteragent.store.outbox import WaitingRow
 
-FIRST_MS = MINUTE_MS
-"""How long a connected stream may have no usable reading before a warning is logged; each warning doubles the
-time to the next one."""
-LONGEST_MS = HOUR_MS
-"""The longest time between two warnings about missing readings."""
-STEP_MS = MINUTE_MS
-"""Of the time between two updates, at most this counts as waiting; if more has passed, the clock was set or
-the machine slept."""
-FEWEST = 5
-"""The smallest number of first readings that cause a warning if all of them were clamped."""
-
-_CLOCK = {"refused_ahead", "late"}
-"""Counters of messages that indicate a wrong clock."""
-_NO_READING = (*REFUSALS, "retained", "other", "late", "duplicate", "shed", "oversized")
-"""Counters of messages that yield no usable reading."""
+OF_TIMES = {"wrong_zone", "clock_behind", "all_late", "none_accepted"}
+"""Codes of problems that depend on the times of readings, or on a meter that has had none: always logged."""
+PAUSE_MS = 10_000
+"""The time between two judgements, each of which looks at all meters."""
 
 _log = logging.getLogger("meteragent")
 
@@ -38,12 +25,12 @@ _log = logging.getLogger("meteragent")
 class FirstMinutes:
     """The first minutes of one stream; `update` is called in every round of its runner."""
 
-    def __init__(self, stream: settings.Stream, counts: Counts, now_ms: int) -> None:
+    def __init__(self, stream: settings.Stream, counts: Counts) -> None:
         self._stream = stream
         self._counts = counts
-        self._updated_ms = now_ms
-        self._waited_ms, self._pause_ms, self._due_ms = 0, FIRST_MS, FIRST_MS
-        self._has_reading = self._has_left = self._has_range_checked = False
+        self._judged_ms: int | None = None
+        self._codes = set[str]()
+        self._has_reading = self._has_left = False
         self._row_ids: list[int] = []
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
@@ -69,72 +56,20 @@ class FirstMinutes:
                 "stream %s: the first %s has left, and the broker has confirmed it", self._stream.name, noun
             )
 
-    def update(self, now_ms: int, *, connected: bool) -> None:
-        """Log the stream's first reading, and from time to time why there is none.
-
-        The range of the first readings is also checked.
-        """
-        elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
-        self._updated_ms = now_ms
-        if self._has_reading:
-            self._check_range()
-            return
-        if self._counts["accepted"] or self._counts["early"]:
+    def update(self, now_ms: int, problems: Callable[[], Iterable[Problem]]) -> None:
+        """Log the first reading, and each of the intake's problems once, with what to do."""
+        if not self._has_reading and (self._counts["accepted"] or self._counts["early"]):
             self._has_reading = True
             _log.info("stream %s: the first reading has arrived", self._stream.name)
-        elif connected:
-            self._waited_ms += elapsed_ms
-            if self._waited_ms >= self._due_ms:
-                self._pause_ms = min(2 * self._pause_ms, LONGEST_MS)
-                self._due_ms = self._waited_ms + self._pause_ms
-                self._warn()
+        if self._judged_ms is None or not 0 <= now_ms - self._judged_ms < PAUSE_MS:
+            self._judged_ms = now_ms
+            for item in problems():
+                if item.code not in self._codes and self._may_log(item.code):
+                    self._codes.add(item.code)
+                    _log.warning("%s. %s", item.text, item.cure)
 
-    def _check_range(self) -> None:
-        """Log once if all of the first readings, at least `FEWEST`, were clamped."""
-        accepted_count, clamped_count = self._counts["accepted"], self._counts["clamped"]
-        if self._has_range_checked or clamped_count == accepted_count < FEWEST:
-            return
-        self._has_range_checked = True
-        if clamped_count == accepted_count:
-            _log.warning(
-                "stream %s: all readings so far are outside window.range, and are clamped to it. %s",
-                self._stream.name,
-                PROBLEMS["all_clamped"].cure,
-            )
-
-    def _warn(self) -> None:
-        """Log why no reading has arrived, if `why_none` returns a reason."""
-        if reason := why_none(self._stream, self._counts, self._waited_ms // MINUTE_MS * MINUTE_MS):
-            _log.warning("stream %s: %s", self._stream.name, reason)
-
-
-def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | None:
-    """Return why a stream has no reading, and a cure.
-
-    Returns None if a shard of a fleet gets no messages, because the shard may have no meters.
-    """
-    wait_text, topic = duration_text(waited_ms), stream.source.topic
-    names = sorted(filter(counts.get, _NO_READING), key=lambda name: -counts[name])
-    if names:
-        reasons = "; ".join(f"{COUNTERS[name]} ({name})" for name in names)
-        text = f"messages arrive on {topic}, but none in {wait_text} was a reading: {reasons}."
-        return f"{text} {_cure(names)}"
-    if stream.source.shard is not None:
-        return None
-    return (
-        f"no message arrived on {topic} in {wait_text}. Check that the meter is on, that source.topic is"
-        f" right, and that this user may read it: `meteragent discover --url {stream.source.url}` lists what"
-        " the broker sends."
-    )
-
-
-def _cure(names: Sequence[str]) -> str:
-    """Return a cure; `names` are the counters of unusable messages, the most frequent first."""
-    if names[0] in _CLOCK:
-        return "Check the clocks of this machine (`timedatectl`) and of the meter."
-    if names[0] == "retained":
-        return "The meter itself sends nothing: check that it is on and connected."
-    return (
-        "Compare source.profile, source.value and source.topic with the messages: `meteragent tap` shows why"
-        " each is refused, and `meteragent discover` proposes a configuration."
-    )
+    def _may_log(self, code: str) -> bool:
+        """Return whether the time of a problem's line reveals no value and no silence (law 4)."""
+        if code == "all_clamped":  # before any reading was within the range, this is a wrong unit
+            return self._counts["accepted"] == self._counts["clamped"]
+        return code in OF_TIMES or not self._has_reading

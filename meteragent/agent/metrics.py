@@ -1,17 +1,17 @@
-"""The agent's vitals as text, as JSON, and for Prometheus.
+"""The agent's vitals.
 
 Vitals hold counts, durations, charges, problems and names, never readings or released values. The times at
 which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-from meteragent.domain.counters import COUNTERS, FORMER_NAMES
-from meteragent.domain.grid import duration_text
+from meteragent.core.arrivals import ArrivalRow
+from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import Problem, problem
+from meteragent.service.vitals import Metric, Vitals, counters
 
 LAG_S = 60.0
 """How long a message may be due before this counts as a problem."""
@@ -41,6 +41,9 @@ class StreamVitals:
     refused_topics  the number of topics that the sink's broker refuses
     group           the group whose total includes the stream; None if the stream sends records
     has_keys        whether both operators' keys for the group's current slot are known; True without a group
+    faults          the codes of the problems that brokers name, by side ("source" or "sink")
+    is_waiting      whether nothing has arrived since the start, for so short a time that this is no problem
+    arrivals        what has arrived of each of the first `METERS_MAX` meters and phases, if that was asked
     """
 
     name: str
@@ -54,10 +57,13 @@ class StreamVitals:
     refused_topics: int = 0
     group: str | None = None
     has_keys: bool = True
+    faults: Mapping[str, str] = field(default_factory=dict)
+    is_waiting: bool = False
+    arrivals: tuple[ArrivalRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Vitals:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentVitals(Vitals):
     """The state of the agent.
 
     stands      the reason why processing is paused; None while it runs
@@ -65,11 +71,8 @@ class Vitals:
     unerased_s  how long another reader has kept old accumulators in the store's log
     """
 
-    version: str
-    running_s: float
     store_bytes: int
     stands: str | None
-    counts: Mapping[str, int]
     streams: tuple[StreamVitals, ...]
     raised: tuple[Problem, ...] = ()
     unerased_s: float = 0.0
@@ -79,17 +82,29 @@ class Vitals:
         """The problems that require human attention; empty if there are none."""
         return tuple(self._problems())
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a stream waits for its first message."""
+        return any(stream.is_waiting for stream in self.streams)
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yield the metrics that only the agent has."""
+        yield from counters("", COUNTERS, self.counts)
+        for name, text, samples in _gauges(self):
+            yield Metric(name, "gauge", text, samples)
+
     def _problems(self) -> Iterator[Problem]:
         if self.stands is not None:
             yield problem(_PAUSED[self.stands])
         elif self.unerased_s > UNERASED_S:
             yield problem("wal_not_erased")
         for stream in self.streams:
-            if not stream.source_up:
-                yield problem("source_down", stream.name)
-            if not stream.sink_up:
-                yield problem("sink_down", stream.name)
-            elif not stream.has_keys:
+            for side, is_up in (("source", stream.source_up), ("sink", stream.sink_up)):
+                if code := stream.faults.get(side):
+                    yield problem(code, stream.name, side=side)
+                elif not is_up:
+                    yield problem(f"{side}_down", stream.name)
+            if stream.sink_up and not stream.has_keys:
                 yield problem("no_keys", stream.name)
             if stream.refused_topics:
                 yield problem("topic_refused", stream.name, topics=stream.refused_topics)
@@ -99,102 +114,13 @@ class Vitals:
         yield from self.raised
 
 
-def as_text(vitals: Vitals) -> str:
-    """Return the vitals as text for a terminal."""
-    running = duration_text(round(vitals.running_s) * 1000, 2)
-    lines = [f"meteragent {vitals.version}, running for {running}"]
-    for item in vitals.problems:
-        lines += [
-            f"Problem: {item.text}",
-            f"  What to do: {item.cure} ({item.code})",
-        ]
-    if not vitals.problems:
-        lines.append("All is well.")
-    for stream in vitals.streams:
-        fleet = "" if stream.shard is None else f", shard {stream.shard}"
-        meters = _count_of(stream.meters, "meter")
-        messages = _count_of(stream.waiting, "message" if stream.group is None else "report")
-        group = "" if stream.group is None else f", in the total of the group {stream.group}"
-        lines.append(f"Stream {stream.name}{fleet}: {meters}{group}, {messages} waiting to be sent")
-    if names := _nonzero(vitals):
-        lines.append("Since the start:")
-    lines += [f"  {name:<16} {vitals.counts[name]:>10,}  {COUNTERS[name]}" for name in names]
-    return "\n".join(lines)
-
-
-def _count_of(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _nonzero(vitals: Vitals) -> list[str]:
-    return [name for name in COUNTERS if vitals.counts.get(name)]
-
-
-def as_json(vitals: Vitals) -> str:
-    """Return the vitals as JSON, with exact numbers as strings.
-
-    Renamed counters appear under both names. `problems` holds the problems' texts, `problem_codes` their
-    codes, and `problem_details` all fields of each problem.
-    """
-    problems = vitals.problems
-    former = {FORMER_NAMES[name]: count for name, count in vitals.counts.items() if name in FORMER_NAMES}
-    facts = asdict(vitals) | {
-        "counts": {**vitals.counts, **former},
-        "healthy": not problems,
-        "problems": [item.text for item in problems],
-        "problem_codes": [item.code for item in problems],
-        "problem_details": [asdict(item) for item in problems],
-    }
-    return json.dumps(facts, default=str)
-
-
-def from_json(text: str) -> Vitals:
-    """Parse vitals from the JSON that `as_json` returns."""
-    document = json.loads(text)
-    streams = []
-    for stream in document["streams"]:
-        epsilons = {meter: Fraction(epsilon) for meter, epsilon in stream.pop("spent_per_w").items()}
-        streams.append(StreamVitals(**stream, spent_per_w=epsilons))
-    facts = {field.name: document[field.name] for field in fields(Vitals)}
-    raised = tuple(Problem(**item) for item in document["raised"])
-    return Vitals(**facts | {"streams": tuple(streams), "raised": raised})
-
-
-def as_metrics(vitals: Vitals) -> str:
-    """Return the vitals in the text format of Prometheus, version 0.0.4."""
-    lines = [line for name, text in COUNTERS.items() for line in _counter(name, text, vitals.counts)]
-    for name, text, rows in _gauges(vitals):
-        lines += [f"# HELP meteragent_{name} {text}", f"# TYPE meteragent_{name} gauge"]
-        lines += [f"meteragent_{name}{_labels(labels)} {value:.10g}" for labels, value in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _counter(name: str, text: str, counts: Mapping[str, int]) -> list[str]:
-    lines = []
-    former = FORMER_NAMES.get(name)
-    for counter, help_ in ((name, text), (former, f"the former name of {name}, removed in the next version")):
-        if counter is not None:
-            metric = f"meteragent_{counter}_total"
-            lines += [
-                f"# HELP {metric} {help_}",
-                f"# TYPE {metric} counter",
-                f"{metric} {counts.get(name, 0)}",
-            ]
-    return lines
-
-
-def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str], float]]]]:
+def _gauges(vitals: AgentVitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str], float]]]]:
     streams = vitals.streams
-    yield "info", "the version", [({"version": vitals.version}, 1)]
-    yield "healthy", "1: there is no problem", [({}, not vitals.problems)]
-    problems = [({"code": item.code, "stream": item.stream or ""}, 1.0) for item in vitals.problems]
-    yield "problem", "1: a problem that needs attention; absent otherwise", problems
     yield (
         "stands",
         "1: processing is paused, because of the clock, the store's size, or a log that is not erased",
         [({}, vitals.stands is not None)],
     )
-    yield "running_seconds", "seconds since the start", [({}, vitals.running_s)]
     yield "store_bytes", "the size of the store's file, in bytes", [({}, vitals.store_bytes)]
     sides = [
         ({"stream": stream.name, "side": side}, float(is_up))
@@ -220,14 +146,3 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
     ]
     help_ = f"epsilon spent since midnight UTC, in 1/W; absent for streams of more than {METERS_MAX} meters"
     yield "spent_per_watt", help_, epsilons
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
-    return "{" + pairs + "}"
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

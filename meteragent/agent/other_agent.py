@@ -1,15 +1,18 @@
-"""Detection of another agent that releases the same meter, before a first window opens on a topic.
+"""Detection of another agent that releases the same meter to a receiver, before this agent does.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
 topic>/privacy`. If an agent's store has never announced a sink topic, the agent therefore listens for
-descriptors there before the first window opens, because two stores that add noise to the same intervals would
-reveal more than either promises. Streams on the event clock and streams in a crowd do not listen.
+descriptors there before the receiver gets a window, because two stores that add noise to the same intervals
+would reveal more than either promises. Streams on the event clock and streams in a crowd do not listen.
+
+A retained descriptor of another store is also what remains of a store that was deleted. So the agent keeps
+listening on such a topic: only a message that is sent while it listens comes from another agent.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,8 +20,8 @@ from meteragent.domain import identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import parse_time
-from meteragent.domain.problem import Alarms
-from meteragent.mqtt import Session, SubscriptionRefused, Token
+from meteragent.domain.problem import PROBLEMS, Alarms
+from meteragent.mqtt import OnMessage, Serve, Session, SubscriptionRefused, Token
 
 LISTEN_S = 10.0
 """How long to wait for a descriptor. Mosquitto sends retained messages at once, but a cluster of brokers may
@@ -26,9 +29,6 @@ take longer."""
 AT_ONCE = 100
 """The largest number of subscriptions to request at once."""
 _SUFFIX = "/privacy"
-
-OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
-Serve = Callable[[Session], Awaitable[None]]
 
 _log = logging.getLogger("meteragent")
 
@@ -47,7 +47,7 @@ class _Question:
 
 
 class Listener:
-    """One stream's listener for other stores' descriptors, on the sink's connection."""
+    """A receiver's listener for other stores' descriptors, on the connection to it."""
 
     def __init__(
         self,
@@ -57,25 +57,20 @@ class Listener:
         listen_s: float,
         counts: Counts,
         alarms: Alarms,
-        *,
-        template: str | None = None,
     ) -> None:
-        """Start without topics; descriptors from before `taken_over_ms` come from a predecessor.
-
-        For a receiver of a shared stream, `template` is the template of the receiver's topics, and `ask` and
-        `clear` use public ids instead of sink topics.
-        """
-        self._template = template
+        """Start without topics; descriptors from before `taken_over_ms` come from a predecessor."""
         self._stream = stream
         self._claim_key = claim_key
         self._taken_over_ms = taken_over_ms
         self._listen_s = listen_s
         self._counts = counts
         self._alarms = alarms
-        alarms.clear("other_agent", stream)  # an earlier run's listener may have raised this alarm
+        for code in ("other_agent", "earlier_store"):  # an earlier run's listener may have raised them
+            alarms.clear(code, stream)
         self._questions: dict[str, _Question] = {}
         self._clear_topics: list[str] = []
-        self._foreign_topics: set[str] = set()
+        self._foreign_names: set[str] = set()
+        self._silent_names: dict[str, bool] = {}
         self._session: Session | None = None
         self._wake = asyncio.Event()
 
@@ -85,11 +80,12 @@ class Listener:
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that have become clear since the last call; windows may open on them.
+        """Return the topics that have become clear since the last call; the receiver may get windows there.
 
         A topic is clear if its descriptor comes from this store or a predecessor, or if no descriptor arrives
         within `listen_s` after the broker granted the subscription. It is also clear, with a warning, if the
-        broker refuses the subscription or does not grant it within `listen_s` after the question.
+        broker retains nothing, refuses the subscription or does not grant it within `listen_s` after the
+        question.
         """
         now_s = _now_s()
         for name, question in list(self._questions.items()):
@@ -99,7 +95,7 @@ class Listener:
                     self._counts.add("unchecked")
                     _log.warning(
                         "stream %s: cannot find out whether another agent releases a meter:"
-                        " let the sink's user read <sink topic>/privacy",
+                        " let the sink's user read <sink topic>/privacy, which the broker must retain",
                         self._stream,
                     )
                 self._settle(name)
@@ -107,28 +103,39 @@ class Listener:
         sink_topics, self._clear_topics = self._clear_topics, []
         return sink_topics
 
-    def hear(self, topic: str, payload: bytes) -> None:
-        """Process a message from the sink's connection, which may be a descriptor of a topic in question."""
+    def hear(self, topic: str, payload: bytes, *, retain: bool) -> None:
+        """Process a message from the sink's connection: perhaps a descriptor, or another agent's record."""
         name = topic.removesuffix(_SUFFIX)
-        if name == topic:
-            return
-        if self._template is not None and name.count("/") == self._template.count("/"):
-            name = identity.public_id(self._template, name)
-        if name not in self._questions:
+        if name in self._silent_names and not retain:
+            self._note_foreign(name, is_live=True)
+        if name not in self._questions or not topic.endswith(_SUFFIX):
             return
         is_foreign = self._is_foreign(name, payload)
         if is_foreign is None:
             return
         self._settle(name)
-        if not is_foreign:
+        if is_foreign:
+            self._note_foreign(name, is_live=not retain)
+        else:
             self._clear_topics.append(name)
-            return
-        self._foreign_topics.add(name)
-        self._alarms.raise_("other_agent", self._stream, meters=len(self._foreign_topics))
-        _log.error(
-            "stream %s: another agent releases a meter, whose windows do not open here: stop one agent",
-            self._stream,
-        )
+
+    def _note_foreign(self, name: str, *, is_live: bool) -> None:
+        """Report a topic on which another store has released and, if `is_live`, another agent releases."""
+        if is_live:
+            self._foreign_names.add(name)
+            if self._silent_names.pop(name, False):
+                self._unsubscribe(name)
+            text = "another agent releases a meter to a receiver, which gets none of its windows here"
+        else:
+            self._silent_names[name] = False
+            self._wake.set()
+            text = "an earlier store has released a meter to a receiver, which gets none of its windows here"
+        for code, names in (("other_agent", self._foreign_names), ("earlier_store", self._silent_names)):
+            self._alarms.clear(code, self._stream)
+            if names:
+                self._alarms.raise_(code, self._stream, meters=len(names))
+        cure = PROBLEMS["other_agent" if is_live else "earlier_store"].cure
+        _log.error("stream %s: %s. %s", self._stream, text, cure)
 
     def wrap_serve(self, serve: Serve) -> Serve:
         """Return a `serve` that also listens on the same connection."""
@@ -150,14 +157,18 @@ class Listener:
 
         def pass_first(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
             """Pass a message to the listener, then to `on_message`."""
-            self.hear(topic, payload)
+            self.hear(topic, payload, retain=retain)
             on_message(topic, payload, qos, retain, token)
 
         return pass_first
 
     async def _serve(self, session: Session) -> None:
-        """Subscribe to the topics in question, and on a new connection to all of them again."""
+        """Subscribe to the topics in question, and on a new connection to all of them again.
+
+        Also subscribe to the records of meters that an earlier store has released.
+        """
         self._session = session
+        self._silent_names = dict.fromkeys(self._silent_names, False)
         for question in self._questions.values():
             question.grant_s = None
         while True:
@@ -169,11 +180,18 @@ class Listener:
                 await asyncio.gather(
                     *(self._subscribe(session, *item) for item in items[start : start + AT_ONCE])
                 )
+            for name in [name for name, is_heard in self._silent_names.items() if not is_heard]:
+                with suppress(LinkError):  # without it, another agent would not be noticed
+                    await session.subscribe(name)
+                    self._silent_names[name] = True
             await self._wake.wait()
 
     async def _subscribe(self, session: Session, name: str, question: _Question) -> None:
+        if not session.retains:
+            question.is_refused = True
+            return
         try:
-            await session.subscribe(self._topic(name))
+            await session.subscribe(name + _SUFFIX)
         except SubscriptionRefused:
             question.is_refused = True
         except LinkError:
@@ -184,20 +202,19 @@ class Listener:
     def _settle(self, name: str) -> None:
         """Stop listening on a topic."""
         question = self._questions.pop(name)
-        if self._session is not None and question.grant_s is not None:
-            with suppress(LinkError):
-                self._session.unsubscribe(self._topic(name))
+        if question.grant_s is not None:
+            self._unsubscribe(name + _SUFFIX)
 
-    def _topic(self, name: str) -> str:
-        """Return the topic of the descriptor for a sink topic or, with a template, for a public id."""
-        return (name if self._template is None else identity.render(self._template, name)) + _SUFFIX
+    def _unsubscribe(self, topic: str) -> None:
+        if self._session is not None:
+            with suppress(LinkError):
+                self._session.unsubscribe(topic)
 
     def _is_foreign(self, sink_topic: str, payload: bytes) -> bool | None:
         """Return whether a descriptor comes from another store; None if the payload is not a descriptor.
 
         A descriptor that is valid from a time before `taken_over_ms` comes from a predecessor. Any other
-        descriptor without this store's mark counts as another store's, even if an older version of the agent
-        sent it without a mark.
+        descriptor without this store's mark counts as another store's.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)

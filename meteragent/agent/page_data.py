@@ -12,7 +12,6 @@ from functools import partial
 from typing import NamedTuple, Self
 
 from meteragent import config as settings
-from meteragent.agent import metrics
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.outlets import Outlet
 from meteragent.agent.page import (
@@ -27,21 +26,23 @@ from meteragent.agent.page import (
     StreamView,
     View,
 )
-from meteragent.agent.page.view import OWN
-from meteragent.agent.runner import StoreThread
 from meteragent.agent.sink import Sink
+from meteragent.agent.store_thread import StoreThread
 from meteragent.agent.watch import Watch
 from meteragent.config.model import Privacy
 from meteragent.config.refuse import refuse
-from meteragent.core.upcoming import Upcoming
+from meteragent.config.shapes import window_of
+from meteragent.core.arrivals import CODES, ArrivalRow
+from meteragent.core.deadlines import Upcoming
 from meteragent.domain import grid, identity
+from meteragent.domain.commit import Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.presets import COMPLETE, PRESETS
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.problem import Problem
-from meteragent.domain.shape import Space
 from meteragent.domain.tariff import Tariff
 from meteragent.report import guarantee
+from meteragent.service.vitals import as_metrics
 from meteragent.store import ledger, outbox
 from meteragent.wire import descriptor
 
@@ -51,8 +52,6 @@ _RECORDS = 4000
 _OVERLAP_MS = 60_000
 """How far back deliveries are read again; a delivery has the time of the commit that marks it, and this
 commit becomes visible a little later."""
-_EXAMPLES = [name for name, preset in COMPLETE.items() if preset.space is not Space.PEAK]
-"""The presets for which the page draws examples: those that define their slots and do not release peaks."""
 
 
 def page_settings(page: settings.Page) -> Settings:
@@ -89,9 +88,9 @@ class WatchedStream:
 
     `others_per_day` is the daily charge of the configuration's other streams, as epsilon in 1/W. `meters`
     returns the stream's meters, `connected` returns whether a side ("source" or "sink") is connected, and
-    `upcoming` returns the next slot of a meter. `tariffs` are those that price the bands. `outlet` is the
-    queue and the topic template of a shared stream's first receiver; None if the stream is not shared.
-    `crowd` is the source of data about reports; None if the stream sends records.
+    `upcoming` returns the next slot of a meter, and `arrivals` what has arrived of each. `receiver` is the
+    stream's first, which is shown. `tariffs` are those that price the bands. `crowd` is the source of data
+    about reports; None if the stream sends records.
     """
 
     stream: settings.Stream
@@ -100,19 +99,16 @@ class WatchedStream:
     meters: Callable[[], Collection[str]]
     connected: Callable[[str], bool]
     upcoming: Callable[[str], Upcoming | None]
+    receiver: Receiver
+    arrivals: Callable[[], Sequence[ArrivalRow]] = tuple
     tariffs: tuple[Tariff, ...] = ()
-    outlet: tuple[str, str] | None = None
     crowd: "CrowdWatch | None" = None
 
-    def place(self, topic: str) -> tuple[str, str]:
-        """Return the queue and the topic of the messages that the core publishes on `topic`.
-
-        A shared stream has one queue and topic for each receiver; those of the first receiver are returned.
-        """
-        if self.outlet is None:
-            return self.stream.name, topic
-        queue, template = self.outlet
-        return queue, identity.render(template, topic)
+    def topic(self, meter: str) -> str:
+        """Return the topic of a meter's records."""
+        key = self.pseudonym_key
+        public_id = meter if key is None else identity.pseudonym(key, meter)
+        return self.receiver.destination(public_id).topic
 
 
 class PageData:
@@ -143,27 +139,22 @@ class PageData:
         stream = watched_stream.stream
 
         terms = settings.terms(stream, watched_stream.others_per_day)
-        topic_of = partial(_topic, watched_stream)
         promises = partial(self._promises, watched_stream)
-        return StreamView(stream.name, terms, promises, topic_of, watched_stream.meters, stream.group)
+        topic_of = watched_stream.topic
+        meters, arrivals = watched_stream.meters, watched_stream.arrivals
+        return StreamView(stream.name, terms, promises, topic_of, meters, stream.group, arrivals)
 
     def _promises(self, watched_stream: WatchedStream) -> Promises:
-        promise = guarantee.of(watched_stream.stream, other_charges=watched_stream.others_per_day)
-        variants = {
-            name: _with_preset(watched_stream.stream, name)
-            for name in _EXAMPLES
-            if name != promise.terms.preset and watched_stream.stream.group is None
-        }
-        streams = {name: stream for name, stream in variants.items() if stream is not None}
+        stream, others_per_day = watched_stream.stream, watched_stream.others_per_day
+        promise = guarantee.of(stream, other_charges=others_per_day)
+        names = [] if stream.group else [name for name in settings.COMPLETE if name != promise.terms.preset]
+        variants = {name: _with_preset(stream, name) for name in names}
         presets = {
-            name: guarantee.of(stream, other_charges=watched_stream.others_per_day)
-            for name, stream in streams.items()
+            name: guarantee.of(variant, other_charges=others_per_day)
+            for name, variant in variants.items()
+            if variant is not None
         }
-        streams[OWN] = watched_stream.stream
-        schedules = {
-            name: settings.schedule(stream, watched_stream.others_per_day) for name, stream in streams.items()
-        }
-        return Promises(promise, presets, schedules)
+        return Promises(promise, presets, settings.schedule(stream, others_per_day))
 
     async def _glance(self, name: str, meter: str) -> Glance:
         watched_stream, now_ms = self._streams[name], self._clock.now_ms()
@@ -172,7 +163,7 @@ class PageData:
         epsilons, newest_row, waiting_count, due_ms = await self._thread.call(
             _read_state,
             self._thread.store.connection,
-            watched_stream.place("")[0],
+            watched_stream.receiver.queue,
             meter,
             newest_ms,
             since_ms,
@@ -212,7 +203,7 @@ class PageData:
         watched_stream, connection = self._streams[name], self._thread.store.connection
         if watched_stream.stream.group is not None:
             return History("UTC", (), ())
-        queue, topic = watched_stream.place(_topic(watched_stream, meter))
+        queue, topic = watched_stream.receiver.queue, watched_stream.topic(meter)
         records = await self._thread.call(outbox.latest, connection, queue, topic, _RECORDS)
         privacy_topic, _ = descriptor.topics(topic, "")
         descriptors = await self._thread.call(outbox.descriptors_of, connection, queue, topic, privacy_topic)
@@ -225,25 +216,44 @@ class PageData:
     async def _payloads(self, name: str, topic: str, limit: int) -> list[bytes]:
         if self._streams[name].stream.group is not None:  # reports are sealed
             return []
-        place = self._streams[name].place(topic)
-        return await self._thread.call(outbox.latest, self._thread.store.connection, *place, limit)
+        queue = self._streams[name].receiver.queue
+        return await self._thread.call(outbox.latest, self._thread.store.connection, queue, topic, limit)
 
 
 def routes(watch: Watch) -> tuple[Route, ...]:
-    """Return the routes for this machine's tools: `/healthz`, and `/metrics` for Prometheus."""
+    """Return the routes for this machine's tools: `/healthz`, `/readyz`, and `/metrics` for Prometheus."""
 
     async def healthz() -> tuple[int, str, bytes]:
-        """Return the problems as text, with status 503 if there are any."""
-        problems = await watch.problems()
-        text = "\n".join([f"{problem.code}: {problem.text}" for problem in problems] or ["all is well"])
-        return 503 if problems else 200, "text/plain", f"{text}\n".encode()
+        """Return the problems of the agent itself as text, with status 503 if there are any.
+
+        Those of the intake are not among them: a restart because a phase fell silent would cure nothing, and
+        be visible at the sink.
+        """
+        vitals = await watch.vitals()
+        return _status([item for item in vitals.problems if item.code not in CODES])
+
+    async def readyz() -> tuple[int, str, bytes]:
+        """Return all problems as text, with status 503 if there are any, or if nothing has arrived yet."""
+        vitals = await watch.vitals()
+        return _status(vitals.problems, is_waiting=vitals.state == "waiting")
 
     async def figures() -> tuple[int, str, bytes]:
         """Return the vitals in Prometheus' text format."""
-        text = metrics.as_metrics(await watch.vitals())
+        text = as_metrics(await watch.vitals())
         return 200, "text/plain; version=0.0.4", text.encode()
 
-    return Route("/healthz", healthz, open=True), Route("/metrics", figures)
+    return (
+        Route("/healthz", healthz, open=True),
+        Route("/readyz", readyz, open=True),
+        Route("/metrics", figures),
+    )
+
+
+def _status(problems: Sequence[Problem], *, is_waiting: bool = False) -> tuple[int, str, bytes]:
+    """Return the status, type and text of an answer about problems."""
+    well = "waiting for the first message" if is_waiting else "all is well"
+    text = "\n".join([f"{item.code}: {item.text}" for item in problems] or [well])
+    return 503 if problems or is_waiting else 200, "text/plain", f"{text}\n".encode()
 
 
 def _reports(watched_stream: WatchedStream, undelivered_count: int, now_ms: int) -> Reports | None:
@@ -256,24 +266,13 @@ def _reports(watched_stream: WatchedStream, undelivered_count: int, now_ms: int)
     return Reports(*counts, sink.delivered_ms, has_slot(now_ms))
 
 
-def _topic(watched_stream: WatchedStream, meter: str) -> str:
-    """Return the core's topic for a meter's records, which for a shared stream is the public id."""
-    key = watched_stream.pseudonym_key
-    public_id = meter if key is None else identity.pseudonym(key, meter)
-    if watched_stream.stream.receivers:
-        return public_id
-    return identity.render(watched_stream.stream.sink.topic, public_id)
-
-
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
     """Return the stream under a preset without overrides.
 
     Returns None if the configuration would be refused, or if the readings are too coarse for the preset.
     """
-    zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
-    slots = {"length": None, "step": None, "blocks": None, "bands": None}
-    no_tariff = {"band": (), "rest": None, "holidays": ()}
-    window = stream.window.model_copy(update={**slots, **no_tariff, "timezone": zone})
+    window = stream.window.model_copy(update={"timezone": stream.window.timezone or "UTC"})
+    window = window_of(PRESETS[preset], window)
     preset_stream = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
     try:
         refuse(settings.Config(stream=(preset_stream,)), flat=True)

@@ -22,7 +22,6 @@ from meteragent.consume.message import load
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import Calendar
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Space
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.wire.descriptor import describe
@@ -72,7 +71,7 @@ def _series(topic_records: TopicRecords) -> Series | None:
     def is_alike(record: Record) -> bool:
         """Return whether a record has the unit and the kind of slots of the newest record."""
         terms, newest_terms = by_id[record.descriptor], by_id[newest.descriptor]
-        return (record.unit, terms.space) == (newest.unit, newest_terms.space)
+        return (record.unit, terms.shape.space) == (newest.unit, newest_terms.shape.space)
 
     with suppress(RecordError):
         return Series.of(filter(is_alike, known_records), by_id)
@@ -113,9 +112,9 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
 
 def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
     """Yield those of the last `WINDOWS` windows of bands that are complete, in time order."""
-    bands = {r.time_ms: r.step_ms for r in series.records if series.terms(r).space is Space.BANDS}
+    bands = {r.time_ms: r.step_ms for r in series.records if r.band}
     for start_ms in sorted(bands)[-WINDOWS:]:
-        with suppress(ValueError):  # a record is missing
+        with suppress(ValueError):  # a record is missing, or it is a mean day
             energies = band_energies(series, start_ms)
             intervals = {name: _interval(energy) for name, energy in energies.items()}
             yield BandWindow(

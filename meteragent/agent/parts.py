@@ -1,20 +1,22 @@
 """The parts of a configured stream, such as its links, core settings, budget and client ids."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent.agent.presence import Presence
+from meteragent.agent.announcer import Presence
 from meteragent.agent.source import Source
+from meteragent.config.source import every_ms, hold_ms, reports_on_change
+from meteragent.core.arrivals import Limits
 from meteragent.core.stream import Stream
 from meteragent.domain import identity
-from meteragent.domain.budget import Budget
+from meteragent.domain.commit import Budget, Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.identity import pseudonym
 from meteragent.domain.terms import Clock
-from meteragent.domain.units import Kind
-from meteragent.domain.validity import Validity
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, Kind
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, ledger
@@ -40,6 +42,7 @@ class Links(NamedTuple):
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)
+        source = replace(source, in_order=stream.source.acknowledge == "in order")
         if stream.receivers:
             return cls(source, None, key)
         return cls(
@@ -53,14 +56,18 @@ def core(
     links: Links,
     secret: bytes,
     claim_key: bytes | None = None,
-    validities: tuple[Validity, ...] | None = None,
+    *,
+    receivers: tuple[Receiver, ...] | None = None,
 ) -> Stream:
-    """Return a stream's core settings; if `claim_key` is None, descriptors have no mark."""
+    """Return a stream's core settings; if `claim_key` is None, descriptors have no mark.
+
+    If `receivers` is None, the stream's sink gets everything.
+    """
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),
-        sink_topic=identity.PLACEHOLDER if stream.receivers else stream.sink.topic,
-        decode=settings.decoder(stream.source),
+        receivers=(Receiver(stream.name, stream.sink.topic),) if receivers is None else receivers,
+        decode=settings.decoders(stream.source) or settings.decoder(stream.source),
         schedule=settings.schedule(stream, others_per_day),
         ahead_ms=stream.window.ahead,
         forget_ms=settings.forget_ms(stream.source, stream.window.forget),
@@ -71,15 +78,13 @@ def core(
         pseudonym_key=links.pseudonym_key,
         claim_key=claim_key,
         total=stream.sink.total,
-        format=stream.sink.format,
         price_topic=price_topic(stream),
         local_times=settings.has_local_times(stream.source),
-        validities=validities,
     )
 
 
 def source(
-    stream: settings.Stream, topic_filter: str, now_ms: Callable[[], int | None], counts: Counts
+    stream: settings.Stream, topic: identity.SourceTopic, now_ms: Callable[[], int | None], counts: Counts
 ) -> Source:
     """Return the incoming side of a stream.
 
@@ -89,8 +94,38 @@ def source(
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
     is_capped = "inflight" not in stream.source.model_fields_set
     prices = price_topic(stream)
-    filters = (topic_filter,) if prices is None else (topic_filter, prices)
-    return Source(filters, inflight, max_payload, now_ms, counts, is_capped=is_capped)
+    filters = topic.filters if prices is None else (*topic.filters, prices)
+    unit_filters = () if topic.unit is None else topic.unit.filters
+    return Source(
+        filters, inflight, max_payload, now_ms, counts, is_capped=is_capped, unit_filters=unit_filters
+    )
+
+
+def intake_limits(stream: settings.Stream) -> Limits:
+    """Return how long a stream, its meters and their phases may be silent.
+
+    Before the first message: two usual times between readings, at least a minute; an hour if that time is
+    unknown. A meter: three such times, at least an hour; for a device that reports on change, until it is
+    forgotten. A phase, while others go on: two such times; if it reports on change, for the hold of a power,
+    and for ever if it is a register. Under the event clock, all may be silent for ever, because readings may
+    be replayed.
+    """
+    if stream.window.clock is Clock.EVENT:
+        return Limits(None, None, None)
+    usual_ms = every_ms(stream.source)
+    is_on_change = reports_on_change(stream.source)
+    soon_ms = max(MINUTE_MS, 2 * usual_ms) if usual_ms else HOUR_MS
+    meter_ms = max(HOUR_MS, 3 * usual_ms)
+    if is_on_change:
+        meter_ms = max(meter_ms, settings.forget_ms(stream.source, stream.window.forget))
+    elif not usual_ms:
+        # It may send once a slot; but a slot of a month must not hide a silence for a month.
+        terms = settings.terms(stream)
+        meter_ms = max(meter_ms, min(max(map(terms.slot_ms, range(terms.n))), DAY_MS))
+    if not is_on_change:
+        return Limits(soon_ms, meter_ms, soon_ms)
+    stands_ms = hold_ms(stream.source) if stream.source.kind is Kind.POWER else None
+    return Limits(soon_ms, meter_ms, None, stands_ms)
 
 
 def price_topic(stream: settings.Stream) -> str | None:
@@ -111,16 +146,6 @@ def presence(stream: settings.Stream, secret: bytes, page: settings.Page | None)
 def role(stream: settings.Stream, side: str) -> str:
     """Return the name of a stream's connection in the log; `side` is "source" or "sink"."""
     return side if stream.name == "main" else f"{side} of stream {stream.name}"
-
-
-def login_hint(side: str, stream: settings.Stream) -> str:
-    """Return the hint to log if the broker of a side refuses the user name or the password."""
-    broker = stream.source if side == "source" else settings.sink_broker(stream)
-    if broker.username is None:
-        return f"set {side}.username and {side}.password_file"
-    if side == "sink" and stream.sink.username is None:
-        return "check source.username and source.password_file, or set sink.username and sink.password_file"
-    return f"check {side}.username and {side}.password_file"
 
 
 def budget(stream: settings.Stream) -> Budget | None:
@@ -172,21 +197,26 @@ def keeps_session(stream: settings.Stream) -> bool:
     return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
 
 
-def receiver_client_id(store: Store, queue: str) -> str:
+def receiver_client_id(store: Store, queue: str, endpoint: Endpoint) -> str:
     """Return the client id at a receiver's broker; receivers cannot link their streams by it."""
-    return f"meteragent-{pseudonym(store.secret, f'sink/{queue}')}-sink"
+    return endpoint.client_id or f"meteragent-{pseudonym(store.secret, f'sink/{queue}')}-sink"
 
 
-def client_ids(store: Store, name: str) -> tuple[str, str]:
+def client_ids(store: Store, name: str, links: Links) -> tuple[str, str]:
     """Return the client ids at a stream's source and sink brokers, which are the same at every start.
 
     Each sink's client id is different and does not contain the stream's name, so the sinks' brokers cannot
-    link streams.
+    link streams. A broker ends the connection of an earlier client with the same id, so a stream with a name
+    of its own adds it, or its pseudonym, to a configured id.
     """
-    client_id = store.client_id
+    source_id, sink_id = links.source.client_id, None if links.sink is None else links.sink.client_id
     if name == "main":
-        return f"meteragent-{client_id}-source", f"meteragent-{client_id}-sink"
+        return (
+            source_id or f"meteragent-{store.client_id}-source",
+            sink_id or f"meteragent-{store.client_id}-sink",
+        )
+    alias = pseudonym(store.secret, f"sink/{name}")
     return (
-        f"meteragent-{client_id}-source-{name}",
-        f"meteragent-{pseudonym(store.secret, f'sink/{name}')}-sink",
+        f"{source_id or f'meteragent-{store.client_id}-source'}-{name}",
+        f"meteragent-{alias}-sink" if sink_id is None else f"{sink_id}-{alias}",
     )

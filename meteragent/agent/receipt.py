@@ -12,7 +12,7 @@ from pathlib import Path
 
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration, iso_time
-from meteragent.domain.shape import Metric
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.report.format import energy
 from meteragent.store import Store, terms

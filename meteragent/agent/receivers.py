@@ -1,4 +1,4 @@
-"""Receivers of shared streams: their admission and revocation, their grants in the store, and their receipts.
+"""The receivers that share a stream: their admission and revocation, their grants, and their receipts.
 
 The agent compares the configuration with the store (`settle`) at its start, and again whenever a receiver
 is to be admitted or revoked (`next_ms`): it stops sending, settles, and continues with new connections. A
@@ -13,10 +13,10 @@ from pathlib import Path
 from meteragent import config as settings
 from meteragent.agent import receipt
 from meteragent.config.broker import Broker
+from meteragent.domain.commit import Receiver
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.terms import Clock
-from meteragent.domain.validity import Validity
 from meteragent.mqtt import Endpoint
 from meteragent.store import Store, grants
 from meteragent.store.grants import Wanted
@@ -64,17 +64,12 @@ def runs(stream: settings.Stream, now_ms: int) -> bool:
     )
 
 
-def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | None:
-    """Return the times in which each admitted receiver gets a stream; None if the stream is not shared."""
+def of(stream: settings.Stream, store: Store) -> tuple[Receiver, ...] | None:
+    """Return the receivers of a stream that have a grant; None if the stream has a sink of its own."""
     if not stream.receivers:
         return None
     active = grants.active(store.connection)
-    return tuple(grant.validity for grant in active if grant.stream == stream.name)
-
-
-def unannounced(stream: settings.Stream, store: Store) -> dict[str, list[Validity]]:
-    """Return, by topic, the validities of receivers who have not been sent the topic's latest descriptor."""
-    return grants.unannounced(store.connection, stream.name) if stream.receivers else {}
+    return tuple(grant.receiver for grant in active if grant.stream == stream.name)
 
 
 def next_ms(config: settings.Config, now_ms: int) -> int | None:

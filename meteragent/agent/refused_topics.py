@@ -9,13 +9,20 @@ Rules
    connections end like this with a message of only one topic in flight, that topic is held, too. Such a topic
    is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker refused it with
    a reason code just before it closed the connection; mosquitto 2.0 does so if its queue is unlimited.
-4. A message that is confirmed although an earlier message of its topic was refused does not count as
+4. A broker of MQTT 3.1.1 without retained messages also closes the connection. So before a topic with a
+   message to be retained is held, messages are sent without the flag: if that helps, it stays off. The flag
+   is not suspected once the broker has confirmed it, nor with MQTT 5, where a broker that retains nothing
+   says so.
+5. A message that is confirmed although an earlier message of its topic was refused does not count as
    delivered: it is sent again after the refused one.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Collection
 from math import inf
+
+from meteragent.domain.problem import PROBLEMS
 
 TRY_S = 3600.0
 """The time after which refused topics are tried again on the same connection."""
@@ -27,6 +34,8 @@ ABRUPT = 3
 """The number of abrupt ends after which messages are sent one by one."""
 STRIKES = 2
 """The number of abrupt ends, while messages are sent one by one, after which a topic is held."""
+
+_log = logging.getLogger("meteragent")
 
 
 class Refusals:
@@ -46,6 +55,8 @@ class Refusals:
         self._connection_s = -inf
         self._refusal_times_s: dict[str, float] = {}
         self._strikes: Counter[str] = Counter()
+        self.retains = True
+        self._avoids_retain = self._is_retain_tested = False
 
     def topic_of(self, topic: str) -> str:
         """Return the sink topic that equals `topic` or lies above it."""
@@ -89,9 +100,13 @@ class Refusals:
             self._try_s = min(self._try_s, now_s + TRY_S)
             self._recount = True
 
-    def on_accepted(self, topic: str, row: int) -> bool:
-        """Record that the broker has accepted a message; return whether it counts as delivered (rule 4)."""
+    def on_accepted(self, topic: str, row: int, *, retain: bool = False) -> bool:
+        """Record that the broker has accepted a message; return whether it counts as delivered (rule 5).
+
+        `retain` says whether the message is to be retained.
+        """
         self._strikes.pop(topic, None)
+        self._is_retain_tested |= retain and self.retains
         if topic not in self._held_bytes:
             return True
         if self._trials.get(topic) != row:
@@ -131,18 +146,29 @@ class Refusals:
         """Return the time at which the next trials start; infinite if no topic is held."""
         return self._try_s
 
-    def on_connected(self, now_s: float) -> None:
-        """Record a new connection, on which held topics are tried at once unless they are suspected."""
+    def on_connected(self, now_s: float, *, retains: bool = True, version: int = 4) -> bool:
+        """Record a new connection, on which held topics are tried at once unless they are suspected.
+
+        `retains` says whether the broker claims to retain messages, and `version` which MQTT it speaks (4 for
+        3.1.1). Returns whether it is asked to retain messages.
+        """
         self._connection_s = now_s
+        if version == 5:
+            self._avoids_retain, self._is_retain_tested = False, True
         self._refusal_times_s.clear()
         self._trials.clear()
         self._due_trials = self._held_bytes.keys() - self._suspects - self._accepted_trials
+        self.retains = retains and not self._avoids_retain
+        if not self.retains:
+            _log.warning("%s", PROBLEMS["no_retain"].cause.format(side="sink"))
+        return self.retains
 
-    def on_ended(self, topics: Collection[str], publish_s: float, now_s: float) -> None:
-        """Record the end of a connection with messages of `topics` in flight.
+    def on_ended(self, flights: Collection[tuple[str, bool]], publish_s: float, now_s: float) -> None:
+        """Record the end of a connection with messages in flight: topics, and whether each is to be retained.
 
         The last message was published at `publish_s`.
         """
+        topics = {topic for topic, _ in flights}
         self._suspects |= {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
         if now_s - self._connection_s > STABLE_S:
             self._abrupt_ends = 0
@@ -151,6 +177,10 @@ class Refusals:
         was_one_by_one = self.one_by_one
         self._abrupt_ends += 1
         if was_one_by_one and len(topics) == 1:
+            if not self._is_retain_tested and any(retain for _, retain in flights):
+                self._avoids_retain = not self._avoids_retain
+                self._is_retain_tested = not self._avoids_retain
+                return
             [topic] = topics
             self._strikes[topic] += 1
             if self._strikes[topic] >= STRIKES:

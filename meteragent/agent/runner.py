@@ -1,6 +1,6 @@
-"""The loop of one stream, which takes messages through the core into the store, and the store's thread.
+"""The loop of one stream, which takes messages through the core into the store.
 
-    wait for messages or a deadline -> feed the core -> one transaction -> hand to the sink -> acknowledge
+    wait for messages or a deadline -> feed the core -> one transaction -> hand to the sinks -> acknowledge
 
 Theory of operation
 -------------------
@@ -27,173 +27,27 @@ accumulators in the log for too long (`_time`). Any exception except ClockJumped
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
-from meteragent.agent.clock import CatchUp, SteadyClock
-from meteragent.agent.other_agent import Listener
-from meteragent.agent.outlets import SharedListener, SharedSink
+from meteragent.agent.clock import POLL_S, CatchUp, SteadyClock
+from meteragent.agent.outlets import Outlets
 from meteragent.agent.page import Viewers
-from meteragent.agent.sink import OutboxReader, Sink
 from meteragent.agent.source import Source
+from meteragent.agent.store_thread import StoreThread
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
-from meteragent.domain.budget import Budget
-from meteragent.domain.commit import Commit, Descriptor
+from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
-from meteragent.store import Store, outbox, transaction
-
-POLL_S = 1.0
-"""The longest sleep of a runner; it is short because the wall clock may be set during a sleep."""
-
-REFUSED_PART = 10
-"""While messages on refused topics occupy 1 / REFUSED_PART or more of the store's space, no window of these
-topics opens."""
+from meteragent.store import outbox
 
 UNERASED_MAX_S = 600.0
 """How long another reader may keep old accumulators in the log before processing pauses."""
 PAUSED_UNERASED = "another program has had the store open for reading for too long: stop it"
 PAUSED_FULL = "the store is full of undelivered messages: check the sink's broker, or raise store.max_mb"
 
-_T = TypeVar("_T")
 _log = logging.getLogger("meteragent")
-
-
-class StoreThread:
-    """The store with its own thread, on which runners use it; another thread prepares generation files."""
-
-    def __init__(
-        self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
-    ) -> None:
-        """Take an open store; if it is full, messages in queues other than `streams` are dropped."""
-        self.store = store
-        self._streams = streams
-        self._counts = counts
-        self._keep_ms = keep_ms
-        self.max_bytes = max_bytes
-        self._thread = ThreadPoolExecutor(1, "store")
-        self._generation_thread = ThreadPoolExecutor(1, "generation")
-        self._bytes: int | None = None
-        self._writing_bytes = 0
-        self._refused_bytes: dict[str, int] = {}
-        self._erasure: asyncio.Future[None] | None = None
-        self._is_unerased = False
-        self._unerased_since_s: float | None = None
-
-    async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function on the store's thread."""
-        return await self._begin(function, *arguments)
-
-    def _begin(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
-        return asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
-
-    async def persist(
-        self, commit: Commit, row_ids: Sequence[int], budget: Budget | None
-    ) -> list[outbox.WaitingRow]:
-        """Write a commit and mark delivered rows in one transaction, fsynced on return; return the new rows.
-
-        The thread erases the log directly after the commit, before any other call (rule 2 of the store).
-        """
-        size_bytes = outbox.commit_bytes(commit)
-        self._writing_bytes += size_bytes
-        try:
-            write_task = self._begin(transaction.commit, self.store, commit, row_ids, budget, self._keep_ms)
-            self._erasure = self._begin(self._erase_log)
-            rows, self._bytes = await write_task
-        finally:
-            self._writing_bytes -= size_bytes
-        if rows:
-            self._generation_thread.submit(self.store.prepare)
-        return rows
-
-    def _erase_log(self) -> None:
-        self.store.erase()
-        self._is_unerased = not self.store.erased
-
-    async def wait_until_erased(self) -> None:
-        """Wait for the erasure that follows the last commit, which removes old accumulators from the log.
-
-        If another reader of the file prevents the erasure, each call retries it, and `unerased_s` counts the
-        time. Raises StoreError if the erasure fails.
-        """
-        if self._is_unerased and (self._erasure is None or self._erasure.done()):
-            self._erasure = self._begin(self._erase_log)
-        erasure = self._erasure
-        if erasure is not None:
-            await asyncio.wait({erasure})  # a cancelled caller must not cancel the erasure
-            erasure.result()
-        if not self._is_unerased:
-            self._unerased_since_s = None
-        elif self._unerased_since_s is None:
-            self._unerased_since_s = asyncio.get_running_loop().time()
-
-    @property
-    def unerased_s(self) -> float:
-        """How long another reader has kept old accumulators in the log."""
-        since_s = self._unerased_since_s
-        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
-
-    async def has_space(self) -> bool:
-        """Return whether the store has room for more messages, after making room if it is full.
-
-        Messages that are being written count, too.
-        """
-        if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
-            return True
-        has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self._streams)
-        self._counts.add("retired_unsent", count)
-        return has_space
-
-    def note_refused(self, stream: str, waiting_bytes: int) -> bool:
-        """Record the size of a stream's messages on refused topics.
-
-        Returns whether these messages take up too much space over all streams (`REFUSED_PART`).
-        """
-        self._refused_bytes[stream] = waiting_bytes
-        return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
-
-    def outbox_reader(self, stream: str) -> OutboxReader:
-        """Return the functions with which the sink of a stream, or of a receiver's queue, reads the store."""
-
-        async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
-            """Return up to `limit` undelivered rows after `position` that are due by `now_ms`."""
-            return await self.call(outbox.pending, self.store.connection, stream, now_ms, limit, position)
-
-        async def descriptors() -> list[Descriptor]:
-            """Return the latest descriptor of each topic."""
-            return await self.call(outbox.descriptors, self.store.connection, stream)
-
-        async def open_topics() -> set[str]:
-            """Return the topics of the open windows."""
-            states = (await self.call(self.store.snapshot, stream)).states.values()
-            return {window.topic for state in states for window in state.windows}
-
-        return OutboxReader(pending, descriptors, open_topics)
-
-    async def close(self) -> None:
-        """Close the store and end its threads. Raises StoreError, for example if the last erasure failed.
-
-        A stop that arrives meanwhile waits until the store is closed, because the caller may use the file
-        next.
-        """
-        close_task = asyncio.create_task(self._close())
-        try:
-            await asyncio.shield(close_task)
-        except asyncio.CancelledError:
-            await asyncio.wait({close_task})
-            close_task.result()
-            raise
-
-    async def _close(self) -> None:
-        try:
-            self._generation_thread.shutdown()
-            await self.call(self.store.close)
-            await self.wait_until_erased()
-        finally:
-            self._thread.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +75,12 @@ class Runner:
     resume_ms  the stream's time at the last stop, or the current time if nothing was scheduled
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
-    listener   the listener for other agents that release the same meters; None if none is detected
     on_commit  a function that is called with the new rows of each commit
     """
 
     pipeline: Pipeline
     source: Source
-    sink: Sink | SharedSink
+    outlets: Outlets
     store: StoreThread
     clock: SteadyClock
     catch_up: CatchUp
@@ -237,7 +90,6 @@ class Runner:
     heartbeat: Callable[[], None]
     flush_policy: FlushPolicy = WRITE_AT_ONCE
     viewers: Viewers = field(default_factory=Viewers)
-    listener: Listener | SharedListener | None = None
     on_commit: Callable[[Sequence[outbox.WaitingRow]], None] = lambda _: None
 
     async def run(self) -> None:
@@ -293,30 +145,28 @@ class Runner:
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         self.heartbeat()
         self.clock.check()
-        self.pipeline.withhold(self.sink.refusals.held_topics if self._has_too_many_refused() else ())
+        self.pipeline.withhold(self.outlets.refused if self._has_too_many_refused() else ())
         observer = self.viewers.observer(self.pipeline.name) if self.viewers else None
-        if self.listener is not None:
-            self.pipeline.clear(self.listener.clear())
+        self.pipeline.clear(self.outlets.clear())
         effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
         await self._commit(effects)
-        if self.listener is not None:
-            self.listener.ask(effects.listen)
+        self.outlets.ask(effects.listen)
         if self.viewers:
             self.viewers.released(self.pipeline.name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
 
     def _has_too_many_refused(self) -> bool:
         """Return whether the messages on all streams' refused topics take up too much space."""
-        return self.store.note_refused(self.pipeline.name, self.sink.refusals.waiting_bytes)
+        return self.store.note_refused(self.pipeline.name, self.outlets.refused_bytes)
 
     async def _commit(self, effects: Effects) -> None:
-        row_ids = sorted(self.sink.unmarked_ids)
+        row_ids = sorted(self.outlets.unmarked_ids)
         if effects.commit or row_ids:
             rows = await self.store.persist(effects.commit, row_ids, self.budget)
-            self.sink.note_marked(row_ids)
+            self.outlets.note_marked(row_ids)
             if rows:
                 self.on_commit(rows)
-                self.sink.take(rows)
+                self.outlets.take(rows)
 
     async def _time(self) -> int:
         """Wait while processing must pause, for the reasons in the module's docstring; return the time."""
@@ -341,10 +191,10 @@ class Runner:
 
     async def flush(self) -> None:
         """Mark delivered rows in a commit of their own, at a stop or to make room."""
-        row_ids = sorted(self.sink.unmarked_ids)
+        row_ids = sorted(self.outlets.unmarked_ids)
         if row_ids:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), row_ids, None)
-            self.sink.note_marked(row_ids)
+            self.outlets.note_marked(row_ids)
 
     def _pause_s(self) -> float:
         """Return the time until the next deadline or the end of the catch-up, at most `POLL_S`."""

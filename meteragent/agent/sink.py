@@ -30,103 +30,37 @@ import asyncio
 import contextlib
 import logging
 import math
-from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterable
-from operator import attrgetter, itemgetter
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from meteragent.agent.presence import Presence
+from meteragent.agent.announcer import Announcer, Presence
+from meteragent.agent.clock import POLL_S
 from meteragent.agent.refused_topics import Refusals
-from meteragent.domain.commit import Descriptor
+from meteragent.agent.send_queue import BEGINNING, FETCH, ORDER, OutboxReader, SendQueue
 from meteragent.domain.counters import Counts
-from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token
 from meteragent.store.outbox import WaitingRow
-from meteragent.wire import status
-from meteragent.wire.descriptor import topics as descriptor_topics
-from meteragent.wire.home_assistant import ONLINE
-
-FETCH = 1000
-"""The largest number of rows to read from the outbox at once, besides those in flight or confirmed."""
-POLL_S = 1.0
-"""The longest time between two reads of the outbox while no row is queued, because the clock may be set."""
 
 _log = logging.getLogger("meteragent")
 
 
-class OutboxReader(NamedTuple):
-    """The sink's view of the store.
-
-    pending      returns undelivered rows due by a time, up to a number, after a position (due time, id)
-    descriptors  returns the latest descriptor of each topic
-    open_topics  returns the topics of the open windows
-    """
-
-    pending: Callable[[int, int, tuple[float, float]], Awaitable[list[WaitingRow]]]
-    descriptors: Callable[[], Awaitable[list[Descriptor]]]
-    open_topics: Callable[[], Awaitable[set[str]]]
-
-
-_ORDER = itemgetter(1, 0)
-_BEGINNING, _LAST_ID = (-math.inf, 0.0), math.inf
-_NEVER_MS = 2**63
-
-
-class SendQueue:
-    """The beginning of the outbox, kept in memory so that new rows need not be read back from disk.
-
-    The queue holds all waiting rows up to the position `end` (due time, id), in order; later rows are only in
-    the outbox.
-    """
-
-    def __init__(self) -> None:
-        self.end: tuple[float, float] = _BEGINNING
-        self._rows: list[WaitingRow] = []
-
-    def forget(self) -> None:
-        """Drop all rows, because the outbox is read from the beginning."""
-        self.end = _BEGINNING
-        self._rows = []
-
-    def add(self, rows: Iterable[WaitingRow]) -> None:
-        """Add the committed rows up to `end`; if the queue is too long then, shorten it and lower `end`."""
-        self._rows += [row for row in rows if _ORDER(row) <= self.end]
-        self._rows.sort(key=_ORDER)
-        if len(self._rows) > 2 * FETCH:
-            del self._rows[FETCH:]
-            self.end = _ORDER(self._rows[-1])
-
-    def merge(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
-        """Add the rows read from the outbox up to `end`, and keep rows that were committed meanwhile."""
-        by_id = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
-        self.end = end
-        self._rows = sorted(by_id.values(), key=_ORDER)
-
-    def pop_due(self, now_ms: int) -> list[WaitingRow]:
-        """Remove the rows that are due, and return them."""
-        count = bisect_right(self._rows, now_ms, key=attrgetter("due_ms"))
-        rows = self._rows[:count]
-        del self._rows[:count]
-        return rows
-
-    @property
-    def next_ms(self) -> int | None:
-        """The time at which the first row is due; None if the queue is empty."""
-        return self._rows[0].due_ms if self._rows else None
-
-
 class Flight(NamedTuple):
-    """A message in flight: its row (0 if not in the outbox), and the topic that a refusal would hold."""
+    """A message in flight: its row (0 if not in the outbox), and the topic that a refusal would hold.
+
+    `retain` is set if the message is to be retained.
+    """
 
     row: int
     topic: str
+    retain: bool = False
 
 
 _NO_FLIGHT = Flight(0, "")
+_NEVER_MS = 2**63
 
 
 class Sink:
-    """The outgoing messages of a stream or, for a shared stream, of one receiver."""
+    """The outgoing messages of a stream for one receiver."""
 
     def __init__(
         self,
@@ -147,13 +81,13 @@ class Sink:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._in_flight: dict[int, Flight] = {}
-        self._publish_s, self._status_s = -math.inf, 0.0
+        self._publish_s = -math.inf
         self.refusals = refusals or Refusals(3)
+        self._announcer = Announcer(presence, reader, now_ms, self.refusals, self._announce)
         self._unmarked_ids: set[int] = set()
         self.late_ids: set[int] = set()
         self._last_ms = _NEVER_MS
         self._session: Session | None = None
-        self._introduction_s: float | None = None
         self.idle = asyncio.Event()
 
     def wake(self) -> None:
@@ -170,6 +104,13 @@ class Sink:
         """Send only rows that are already due; once these are answered, `idle` stays set."""
         self._last_ms = self._now_ms() or 0
         self.wake()
+
+    async def has_due(self) -> bool:
+        """Return whether, after `finish`, a row waits for the broker that has not refused its topic."""
+        rows = await self._outbox.pending(self._last_ms, FETCH + len(self._unmarked_ids), BEGINNING)
+        held_topics = self.refusals.held_topics
+        due_ids = {row.id for row in rows if self.refusals.topic_of(row.topic) not in held_topics}
+        return len(rows) >= FETCH or not due_ids <= self._unmarked_ids
 
     def take(self, rows: Iterable[WaitingRow]) -> None:
         """Queue rows that were committed to the outbox."""
@@ -193,8 +134,8 @@ class Sink:
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
         """Record that the broker has confirmed a publication."""
-        row, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
-        if self.refusals.on_accepted(topic, row) and row:
+        row, topic, retain = self._in_flight.pop(packet_id, _NO_FLIGHT)
+        if self.refusals.on_accepted(topic, row, retain=retain) and row:
             self._unmarked_ids.add(row)
             self.counts.add("delivered")
             self.delivered_ms = self._now_ms()
@@ -202,7 +143,7 @@ class Sink:
 
     def on_refused(self, packet_id: int, reason: int) -> None:
         """Record that the broker has refused a publication, and hold its topic; other topics continue."""
-        _, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
+        topic = self._in_flight.pop(packet_id, _NO_FLIGHT).topic
         if topic not in self.refusals.held_topics:
             text = "the sink's broker refuses a topic (reason 0x%02x): its messages wait until it is accepted"
             _log.warning(text, reason)
@@ -218,39 +159,30 @@ class Sink:
         """Acknowledge a message, and ignore it unless it announces a start of Home Assistant."""
         if self._session is not None and token is not None:
             self._session.acknowledge([token])
-        discovery = self.presence.discovery
-        if discovery is None or topic != discovery.birth or payload != ONLINE or retain:
-            return
-        if self._introduction_s is None:
-            self._introduction_s = _now_s() + self.presence.delay_s
-            self._wake.set()
+        self._announcer.hear(topic, payload, retain, _now_s())
+        self._wake.set()
 
     async def serve(self, session: Session) -> None:
         """Send descriptors and then all unconfirmed rows on a new connection (rule 3)."""
         self._session = session
         self._in_flight.clear()
-        self._status_s, self._introduction_s = _now_s(), None
-        self.refusals.on_connected(_now_s())
+        session.retains = self.refusals.on_connected(
+            _now_s(), retains=session.retains, version=session.version
+        )
         try:
-            await self._listen(session)
+            await self._announcer.begin(session, _now_s())
             await self._send(session)
         finally:
-            topics = {flight.topic for flight in self._in_flight.values()}
-            self.refusals.on_ended(topics, self._publish_s, _now_s())
+            flights = {(flight.topic, flight.retain) for flight in self._in_flight.values()}
+            self.refusals.on_ended(flights, self._publish_s, _now_s())
 
     async def _send(self, session: Session) -> None:
-        await self._announce_due(session)
-        for descriptor in await self._outbox.descriptors():
-            flight = Flight(0, self.refusals.topic_of(descriptor.topic))
-            if flight.topic not in self.refusals.held_topics:
-                for topic in descriptor_topics(descriptor.topic, descriptor.id):
-                    await self._publish(session, flight, topic, descriptor.payload, retain=True)
-        await self._introduce_all(session)
+        await self._announcer.send_due(session, _now_s())
         self._queue.forget()
         self._read_again()
         while True:
             self._wake.clear()
-            await self._announce_due(session)
+            await self._announcer.send_due(session, _now_s())
             if self.refusals.update(_now_s()):
                 self._read_again()
             rows = await self._due()
@@ -266,10 +198,10 @@ class Sink:
         """Publish a row, unless its topic is held or the row is, or becomes, too late."""
         topic, retain = self.refusals.topic_of(row.topic), row.retain or self.presence.retain
         if not self._is_too_late(row) and self.refusals.may_send(topic, row.id, row.size_bytes):
-            await self._introduce_new(session, row)
+            await self._announcer.introduce_new(session, row)
             await self._wait_for_room(session)
             if not self._is_too_late(row):
-                await self._publish(session, Flight(row.id, topic), row.topic, row.payload, retain)
+                await self._publish(session, Flight(row.id, topic, retain), row.topic, row.payload)
 
     def _is_too_late(self, row: WaitingRow) -> bool:
         """Return whether a row is a late report, which is counted once and deleted by the next commit."""
@@ -281,57 +213,14 @@ class Sink:
             self.counts.add("report_late")
         return True
 
-    async def _publish_presence(self, session: Session, topic: str, payload: bytes) -> None:
-        """Publish a retained status or device, unless the broker refuses its topic."""
-        if self.refusals.may_send(topic, 0, 0):
-            await self._publish(session, Flight(0, topic), topic, payload, retain=True)
+    async def _announce(self, session: Session, held_topic: str, topic: str, payload: bytes) -> None:
+        await self._publish(session, Flight(0, held_topic, retain=True), topic, payload)
 
-    async def _publish(
-        self, session: Session, flight: Flight, topic: str, payload: bytes, retain: bool
-    ) -> None:
+    async def _publish(self, session: Session, flight: Flight, topic: str, payload: bytes) -> None:
         """Publish a message as soon as one more may be in flight and the clock shows a time."""
         await self._wait_for_room(session)
         self._publish_s = _now_s()
-        self._in_flight[session.publish(topic, payload, retain=retain)] = flight
-
-    async def _listen(self, session: Session) -> None:
-        """Subscribe to starts of Home Assistant, which finds the retained devices even if this fails."""
-        if self.presence.discovery is not None:
-            try:
-                await session.subscribe(self.presence.discovery.birth)
-            except LinkError as error:
-                _log.warning(
-                    "cannot subscribe to Home Assistant's birth messages at the sink's broker: %s", error
-                )
-
-    async def _announce_due(self, session: Session) -> None:
-        """Publish the status on its schedule, and the devices after a start of Home Assistant."""
-        now_s = _now_s()
-        if self.presence.status is not None and now_s >= self._status_s:
-            now_ms = self._now_ms()
-            if now_ms is not None:
-                self._status_s = now_s + status.PERIOD_S
-                await self._publish_presence(session, self.presence.status, status.online(now_ms))
-        if self._introduction_s is not None and now_s >= self._introduction_s:
-            self._introduction_s = None
-            await self._introduce_all(session)
-
-    async def _introduce_all(self, session: Session) -> None:
-        """Announce only the devices of meters with open windows, so that deleted devices do not return."""
-        if self.presence.discovery is not None:
-            open_topics = await self._outbox.open_topics()
-            for descriptor in await self._outbox.descriptors():
-                if descriptor.topic in open_topics:
-                    await self._introduce(session, descriptor.topic, descriptor.payload)
-
-    async def _introduce_new(self, session: Session, row: WaitingRow) -> None:
-        """Announce a meter's device before `row` is sent, if `row` is the meter's latest descriptor."""
-        if row.retain and (sink_topic := row.topic.removesuffix("/privacy")) != row.topic:
-            await self._introduce(session, sink_topic, row.payload)
-
-    async def _introduce(self, session: Session, sink_topic: str, descriptor: bytes) -> None:
-        if self.presence.discovery is not None:
-            await self._publish_presence(session, *self.presence.discovery.message(sink_topic, descriptor))
+        self._in_flight[session.publish(topic, payload, retain=flight.retain)] = flight
 
     async def _due(self) -> list[WaitingRow]:
         """Return the next rows that are due.
@@ -343,7 +232,7 @@ class Sink:
             return []
         now_ms, queue = min(now_ms, self._last_ms), self._queue
         rows = queue.pop_due(now_ms)
-        if not rows and (queue.end < (now_ms, _LAST_ID) or _now_s() >= self._read_s + POLL_S):
+        if not rows and (queue.end < (now_ms, math.inf) or _now_s() >= self._read_s + POLL_S):
             await self._read_outbox(now_ms)
             rows = queue.pop_due(now_ms)
         return rows
@@ -356,7 +245,7 @@ class Sink:
         self._read_s = _now_s()
         until_ms, row_count = now_ms + round(2000 * POLL_S), len(self._in_flight) + len(self._unmarked_ids)
         from_start, self._from_start = self._from_start, False
-        position = _BEGINNING if from_start else self._queue.end
+        position = BEGINNING if from_start else self._queue.end
         if until_ms < position[0]:
             return  # the clock was set back, and all due rows are in the queue
         rows = await self._outbox.pending(until_ms, FETCH + row_count, position)
@@ -364,7 +253,7 @@ class Sink:
             self._read_s = -math.inf
             return  # another start is wanted, or the queue became shorter and rows in between are missing
         excluded_ids = self._unmarked_ids.union(flight.row for flight in self._in_flight.values())
-        end = _ORDER(rows[-1]) if len(rows) >= FETCH + row_count else (until_ms, _LAST_ID)
+        end = ORDER(rows[-1]) if len(rows) >= FETCH + row_count else (until_ms, math.inf)
         self._queue.merge((row for row in rows if row.id not in excluded_ids), end)
 
     async def _wait_for_room(self, session: Session) -> None:
@@ -380,16 +269,12 @@ class Sink:
         return 1 if self.refusals.one_by_one else session.inflight
 
     async def _wait(self, next_ms: int | None) -> None:
-        """Wait for a wake-up or the next row, status, device or trial; without a row, at most `POLL_S`."""
+        """Wait for a wake-up or the next row, announcement or trial; without a row, at most `POLL_S`."""
         now_ms, now_s = self._now_ms(), _now_s()
         pause_s = POLL_S
         if next_ms is not None and now_ms is not None and next_ms <= self._last_ms:
             pause_s = (next_ms - now_ms) / 1000
-        if self.presence.status is not None and now_ms is not None:
-            pause_s = min(pause_s, self._status_s - now_s)
-        if self._introduction_s is not None:
-            pause_s = min(pause_s, self._introduction_s - now_s)
-        pause_s = min(pause_s, self.refusals.next_s() - now_s)
+        pause_s = min(pause_s, self._announcer.next_s() - now_s, self.refusals.next_s() - now_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(pause_s, 0)):
                 await self._wake.wait()

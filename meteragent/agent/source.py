@@ -27,7 +27,9 @@ Rules
    1 messages beyond what the protocol allows end the connection, and the broker sends them again; before
    that, reading is paused, because mosquitto 2.0.11 sends a backlog without regard to Receive Maximum. A
    payload that is too large is truncated just beyond the limit, so that it is still recognised as too large.
-4. A token stands for one delivery and is compared by identity, because brokers reuse packet ids, even while
+4. If messages are acknowledged in the order of their arrival, those that the core has returned, and that wait
+   for earlier ones, count as held.
+5. A token stands for one delivery and is compared by identity, because brokers reuse packet ids, even while
    the core still holds the token of a message that was acknowledged early.
 """
 
@@ -41,7 +43,7 @@ from itertools import islice
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.domain.reading import Message
-from meteragent.mqtt import Session
+from meteragent.mqtt import Session, SubscriptionRefused
 from meteragent.mqtt import Token as MqttToken
 
 BATCH = 1000
@@ -149,8 +151,9 @@ class Source:
         counts: Counts,
         *,
         is_capped: bool = True,
+        unit_filters: Sequence[str] = (),
     ) -> None:
-        """Prepare to subscribe to one or more topic filters.
+        """Prepare to subscribe to one or more topic filters, and first to `unit_filters`, if allowed.
 
         `now_ms` returns the time, or None while the clock shows none. If `is_capped` is set, at most
         HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, even if `inflight` is larger. The attribute
@@ -159,6 +162,7 @@ class Source:
         """
         self.subscribed = asyncio.Event()
         self._filters = (topic_filters,) if isinstance(topic_filters, str) else tuple(topic_filters)
+        self._unit_filters = unit_filters
         self._inflight = inflight
         self._is_capped = is_capped
         self.receive_maximum = min(2 * inflight, inflight + BATCH, PACKET_IDS)
@@ -178,6 +182,11 @@ class Source:
         self._epoch += 1
         self._held_deliveries.clear()
         self._probe = InflightLimitProbe()
+        for unit_filter in self._unit_filters:
+            try:
+                await session.subscribe(unit_filter)
+            except SubscriptionRefused as error:
+                _log.warning("the unit of the readings is not watched: %s", error)
         for topic_filter in self._filters:
             await session.subscribe(topic_filter)
         self.subscribed.set()
@@ -243,7 +252,7 @@ class Source:
         for message in messages:
             if message.token is not None and message.token.epoch == self._epoch:
                 self._held_deliveries[message.token] = None
-        self._probe.note_held(len(self._held_deliveries))
+        self._probe.note_held(self._held_count())
         return messages
 
     def _stamp(self, now_ms: int) -> None:
@@ -266,19 +275,35 @@ class Source:
         deliveries = [token for token in tokens if token is not None]
         for delivery in deliveries:
             self._held_deliveries.pop(delivery, None)
-        excess = len(self._held_deliveries) - self._bound()
+        self._release(deliveries)
+        excess = self._held_count() - self._bound()
         if excess <= 0 and not self._backlog:
-            excess = int(
-                self._probe.begin_test(len(self._held_deliveries), asyncio.get_running_loop().time())
-            )
-        if excess > 0:
-            oldest = list(islice(self._held_deliveries, excess))
+            excess = int(self._probe.begin_test(self._held_count(), asyncio.get_running_loop().time()))
+        while excess > 0 and self._held_deliveries:
+            # In order, one acknowledgement may free any number of others.
+            oldest = list(islice(self._held_deliveries, 1 if self._in_order else excess))
             for delivery in oldest:
                 del self._held_deliveries[delivery]
-            self._counts.add("acked_open", excess)
-            deliveries += oldest
+            self._counts.add("acked_open", len(oldest))
+            self._release(oldest)
+            excess = self._held_count() - self._bound()
+
+    @property
+    def _in_order(self) -> bool:
+        return self._session is not None and self._session.in_order
+
+    def _release(self, deliveries: Iterable[_Delivery]) -> None:
+        """Acknowledge deliveries, unless their connection has ended."""
         if self._session is not None:
             self._session.acknowledge(d.token for d in deliveries if d.epoch == self._epoch)
+
+    def _held_count(self) -> int:
+        """Return the number of messages that are held, or whose acknowledgement waits for such a message."""
+        if self._session is None or not self._in_order:
+            return len(self._held_deliveries)
+        tokens = [message.token for message, _ in self._backlog if message.token is not None]
+        waiting_count: int = sum(token.epoch == self._epoch for token in tokens)
+        return self._session.unacknowledged - waiting_count
 
     def _bound(self) -> int:
         """Return the largest number of messages that may be held (rule 2)."""

@@ -8,6 +8,7 @@ row has the wrong number of values.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +28,8 @@ from meteragent.domain.grid import format_duration, iso_time
 
 ProgressCallback = Callable[[int], object]
 """A callback that takes the number of units done since its last call."""
+ProgressReporter = Callable[[str, int, str], AbstractContextManager[ProgressCallback]]
+"""What shows a task's progress: given its name, its size and the unit, it yields a callback."""
 
 _BATCH_NUMBERS = 1 << 20
 """The approximate number of values in a batch."""
@@ -45,6 +48,11 @@ class Account:
     refused_windows: int = 0
     descriptors: dict[str, int] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
+
+    @property
+    def windows(self) -> int:
+        """The number of all windows, released and refused."""
+        return self.released_windows + self.refused_windows
 
     def tables(
         self, source: Source, jobs: list[Job], ledger: Ledger, key: Key, progress: ProgressCallback
@@ -65,7 +73,7 @@ class Account:
             self.refused_windows += int(is_taken.sum())
             self.released_windows += int((~is_taken).sum())
             yield _rows(windows.rows(~is_taken), names, source.policy, key, self)
-        if source.layout == "wide" and self.released_windows + self.refused_windows != source.rows:
+        if source.layout == "wide" and self.windows != source.rows:
             raise ArchiveError(
                 "the statistics of some row groups do not match their rows: write the input's files again"
             )
@@ -161,7 +169,7 @@ def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, acc
         pa.array(ends_ms[first_rows + counts - 1]).cast(TIME),
         pa.array(counts),
         pa.array([str(descriptor.terms.epsilon) for descriptor in row_descriptors], pa.string()),
-        pa.array([f"1/{descriptor.terms.unit}" for descriptor in row_descriptors], pa.string()),
+        pa.array([f"1/{descriptor.terms.readings.unit}" for descriptor in row_descriptors], pa.string()),
         pa.array([descriptor.id for descriptor in row_descriptors], pa.string()),
         pa.array([ids[epoch] for epoch in epochs[first_rows].tolist()], pa.string()),
     ]

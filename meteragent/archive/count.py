@@ -4,12 +4,12 @@ An input is refused if most of its numbers are outside the range. The counts are
 people who may see the readings.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from meteragent.archive.account import ProgressReporter
 from meteragent.archive.layout import Counts
 from meteragent.archive.number import micro
 from meteragent.archive.source import Source
@@ -17,8 +17,6 @@ from meteragent.domain.errors import ArchiveError
 
 _BATCH_NUMBERS = 1 << 20
 """The approximate number of values in a batch."""
-
-ProgressReporter = Callable[[str, int, str], AbstractContextManager[Callable[[int], object]]]
 
 
 class Numbers(NamedTuple):
@@ -60,27 +58,22 @@ def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> Non
             counts.add(part.counts)
             rows += part.rows
             progress(part.rows)
-            if 2 * (counts.numbers - counts.gap - counts.clamped) >= total:
+            if 2 * (counts.present - counts.clamped) >= total:
                 break
         progress(source.rows - rows)
-    if is_mostly_clamped(counts):
+    if counts.are_mostly_clamped:
         raise ArchiveError(
             "more than half of the numbers are outside window.range and would be clamped to it: are they in"
-            f" {source.policy.usual.unit}? Correct source.unit, source.scale or window.range, or add --clamp"
-            " if this is meant (nothing was charged or written)"
+            f" {source.policy.usual.readings.unit}? Correct source.unit, source.scale or window.range, or add"
+            " --clamp if this is meant (nothing was charged or written)"
         )
-
-
-def is_mostly_clamped(counts: Counts) -> bool:
-    """Return whether more than half of the numbers that are not missing are clamped."""
-    return 2 * counts.clamped > counts.numbers - counts.gap
 
 
 def _parts(source: Source) -> Iterator[Numbers]:
     """Yield the counts of an input's numbers, batch by batch."""
     policy = source.policy
     usual, name = policy.usual, policy.columns.value
-    largest_u = max(abs(usual.low_u), abs(usual.high_u))
+    largest_u = max(abs(usual.readings.low_u), abs(usual.readings.high_u))
     for batch in source.read(source.groups, [name], max(1, _BATCH_NUMBERS // source.numbers)):
         column = batch.column(name)
         values = micro(column.flatten() if source.layout == "wide" else column, policy)

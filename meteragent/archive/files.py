@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.domain.errors import ArchiveError
+from meteragent.store.generation import sync_folder
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ def write(path: Path, fill: Callable[[Any], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise ArchiveError(f"{path}: {(error.strerror or 'cannot be written').lower()}") from None
     finally:
@@ -75,12 +76,3 @@ def write(path: Path, fill: Callable[[Any], object]) -> None:
 def is_part(path: Path) -> bool:
     """Return whether a file has the kind of name that `write` uses until a file is complete."""
     return path.name.startswith(".") and path.name.endswith(_PART)
-
-
-def sync(folder: Path) -> None:
-    """Flush a folder's entries to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRefused
+from meteragent.store.generation import sync_folder
 
 EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
 """The possible lengths of an epoch, and numpy's names for them."""
@@ -167,8 +168,8 @@ class Key:
     def load(cls, path: Path) -> "Key":
         """Load the key from a file that `create` or `forget` has written.
 
-        Raises:
-            KeyMissing: the file cannot be read, every user of the machine can read it, or it holds no key.
+        Raises KeyMissing if the file cannot be read, every user of the machine can read it, or it
+        holds no key.
         """
         try:
             with path.open("rb") as file:
@@ -215,8 +216,8 @@ _MAX_BYTES = 1 << 12
 def check_tenant(tenant: str) -> str:
     """Return `tenant` if it is a valid name.
 
-    Raises:
-        ValueError: the name does not consist of 1 to 64 ASCII letters, digits, dots, hyphens and underscores.
+    Raises ValueError if the name does not consist of 1 to 64 ASCII letters, digits, dots, hyphens and
+    underscores.
     """
     if not re.fullmatch(_TENANT, tenant, re.ASCII):
         raise ValueError("a name of 1 to 64 letters, digits, dots, hyphens or underscores")
@@ -255,7 +256,7 @@ def create(
     first = int(np.datetime64(begin, EPOCHS.get(epoch_unit, "D")).astype(int))
     key = Key(tenant, epoch_unit, first, entropy(SECRET_BYTES))
     _write(os.open(path, _NEW_FILE, 0o600), key)
-    _sync_folder(path)
+    sync_folder(path.parent)
     return key
 
 
@@ -280,7 +281,7 @@ def forget(path: Path, before_ms: int) -> Key:
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
         _write(descriptor, key)
         new_path.replace(target)
-        _sync_folder(target)
+        sync_folder(target.parent)
         old_file.write(bytes(status.st_size))  # this overwrites the old inode's own blocks
         old_file.flush()
         os.fsync(old_file.fileno())
@@ -296,12 +297,3 @@ def _write(descriptor: int, key: Key) -> None:
         file.write(key.text().encode("ascii"))
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    """Flush the entries of a file's folder to disk."""
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -42,6 +42,16 @@ class Counts:
     gap: int = 0
     clamped: int = 0
 
+    @property
+    def present(self) -> int:
+        """The count of numbers that are not missing."""
+        return self.numbers - self.gap
+
+    @property
+    def are_mostly_clamped(self) -> bool:
+        """Whether more than half of the numbers that are not missing are clamped."""
+        return 2 * self.clamped > self.present
+
     def add(self, other: "Counts") -> None:
         """Add the counts of `other` to these counts."""
         self.numbers += other.numbers
@@ -136,7 +146,7 @@ def _numbers(
     values = micro(column, policy)
     values_u, quantum_u = values.values_u, policy.usual.quantum_u
     if not values.valid.all():
-        values_u = np.where(values.valid, values_u, policy.usual.gap_u)
+        values_u = np.where(values.valid, values_u, policy.usual.readings.gap_u)
     counts = Counts(int(values.valid.size), int((~values.valid).sum()), values.clamped_count)
     if are_slots:
         return Ragged(lengths, round_half_up(values_u, quantum_u)), counts
@@ -182,7 +192,7 @@ def slot_schema(schema: pa.Schema, policy: Policy) -> pa.Schema:
     """
     fields = [field for field in schema if field.name != "values"]
     fields.insert(3, pa.field("value", schema.field("values").type.value_type))
-    if policy.usual.bands:
+    if policy.usual.shape.names:
         fields.insert(3, pa.field("band", pa.string()))
     return pa.schema(fields)
 
@@ -195,7 +205,7 @@ def by_slots(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     slot_index = np.arange(row.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     columns = {name: batch.column(name).take(pa.array(row)) for name in ("meter", "start", "end", "d", "key")}
     columns["value"] = column.flatten()
-    if policy.usual.bands:
+    if policy.usual.shape.names:
         columns["band"] = _bands(ms_of(batch.column("start")), policy)
     else:
         window_ms = ms_of(columns["start"])
@@ -208,7 +218,7 @@ def by_slots(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
 def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
     """Return the names of all windows' bands, one window after another."""
     terms_index, terms = policy.terms(starts_ms)
-    names = [[band.name for band in window_terms.bands] for window_terms in terms]
+    names = [window_terms.shape.names for window_terms in terms]
     return pa.array([name for index in terms_index.tolist() for name in names[index]], pa.string())
 
 
@@ -243,17 +253,17 @@ def _divide_evenly(count: int, terms: Terms) -> bool:
     """
     if not count or terms.length_ms % count:
         return False
-    if terms.kind is Kind.INTERVAL_ENERGY:
-        return count * terms.interval_ms == terms.length_ms
-    return bool(terms.bands) or count % terms.n == 0
+    if terms.readings.kind is Kind.INTERVAL_ENERGY:
+        return count * terms.readings.interval_ms == terms.length_ms
+    return bool(terms.shape.names) or count % terms.n == 0
 
 
 def _are_slots(starts_ms: Integers, lengths: Integers, policy: Policy) -> bool:
     """Return whether each number of these windows is the value of one slot."""
     usual, (terms_index, terms) = policy.usual, policy.terms(starts_ms)
     counts = np.array([window_terms.n for window_terms in terms], np.int64)[terms_index]
-    parts_are_slots = usual.kind is Kind.POWER or usual.step_ms == usual.interval_ms
-    return parts_are_slots and not usual.bands and np.array_equal(lengths, counts)
+    parts_are_slots = usual.readings.kind is Kind.POWER or usual.step_ms == usual.readings.interval_ms
+    return parts_are_slots and not usual.shape.names and np.array_equal(lengths, counts)
 
 
 def _slots(starts_ms: Integers, lengths: Integers, values_u: Integers, policy: Policy) -> Ragged:

@@ -26,12 +26,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from meteragent.archive.files import attempt, parquet, sync, write
+from meteragent.archive.files import attempt, parquet, write
 from meteragent.archive.kernel import TIME
 from meteragent.archive.number import Flags
 from meteragent.archive.policy import Integers
 from meteragent.archive.readings import Windows, ranked
 from meteragent.domain.errors import ArchiveError, ArchiveInUse
+from meteragent.store.generation import sync_folder
 
 SCHEMA = pa.schema(
     [
@@ -108,7 +109,7 @@ class Ledger:
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sync(self.folder.parent)
+            sync_folder(self.folder.parent)
             lock = (self.folder / ".lock").open("w")
         except OSError as error:
             raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be created').lower()}") from None
@@ -192,7 +193,7 @@ class Ledger:
             write(partial_folder / "_parts", lambda file: file.write(str(count).encode()))
             write(partial_folder / "_run.json", lambda file: file.write(facts()))
             partial_folder.rename(self.path(run))
-            sync(self.folder)
+            sync_folder(self.folder)
         except OSError as error:
             raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be written').lower()}") from None
         finally:
@@ -225,12 +226,7 @@ def parts_of(run: Path) -> list[Path]:
     count = attempt(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0
     parts = [run / _part(index) for index in range(count)]
     if not parts or not all(path.is_file() for path in parts):
-        hint = (
-            ""
-            if count_file.exists()
-            else "; a run of an older version has no file _parts: write the number of part files into it"
-        )
-        raise ArchiveError(f"{run}: files of the ledger are missing: restore them from its backup{hint}")
+        raise ArchiveError(f"{run}: files of the ledger are missing: restore them from its backup")
     return parts
 
 

@@ -25,7 +25,7 @@ from meteragent.archive.files import attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
 from meteragent.archive.source import Source
-from meteragent.consume.archive import FORMER_MANIFEST, MANIFEST, manifest_text, write_manifest
+from meteragent.consume.archive import MANIFEST, manifest_text, write_manifest
 from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
 
@@ -104,13 +104,11 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 def save(out: Path, facts: dict[str, Any]) -> None:
     """Write the manifest of an output. Raises ArchiveError if it cannot be written.
 
-    The manifest's file has the columns of the parts, if there are any. A manifest in the form of an earlier
-    version is removed.
+    The manifest's file has the columns of the parts, if there are any.
     """
     part = next(iter(sorted(out.glob("part-*.parquet"))), None)
     schema = pa.schema([]) if part is None else attempt(part, lambda: pq.read_schema(part))
     write(out / MANIFEST, lambda file: write_manifest(file, _json(facts), schema))
-    (out / FORMER_MANIFEST).unlink(missing_ok=True)
 
 
 def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:

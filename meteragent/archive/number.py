@@ -103,7 +103,7 @@ def _is_valid(column: pa.Array) -> Flags:
 
 def _convert_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
     """Convert floats x to floor(x * `policy.scale` + 1/2), clamped to the range."""
-    low, high = policy.usual.low_u, policy.usual.high_u
+    low, high = policy.usual.readings.low_u, policy.usual.readings.high_u
     valid = np.isfinite(numbers)
     with np.errstate(over="ignore", invalid="ignore"):
         rounded_u = np.floor(numbers.astype(np.float64) * float(policy.scale) + 0.5)
@@ -120,8 +120,8 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     if denominator == 1 and integers.size and _all_in_range(integers, *_range(numerator, usual)):
         return Micro(_zero_missing(integers.astype(np.int64) * numerator, valid), valid, 0)
     # Numbers outside these bounds are also outside the range in millionths.
-    lowest = -((1 - usual.low_u) * denominator // numerator + 2)
-    highest = (usual.high_u + 1) * denominator // numerator + 2
+    lowest = -((1 - usual.readings.low_u) * denominator // numerator + 2)
+    highest = (usual.readings.high_u + 1) * denominator // numerator + 2
     if integers.dtype == object or max(-lowest, highest) * 2 * numerator + denominator >= 1 << 62:
         bounded_integers = np.clip(integers.astype(object), lowest, highest)
     elif integers.dtype == np.uint64:
@@ -130,13 +130,13 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
         bounded_integers = np.clip(integers.astype(np.int64, copy=False), lowest, highest)
     products = bounded_integers * numerator
     rounded_u = products if denominator == 1 else round_half_up(products, denominator)
-    clamped_u = np.clip(rounded_u, usual.low_u, usual.high_u).astype(np.int64)
+    clamped_u = np.clip(rounded_u, usual.readings.low_u, usual.readings.high_u).astype(np.int64)
     return Micro(_zero_missing(clamped_u, valid), valid, int(((clamped_u != rounded_u) & valid).sum()))
 
 
 def _range(step_u: int, usual: Terms) -> tuple[int, int]:
     """Return the smallest and the largest integer k with k * `step_u` in the range of the terms."""
-    return -(-usual.low_u // step_u), usual.high_u // step_u
+    return -(-usual.readings.low_u // step_u), usual.readings.high_u // step_u
 
 
 def _all_in_range(integers: Whole, lowest: int, highest: int) -> bool:

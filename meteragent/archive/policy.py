@@ -64,9 +64,9 @@ class Policy:
     def of(cls, settings: Config) -> Self:
         """Return the policy that a configuration describes.
 
-        Raises:
-            ConfigError: the configuration has no [archive], or not exactly one stream; two columns have the
-                same name; archives do not support the stream; or the key already has another ledger.
+        Raises ConfigError if the configuration has no [archive], or not exactly one stream; two
+        columns have the same name; archives do not support the stream; or the key already has another
+        ledger.
         """
         archive, streams = settings.archive, settings.stream
         if archive is None:
@@ -109,12 +109,16 @@ class Policy:
     @property
     def lead_ms(self) -> int:
         """The time in ms from the start of a reading's span to the reading's time: 0 except for energies."""
-        return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else 0
+        return self.usual.readings.interval_ms if self.usual.readings.kind is Kind.INTERVAL_ENERGY else 0
 
     @property
     def reach_ms(self) -> int:
         """The longest span of a reading, in ms."""
-        return self.usual.interval_ms if self.usual.kind is Kind.INTERVAL_ENERGY else self.usual.hold_ms
+        return (
+            self.usual.readings.interval_ms
+            if self.usual.readings.kind is Kind.INTERVAL_ENERGY
+            else self.usual.readings.hold_ms
+        )
 
     @property
     def lattice(self) -> tuple[int, int]:
@@ -179,11 +183,11 @@ class Policy:
         return {
             "arithmetic": ARITHMETIC,
             "descriptors": [self.descriptor(terms).id for terms in self.shapes],
-            "kind": str(usual.kind),
-            "hold_ms": usual.hold_ms,
-            "interval_ms": usual.interval_ms,
-            "gap_u": usual.gap_u,
-            "range_u": [usual.low_u, usual.high_u],
+            "kind": str(usual.readings.kind),
+            "hold_ms": usual.readings.hold_ms,
+            "interval_ms": usual.readings.interval_ms,
+            "gap_u": usual.readings.gap_u,
+            "range_u": [usual.readings.low_u, usual.readings.high_u],
             "scale": str(source.scale or 1),
             "columns": list(self.columns),
             "pseudonyms": self.stream.sink.pseudonym_key_file is not None,
@@ -220,9 +224,12 @@ def _refuse(stream: Stream) -> None:
     if source.phases is not None:
         expected = "no phases: sum them, since a row of an archive belongs to one meter"
         raise ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
+    if source.part:
+        expected = "no parts: sum them, since a row of an archive belongs to one meter"
+        raise ConfigError("source.part", config.formula(source), expected)
     usual = config.terms(stream)
     ratio = (source.scale or Fraction(1)) * MICRO
-    largest = max(abs(usual.low_u), abs(usual.high_u)) + 2
+    largest = max(abs(usual.readings.low_u), abs(usual.readings.high_u)) + 2
     if 4 * (largest * ratio.denominator + ratio.numerator) >= _INT64:
         raise ConfigError("window.range", "values with too many digits", "a range of ordinary size")
 

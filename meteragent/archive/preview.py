@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meteragent.archive import manifest
-from meteragent.archive.account import Account
+from meteragent.archive.account import Account, ProgressReporter
 from meteragent.archive.count import count_numbers
 from meteragent.archive.key import Key
 from meteragent.archive.layout import Counts, Layout
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Local, ProgressReporter, check_paths, first_window_ms, identify
+from meteragent.archive.run import Local, check_paths, first_window_ms, identify
 from meteragent.archive.source import Source
 
 

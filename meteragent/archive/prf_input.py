@@ -11,8 +11,8 @@ give equal inputs):
 The window's numbers are little-endian; numbers in the other parts are decimal text. A tag of 12 bytes stands
 for the input when bits are generated (`privacy.keyed.KeyedRows`). The tag is a PMAC under the epoch's tag key
 (`privacy.keyed.tags`, AES-256). The PMAC covers the SHA-256 of all parts before the numbers, which is
-computed once per meter, and the numbers themselves. Version 1 also hashed the numbers with SHA-256, one
-window after another, which takes four times as long.
+computed once per meter, and the numbers themselves: to hash those too, window by window, would take four
+times as long.
 
 All these parts determine the bits, for this reason: if two releases y and y' used equal bits, y' - y would be
 the difference between their data. A correction would be revealed exactly, and releases under two epsilons
@@ -65,9 +65,9 @@ class Shape:
 
         The gap, the range and the hold are not part of the shape, and the level enters only through epsilon.
         """
-        bands = tuple(band.stretches for band in terms.bands)
-        kind, length_ms, zone = str(terms.kind), terms.length_ms, terms.timezone
-        return cls(terms.epsilon, terms.quantum, terms.unit, kind, terms.n, length_ms, bands, zone)
+        bands = tuple(band.stretches for band in terms.places)
+        kind, length_ms, zone = str(terms.readings.kind), terms.length_ms, terms.timezone
+        return cls(terms.epsilon, terms.quantum, terms.readings.unit, kind, terms.n, length_ms, bands, zone)
 
     @cached_property
     def _parts(self) -> tuple[str, ...]:
@@ -82,11 +82,7 @@ class Shape:
 
 
 def prf_input(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequence[int]) -> bytes:
-    """Return the PRF input of a window.
-
-    Raises:
-        ValueError: the number of quanta is not n.
-    """
+    """Return the PRF input of a window. Raises ValueError if the number of quanta is not n."""
     if len(quanta) != shape.n:
         raise ValueError(f"a window of {shape.n} slots needs {shape.n} quanta, not {len(quanta)}")
     numbers = b"".join(value.to_bytes(8, "little", signed=True) for value in (start_ms, *quanta))

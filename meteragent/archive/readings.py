@@ -101,17 +101,17 @@ def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integ
     """Return, for each window, the index of its first reading and the index after its last reading."""
     start_ms, end_ms = windows.start_ms, policy.ends(windows.start_ms)
     usual = policy.usual
-    if usual.kind is Kind.INTERVAL_ENERGY:
+    if usual.readings.kind is Kind.INTERVAL_ENERGY:
         return (
             _position(readings, windows.meter, start_ms + 1),
-            _position(readings, windows.meter, end_ms + usual.interval_ms),
+            _position(readings, windows.meter, end_ms + usual.readings.interval_ms),
         )
     first, last = _position(readings, windows.meter, start_ms), _position(readings, windows.meter, end_ms)
     previous_index = np.maximum(first - 1, 0)  # this reading may hold into the window
     if not readings.meter.size:
         return first, last
     overlaps = (readings.meter[previous_index] == windows.meter) & (
-        readings.time_ms[previous_index] + usual.hold_ms > start_ms
+        readings.time_ms[previous_index] + usual.readings.hold_ms > start_ms
     )
     return first - (overlaps & (first > 0)), last
 

@@ -25,7 +25,6 @@ in part or resumed, a byte per row. No raw value is written anywhere.
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,7 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meteragent.archive import manifest
-from meteragent.archive.account import Account, ProgressCallback, check_rows
+from meteragent.archive.account import Account, ProgressCallback, ProgressReporter, check_rows
 from meteragent.archive.count import require_range
 from meteragent.archive.files import write
 from meteragent.archive.job import Job, jobs, read
@@ -55,14 +54,6 @@ from meteragent.domain.errors import ArchiveError
 COMPRESSION = "zstd"
 OPTIONS: dict[str, Any] = {"store_decimal_as_integer": True}
 """Options of the Parquet writer, in addition to `encodings`."""
-
-
-class ProgressReporter(Protocol):
-    """A display of the progress of tasks."""
-
-    def __call__(self, task: str, total: int, unit: str, /) -> AbstractContextManager[ProgressCallback]:
-        """Return a context that shows a task of `total` units and yields a callback for its progress."""
-        ...
 
 
 class Engine(Protocol):

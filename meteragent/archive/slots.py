@@ -88,11 +88,11 @@ def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Ter
     at the earliest.
     """
     is_same_window = window[1:] == window[:-1]
-    if usual.kind is Kind.INTERVAL_ENERGY:
-        begin, end = offset_ms - usual.interval_ms, offset_ms
+    if usual.readings.kind is Kind.INTERVAL_ENERGY:
+        begin, end = offset_ms - usual.readings.interval_ms, offset_ms
         begin[1:] = np.where(is_same_window, np.maximum(begin[1:], offset_ms[:-1]), begin[1:])
     else:
-        begin, end = offset_ms, offset_ms + usual.hold_ms
+        begin, end = offset_ms, offset_ms + usual.readings.hold_ms
         end[:-1] = np.where(is_same_window, np.minimum(end[:-1], offset_ms[1:]), end[:-1])
     return Spans(window, begin, end, values_u)
 
@@ -135,8 +135,8 @@ def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
     )
     slot = slot_of_segment[segment]
     cell = spans.window[span] * terms.n + slot
-    amount = spans.values_u[span] - terms.gap_u
-    if terms.bands:
+    amount = spans.values_u[span] - terms.readings.gap_u
+    if terms.shape.names:
         is_in_band = slot >= 0
         cell, amount, overlap_ms = cell[is_in_band], amount[is_in_band], overlap_ms[is_in_band]
     return _round(terms, _sums(terms, count, cell, amount, overlap_ms))
@@ -159,7 +159,7 @@ def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms
 
 def _fits_int64(terms: Terms) -> bool:
     """Return whether the sums, with the gap and the term that rounding adds, are sure to fit in 64 bits."""
-    largest = 2 * max(abs(terms.low_u), abs(terms.high_u), abs(terms.gap_u))
+    largest = 2 * max(abs(terms.readings.low_u), abs(terms.readings.high_u), abs(terms.readings.gap_u))
     longest_ms = max(_durations_ms(terms))
     lattice = max(terms.lattice(slot) for slot in range(terms.n))
     return (2 * largest * longest_ms + 2 * lattice).bit_length() < _INT64_BITS
@@ -168,10 +168,10 @@ def _fits_int64(terms: Terms) -> bool:
 def _round(terms: Terms, sums: Integers) -> Integers:
     """Add gap * ms back to each slot's sum, and round the total to quanta: floor(total / lattice + 1/2).
 
-    `core.window.Window.close` rounds in the same way under terms with `rounding="half-up"`.
+    `core.window.Window.close` rounds in the same way if the dither is half a quantum.
     """
     durations_ms, lattice = _durations_ms(terms), [terms.lattice(slot) for slot in range(terms.n)]
-    totals = sums.reshape(-1, terms.n) + terms.gap_u * np.array(durations_ms, sums.dtype)
+    totals = sums.reshape(-1, terms.n) + terms.readings.gap_u * np.array(durations_ms, sums.dtype)
     quanta: Integers = round_half_up(totals, np.array(lattice, sums.dtype)).astype(np.int64).ravel()
     return quanta
 
@@ -185,7 +185,7 @@ def _durations_ms(terms: Terms) -> tuple[int, ...]:
 @lru_cache(maxsize=256)
 def _segments(terms: Terms) -> tuple[Integers, Integers]:
     """Return the edges of all slots, in ms, and the slot between each edge and the next (-1 if none)."""
-    if not terms.bands:
+    if not terms.shape.names:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)
     stretches = sorted((*part, slot) for slot in range(terms.n) for part in terms.stretches(slot))
     edges = sorted({0, terms.length_ms, *(edge for begin, end, _ in stretches for edge in (begin, end))})

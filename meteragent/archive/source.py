@@ -59,9 +59,8 @@ class Source:
     def open(cls, path: Path, policy: Policy) -> "Source":
         """List the files of an input and check their columns.
 
-        Raises:
-            ArchiveError: there is no file, a file cannot be read, a column is missing or has the wrong type,
-                or some files are wide and others long.
+        Raises ArchiveError if there is no file, a file cannot be read, a column is missing or has the
+        wrong type, or some files are wide and others long.
         """
         groups: list[Group] = []
         layouts: dict[Layout, Path] = {}

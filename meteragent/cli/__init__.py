@@ -4,7 +4,7 @@
 1   failure; crash; unusable store    78   bad configuration or key (EX_CONFIG)
 2   the command line is wrong        130   interrupted (sanitise, init)
 
-`usage` lists the commands with their arguments and help. Each command is a module here that defines
+`usage` lists the commands and declares their arguments. Each command is a module here that defines
 `run(options)`, and only the module of the requested command is imported, so the agent starts without the
 libraries that archives, pages and plans need.
 """
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from meteragent import __version__
 from meteragent.cli import usage
 from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE
+from meteragent.cli.outlet import outlets
 from meteragent.domain.errors import (
     ConfigError,
     DatabaseError,
@@ -39,11 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises SystemExit for --help, --version, invalid arguments, and no arguments.
     """
     _open_standard_streams()
-    parser = usage.parser(__version__)
-    if not (sys.argv[1:] if arguments is None else arguments):
+    with outlets():
+        return _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(words: Sequence[str]) -> int:
+    """Run a command; return its exit code. Raises SystemExit as `main` does."""
+    parser = usage.parser(__version__, words[0] if words else "")
+    if not words:
         parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words)
     try:
         code: int = importlib.import_module(f"meteragent.cli.{options.command}").run(options)
         sys.stdout.flush()

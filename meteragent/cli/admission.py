@@ -9,12 +9,19 @@ can stop it.
 
 import os
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
 from meteragent import config
 from meteragent.domain.errors import ConfigError, StoreError
-from meteragent.store import ledger, read_only
+from meteragent.domain.grid import format_duration
+from meteragent.store import ledger, read_only, terms
+
+_KEPT = (
+    "{}: warning: stream '{}' keeps window.lateness = '{}', with which it has run; the default is '{}': state"
+    " one of them"
+)
 
 
 def stored_streams(path: Path) -> set[str]:
@@ -28,6 +35,34 @@ def stored_streams(path: Path) -> set[str]:
         return ledger.streams(connection)
 
 
+def with_running_lateness(path: Path, settings: config.Config, out: TextIO) -> config.Config:
+    """Return the configuration with the lateness of streams that have run, if the file states none.
+
+    Write a warning for each whose lateness differs from that of a new stream. `path` is the path of the
+    configuration.
+    """
+    stored = _stored_lateness_ms(settings.store.path)
+    streams = []
+    for stream in settings.stream:
+        usual_ms = config.terms(stream).lateness_ms
+        late_ms = stored.get(stream.name, usual_ms) if stream.window.lateness is None else usual_ms
+        if late_ms != usual_ms:
+            print(_KEPT.format(path, stream.name, *map(format_duration, (late_ms, usual_ms))), file=out)
+            window = stream.window.model_copy(update={"lateness": late_ms})
+            stream = stream.model_copy(update={"window": window})  # noqa: PLW2901  the stream that runs
+        streams.append(stream)
+    return settings.model_copy(update={"stream": tuple(streams)})
+
+
+def _stored_lateness_ms(path: Path) -> dict[str, int]:
+    """Return the newest lateness of each stream in a store; none if it cannot be read."""
+    try:
+        with read_only(path) as connection:
+            return {stream: rules[-1].lateness_ms for stream, rules in terms(connection).items()}
+    except (StoreError, sqlite3.Error, OSError):
+        return {}
+
+
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return the refusals, and separately those of streams that have run before, which are only warnings."""
     file_errors = [*config.missing_extras(settings), *config.unreadable(settings)]
@@ -38,12 +73,15 @@ def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]
     return [*config.refusals(settings, running), *file_errors], config.refusals(settings, new_streams)
 
 
-def refused(path: Path, settings: config.Config, out: TextIO) -> bool:
+def refused(
+    path: Path, settings: config.Config, out: TextIO, *, more_refusals: Iterable[ConfigError] = ()
+) -> bool:
     """Write all refusals, and warnings for streams that have run before; return whether anything is refused.
 
     `path` is the path of the configuration.
     """
     refusals, warnings = admit(settings)
+    refusals += more_refusals
     for warning in warnings:
         place = config.locate(warning, path).place
         print(f"{place}warning (not refused, because the stream has run before): {warning.text}", file=out)

@@ -11,7 +11,7 @@ from pathlib import Path
 from meteragent import config
 from meteragent.cli import admission, common
 from meteragent.domain.terms import Terms
-from meteragent.report import catalogue, combined, event, facts, guarantee, terminal
+from meteragent.report import catalogue, event, facts, guarantee, terminal, whole
 from meteragent.store import read_only, terms
 
 
@@ -28,7 +28,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
-    if admission.refused(options.config, settings, sys.stderr):
+    settings = admission.with_running_lateness(options.config, settings, sys.stderr)
+    # `run` only ends when the folder is missing: it may be on a disk that is mounted later.
+    misplaced = config.misplaced(settings)
+    if admission.refused(options.config, settings, sys.stderr, more_refusals=misplaced):
         if not (options.json or options.statement):
             print(_next_step((), settings, options.config, refused=True))
         return common.EXIT_CONFIG
@@ -62,19 +65,8 @@ def print_new(path: Path) -> int:
 
 def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
     """Return each stream's guarantee."""
-    names, archived = admission.stored_streams(settings.store.path), settings.archive is not None
-    return [
-        guarantee.of(
-            stream,
-            events,
-            names,
-            config.others_per_day(settings, stream),
-            archived=archived,
-            tariffs=config.tariffs(settings, stream),
-            path=combined.path_of(settings, stream),
-        )
-        for stream in settings.stream
-    ]
+    names = admission.stored_streams(settings.store.path)
+    return [whole.of(settings, stream, events, names) for stream in settings.stream]
 
 
 def _next_step(

@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from meteragent.agent.notify import Notify
 from meteragent.cli import common
-from meteragent.cli.run import log_to_stderr, until_signalled
 from meteragent.collect import configuration
 from meteragent.domain.errors import LinkError
+from meteragent.service.notify import Notify
+from meteragent.service.process import log_to_stderr, until_signalled
 
 _EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
 """The extras that each kind of source needs, besides the sink's extra."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Collect until SIGTERM or SIGINT, check the configuration, or migrate the tables.
+    """Collect until SIGTERM or SIGINT, check the configuration, or create the tables.
 
-    Return the exit code, which is 1 if an extra is missing or the tables cannot be migrated.
+    Return the exit code, which is 1 if an extra is missing or the tables cannot be created.
     """
     settings = configuration.load(options.config)
     sink = "collect" if settings.dataset is None else "collect-parquet"
@@ -35,22 +35,22 @@ def run(options: argparse.Namespace) -> int:
         return common.EXIT_CRASH if missing_count else 0
     service = importlib.import_module("meteragent.collect.service")  # needs the extra
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
-    if options.migrate:
-        return _migrate(service, settings)
+    if options.create:
+        return _create(service, settings)
     notify = Notify.of(os.environ, os.getpid())
     collector = service.Service(settings, os.urandom, common.now_ms, notify)
     asyncio.run(until_signalled(collector.run()))
     return 0
 
 
-def _migrate(service: Any, settings: configuration.Settings) -> int:
-    """Create or update the tables; return 0, or 1 if the connection fails."""
+def _create(service: Any, settings: configuration.Settings) -> int:
+    """Create the tables unless they exist; return 0, or 1 if the connection fails."""
     try:
-        count = asyncio.run(service.migrate(settings))
+        is_new = asyncio.run(service.create(settings))
     except LinkError as error:
         print(f"meteragent: {error}", file=sys.stderr)
         return common.EXIT_CRASH
-    print(f"{count} migration{'s' * (count != 1)} applied" if count else "the tables are up to date")
+    print("the tables are created" if is_new else "the tables exist already")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from meteragent import extras
+from meteragent.domain.errors import LinkError
+from meteragent.domain.problem import advice
 
 T = TypeVar("T")
 
@@ -54,17 +57,15 @@ def program(script: str, interpreter: str, on_path: str | None) -> str:
     return "meteragent" if is_on_path or path.name != "meteragent" else shlex.quote(script)
 
 
-def connection_hint(reason: str, *, is_tls: bool) -> str:
-    """Return a hint to append to the reason why a broker cannot be reached.
-
-    The hint is empty unless the connection itself failed.
-    """
-    if "cannot connect" not in reason:
-        return ""
-    is_tls_failure = "reset" in reason or "SSL" in reason or reason.endswith(": ")
-    if is_tls and is_tls_failure and "CERTIFICATE" not in reason:
-        return "; mqtts:// needs a TLS port, usually 8883: does --url name it?"
-    return "; is the address in --url right, and is the broker running?"
+def connection_failure(reason: LinkError) -> str:
+    """Return why listening to a broker failed, with what to do, where options stand for keys."""
+    if reason.code:
+        cure = re.sub(
+            r"source\.(\w+)", lambda key: "--" + key[1].replace("_", "-"), advice(reason.code, "source")
+        )
+        return f"{reason}. {cure}"
+    is_connected = "cannot connect" not in str(reason)
+    return f"{reason}{'' if is_connected else '; is the address in --url right, and is the broker running?'}"
 
 
 def lacks(extra: str, purpose: str) -> bool:

@@ -16,6 +16,7 @@ from meteragent.cli import draft, new_files
 from meteragent.cli.draft import Draft, Reading, Stated
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import holds_name
+from meteragent.domain.presets import DEFAULT
 from meteragent.domain.units import UNITS, Kind
 from meteragent.mqtt import Endpoint, LoginRefused
 from meteragent.tools.discover import Access, Findings
@@ -150,9 +151,10 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
         raise Refused(f"--url: found {fault}; expected {_url_objection(option_url)}")
     url = yield from _ask(options, question, _url_objection)
     username, password, typed_password = options.answers.get("username"), options.password, None
+    client_id = options.answers.get("client-id")
     files = {key: options.answers[key] for key in _FILES if key in options.answers}
     while True:
-        result = yield Listen(_endpoint(url, username, password, files))
+        result = yield Listen(_endpoint(url, client_id, username, password, files))
         if not isinstance(result, LoginRefused):
             break
         if options.yes or "username" in options.answers:
@@ -166,12 +168,16 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
         )
     if not result.proposals and not draft.unstated(result):
         raise Refused("\n".join(_failure_lines(result)))
-    keys = [] if username is None else [("username", username)]
+    keys = [
+        (key, text) for key, text in (("client_id", client_id), ("username", username)) if text is not None
+    ]
     keys += [(key.replace("-", "_"), str(Path(file).absolute())) for key, file in files.items()]
     return result, Access(url, tuple(keys)), typed_password
 
 
-def _endpoint(url: str, username: str | None, password: str | None, files: Mapping[str, str]) -> Endpoint:
+def _endpoint(
+    url: str, client_id: str | None, username: str | None, password: str | None, files: Mapping[str, str]
+) -> Endpoint:
     """Return the broker. Raises Refused if a password has no user, or if mqtt:// has TLS files."""
     try:
         return Endpoint.parse(
@@ -181,6 +187,7 @@ def _endpoint(url: str, username: str | None, password: str | None, files: Mappi
             ca_file=files.get("ca-file"),
             cert_file=files.get("cert-file"),
             key_file=files.get("key-file"),
+            client_id=client_id,
         )
     except ValueError as error:
         raise Refused(str(error)) from None
@@ -312,9 +319,9 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
 
     Raises Refused if no preset is possible.
     """
-    offers = draft.presets(base)
+    offers = draft.lines_of_presets(base)
     choices = tuple((name, text) for name, text in offers.items())
-    default = "appliance" if "appliance" in offers else next(iter(offers), None)
+    default = DEFAULT if DEFAULT in offers else next(iter(offers), None)
     coarse_presets = [name for name in draft.PRESETS if name not in offers]
     text = "How much should be hidden? Hiding more makes the numbers less exact."
     if coarse_presets:

@@ -9,7 +9,8 @@ from meteragent.cli import common
 from meteragent.consume import Series, read_table
 from meteragent.consume.archive import read
 from meteragent.domain.errors import FormatError, RecordError
-from meteragent.formats import aiida, entry, green_button, meter_readings, readings, table
+from meteragent.domain.figures import counted
+from meteragent.formats import entry, green_button, meter_readings, readings, table
 
 _END_MS = 253_402_300_799_000
 """The last second of the year 9999, in Unix ms."""
@@ -18,7 +19,6 @@ _WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
     "csv-semicolon": lambda entries, _now_ms: table.write(entries, ";"),
     "green-button": green_button.write,
     "meter-readings": meter_readings.write,
-    "aiida": aiida.write,
 }
 
 
@@ -44,8 +44,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"meteragent: {error.filename}: {reason}", file=sys.stderr)
         return common.EXIT_CRASH
     meters = len({value.meter for value in entries})
-    values = f"{len(entries)} value{'s' * (len(entries) != 1)}"
-    print(f"{values} of {meters} meter{'s' * (meters != 1)}: {options.output}", file=sys.stderr)
+    print(
+        f"{counted(len(entries), 'value')} of {counted(meters, 'meter')}: {options.output}", file=sys.stderr
+    )
     return 0
 
 

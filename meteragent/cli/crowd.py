@@ -1,4 +1,4 @@
-"""The `crowd` command: run an operator of a group, show its state or ledger, create or show its identity."""
+"""The `crowd` command: run an operator of a group, show its ledger, create or show its identity."""
 
 import argparse
 import asyncio
@@ -9,11 +9,11 @@ import os
 import sys
 from typing import Any
 
-from meteragent.agent.notify import Notify
 from meteragent.cli import common
-from meteragent.cli.run import log_to_stderr, until_signalled
-from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.grid import iso_time
+from meteragent.service.notify import Notify
+from meteragent.service.process import log_to_stderr, until_signalled
+from meteragent.service.secrecy import forbid_dumps
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,23 +42,6 @@ def _operate(options: argparse.Namespace) -> int:
     service = _module("service").Service(operation, os.urandom, _module("clock").Clock(), notify)
     asyncio.run(until_signalled(service.run()))
     return 0
-
-
-def _health(options: argparse.Namespace) -> int:
-    """Print the operator's state; return 1 if there is a problem or no operator answers."""
-    watch, vitals = importlib.import_module("meteragent.agent.watch"), _module("vitals")
-    path = _settings(options).store.path
-    answer = watch.ask(path)
-    if answer is None:
-        text = f"no operator that uses {path.absolute()} answers: it runs as another user, or is not running"
-        print(f"meteragent: {text}", file=sys.stderr)
-        return common.EXIT_CRASH
-    state = vitals.from_json(answer)
-    if options.metrics:
-        print(vitals.as_metrics(state), end="")
-    else:
-        print(answer if options.json else vitals.as_text(state))
-    return common.EXIT_CRASH if state.problems else 0
 
 
 def _ledger(options: argparse.Namespace) -> int:
@@ -99,4 +82,4 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"meteragent.operators.{name}")
 
 
-_ACTIONS = {"leader": _operate, "helper": _operate, "health": _health, "ledger": _ledger, "key": _key}
+_ACTIONS = {"leader": _operate, "helper": _operate, "ledger": _ledger, "key": _key}

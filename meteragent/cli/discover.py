@@ -13,6 +13,7 @@ from meteragent import mqtt
 from meteragent.cli import common
 from meteragent.config import PROFILES_FOLDER, all_profiles, read_password
 from meteragent.domain.errors import ConfigError, LinkError
+from meteragent.mqtt.watch import watch
 from meteragent.tools.discover import Access, Listener, progress, report
 
 _SECONDS_MAX = 86_400
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"Listening to {endpoint.host}:{endpoint.port} for {options.seconds} s …", file=sys.stderr)
         seconds = asyncio.run(_listen(endpoint, options, listener))
     except LinkError as error:
-        return _report_failure(f"{error}{_hint(str(error), is_tls=endpoint.tls)}")
+        return _report_failure(common.connection_failure(error))
     except (ConfigError, ValueError) as error:
         return _report_failure(str(error))
     if not listener.messages:
@@ -48,13 +49,6 @@ def run(options: argparse.Namespace) -> int:
         )
     print(report(listener, _access(options), seconds, profiles))
     return 0
-
-
-def _hint(reason: str, *, is_tls: bool) -> str:
-    """Return a hint about the option to check if listening fails for this reason, or an empty string."""
-    if "subscription" in reason:
-        return "; may this user read --topic?"
-    return common.connection_hint(reason, is_tls=is_tls)
 
 
 def _report_failure(reason: str) -> int:
@@ -73,6 +67,7 @@ def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
             options.url,
             username=options.username,
             password=password,
+            client_id=options.client_id,
             ca_file=options.ca_file,
             cert_file=options.cert_file,
             key_file=options.key_file,
@@ -83,7 +78,7 @@ def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
 
 def _access(options: argparse.Namespace) -> Access:
     """Return the broker's address, login and TLS files for the proposed configurations."""
-    names = ("username", "password_file", "ca_file", "cert_file", "key_file")
+    names = ("client_id", "username", "password_file", "ca_file", "cert_file", "key_file")
     logins = tuple((name, str(value)) for name in names if (value := getattr(options, name)) is not None)
     return Access(options.url, logins)
 
@@ -106,13 +101,12 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
     started_s = loop.time()
     loop.add_signal_handler(signal.SIGINT, stop.set)
     watch_task = asyncio.ensure_future(
-        mqtt.watch(
+        watch(
             endpoint,
             "discover",
             [options.topic],
             listener.on_message,
             entropy=os.urandom,
-            login_hint="set --username and --password-file, or check them",
         )
     )
     stop_task = asyncio.ensure_future(stop.wait())

@@ -8,19 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from meteragent import __version__, config
+from meteragent.domain import presets
 from meteragent.domain.identity import PLACEHOLDER
 from meteragent.domain.units import Kind
 from meteragent.report import guarantee, wording
 from meteragent.report.format import energy
 from meteragent.tools.discover import Access, Findings, Offer, Proposal
+from meteragent.tools.discover.configuration import toml_lines
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
 """The magnitude of both limits of `window.range`, in W, for a quantity that may be negative."""
-_CALENDAR = {"day", "bill"}
 PRESETS = {
     "television": "which TV programme is on",
     "appliance": "a kettle",
@@ -29,33 +30,6 @@ PRESETS = {
     "bill": "on which days you use power, with one number a month",
 }
 """What each preset that `init` offers hides, in words."""
-
-
-class Quantity(Protocol):
-    """A meter's quantity that may be released, such as `meteragent.tools.discover.Offer`."""
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of the numbers."""
-
-    @property
-    def unit(self) -> str:
-        """The unit of the numbers."""
-
-    @property
-    def direction(self) -> Direction:
-        """The direction of the energy flow."""
-
-    @property
-    def name(self) -> str:
-        """The quantity in words."""
-
-    @property
-    def source(self) -> Mapping[str, Any]:
-        """The keys of `[source]`, except the broker's keys and the meter's name."""
-
-    def toml(self, access: Access, name: str = "home") -> str:
-        """Return a configuration with this source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +57,11 @@ class Stated:
     def toml(self, access: Access, name: str = "home") -> str:
         """Return a configuration with this source."""
         keys = {"url": access.url, **dict(access.keys), "meter": name, **self.source}
-        return "\n".join(["[source]", *_lines(keys)])
+        return "\n".join(["[source]", *toml_lines(keys)])
+
+
+Quantity = Offer | Stated
+"""A meter's quantity that may be released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +240,7 @@ def password_path(out: Path) -> Path:
     return out.absolute().with_suffix(".password")
 
 
-def presets(base: Base) -> dict[str, str]:
+def lines_of_presets(base: Base) -> dict[str, str]:
     """Return the presets that `base` allows, each with a line about what it hides and its errors."""
     return {name: line for name in PRESETS if (line := _preset_line(base, name))}
 
@@ -301,12 +279,12 @@ def text(base: Base, preset: str, topic: str, store: str, password: Path | None)
     lines = [f"# Written by meteragent init {__version__}. `meteragent check` shows what it hides and costs."]
     if len(tables) == 1:
         for name, keys in tables[0].items():
-            lines += ["", f"[{name}]", *_lines(keys)]
+            lines += ["", f"[{name}]", *toml_lines(keys)]
     for stream, stream_tables in zip(base.streams, tables, strict=True) if len(tables) > 1 else ():
-        lines += ["", "[[stream]]", *_lines({"name": stream.name})]
+        lines += ["", "[[stream]]", *toml_lines({"name": stream.name})]
         for name, keys in stream_tables.items():
-            lines += ["", f"[stream.{name}]", *_lines(keys)]
-    return "\n".join([*lines, "", "[store]", *_lines({"path": store})]) + "\n"
+            lines += ["", f"[stream.{name}]", *toml_lines(keys)]
+    return "\n".join([*lines, "", "[store]", *toml_lines({"path": store})]) + "\n"
 
 
 def _tables(
@@ -322,22 +300,13 @@ def _tables(
             "username": source.pop("username"),
             "password_file": str(password),
         } | source
-    if preset in _CALENDAR:
+    if presets.PRESETS[preset].has_calendar:
         window["timezone"] = base.timezone
     if "range" in proposed.get("window", {}) or (base.has_solar and _may_be_negative(stream.offer)):
         window["range"] = [-FEED_IN_W, FEED_IN_W]
     sink = {"topic": f"{topic}/{PLACEHOLDER}/{stream.name}"}
     tables = {"source": source, "window": window, "privacy": {"preset": preset}, "sink": sink}
     return {name: keys for name, keys in tables.items() if keys}
-
-
-def _lines(keys: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_value(value)}" for key, value in keys.items()]
-
-
-def _value(value: Any) -> str:
-    """Return a value as TOML, which writes strings and lists as JSON does."""
-    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
 def draft(

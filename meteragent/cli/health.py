@@ -1,24 +1,134 @@
-"""The `health` command: show the state of the running agent."""
+"""The `health` command: show the state of the running agent, collector or operator of a crowd."""
 
 import argparse
+import importlib
+import json
 import os
 import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from meteragent import config
-from meteragent.agent import metrics, watch
+from meteragent.agent.watch import BY_METER
 from meteragent.cli import common
+from meteragent.collect import configuration as collector
+from meteragent.core.arrivals import ArrivalRow
+from meteragent.domain.counters import COUNTERS
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import counted
+from meteragent.domain.grid import duration_text, iso_time
+from meteragent.domain.refusal import text_of_file
+from meteragent.service.health import ask, socket_path
+from meteragent.service.vitals import METRICS
+from meteragent.store.file import FULL, has_room
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the agent's report; return 1 if there is a problem or no agent answers."""
-    path = config.load(options.config).store.path
-    answer = watch.ask(path)
+    """Print the service's report; return 1 if there is a problem or no service answers."""
+    service, command, path = _service(options.config)
+    answer = ask(path, METRICS if options.metrics else BY_METER if options.meters else b"")
     if answer is None:
-        exists = os.access(path, os.F_OK)
-        reason = "it runs as another user, or not at all" if exists else "the store does not exist yet"
-        print(f"meteragent: no agent answers for the store {path.absolute()}: {reason}.", file=sys.stderr)
-        print(f"Start the agent: meteragent run {options.config}", file=sys.stderr)
+        print(f"meteragent: no {service} answers at {path.absolute()}: {_reason(path)}.", file=sys.stderr)
+        print(f"Start the {service}: meteragent {command} {options.config}", file=sys.stderr)
         return common.EXIT_CRASH
-    vitals = metrics.from_json(answer)
-    print(answer if options.json else metrics.as_text(vitals))
-    return common.EXIT_CRASH if vitals.problems else 0
+    document = json.loads(answer)
+    if options.metrics:
+        print(document["metrics"], end="")
+    else:
+        print(answer if options.json else as_text(document, by_meter=options.meters))
+    return 0 if document["healthy"] else common.EXIT_CRASH
+
+
+def _reason(path: Path) -> str:
+    """Return why nothing may answer at a socket."""
+    store = path.with_name(path.name.removesuffix(".health"))
+    if not has_room(path):
+        return FULL
+    is_new = store != path and not os.access(store, os.F_OK)
+    return "the store does not exist yet" if is_new else "it runs as another user, or not at all"
+
+
+def _service(path: Path) -> tuple[str, str, Path]:
+    """Return the service of a configuration, the command that runs it, and the socket on which it answers.
+
+    The files that an operator's configuration names may belong to another user. Raises ConfigError if a
+    collector's configuration names no socket.
+    """
+    try:
+        keys = tomllib.loads(text_of_file(path)).keys()
+    except tomllib.TOMLDecodeError:
+        keys = {}.keys()
+    if {"database", "dataset"} & keys:
+        settings = collector.load(path)
+        if settings.health is None:
+            expected = "[health] with a socket, such as '/run/meteragent-collect/health'"
+            raise ConfigError("health", "nothing: this collector answers nobody", expected)
+        return "collector", "collect", settings.health.socket
+    if "group_file" not in keys:
+        return "agent", "run", socket_path(config.load(path).store.path)
+    if common.lacks("crowd", "crowd"):
+        raise SystemExit(common.EXIT_CRASH)
+    operator = importlib.import_module("meteragent.operators.configuration")
+    store = operator.parse(operator.text_of_file(path)).store.path
+    return "operator", "crowd ROLE", socket_path(store)
+
+
+def as_text(document: dict[str, Any], *, by_meter: bool = False) -> str:
+    """Return the vitals of a service, parsed from its JSON, as text for a terminal."""
+    arrivals = _arrivals(document) if by_meter else ()
+    return "\n".join((*_state(document), *_counts(document), *arrivals))
+
+
+def _state(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines about the problems, the agent's streams and an operator's last slots."""
+    running = duration_text(round(document["running_s"]) * 1000, 2)
+    yield f"meteragent {document['version']} ({document['service']}), running for {running}"
+    for item, text in zip(document["problem_details"], document["problems"], strict=True):
+        yield f"Problem: {text}"
+        yield f"  What to do: {item['cure']} ({item['code']})"
+    if document["state"] == "well":
+        yield "All is well."
+    elif document["state"] == "waiting":
+        silent = [stream["name"] for stream in document.get("streams", ()) if stream["is_waiting"]]
+        names = f" of: {', '.join(silent)}" if silent else ""
+        yield f"Waiting for the first message{names}."
+    yield from map(_stream, document.get("streams", ()))
+    for slot_s, result, homes in document.get("slots", ())[-3:]:
+        yield f"Slot {iso_time(slot_s * 1000)}: {result}" + (f", homes: {homes:,}" if homes else "")
+
+
+def _counts(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the counts that are not 0, with their meanings, and an operator's refusals."""
+    counts = document["counts"]
+    if names := [name for name in dict.fromkeys((*COUNTERS, *sorted(counts))) if counts.get(name)]:
+        yield "Since the start:"
+    for name in names:
+        meaning = COUNTERS.get(name, "") if document["service"] == "agent" else ""
+        yield f"  {name:<16} {counts[name]:>10,}  {meaning}".rstrip()
+    for name, count in sorted(document.get("refusals", {}).items()):
+        yield f"  {f'refused: {name}':<24} {count:>10,}"
+
+
+def _stream(stream: dict[str, Any]) -> str:
+    """Return the line of one of the agent's streams."""
+    shard = "" if stream["shard"] is None else f", shard {stream['shard']}"
+    group = "" if stream["group"] is None else f", in the total of the group {stream['group']}"
+    messages = counted(stream["waiting"], "message" if stream["group"] is None else "report")
+    meters = counted(stream["meters"], "meter")
+    return f"Stream {stream['name']}{shard}: {meters}{group}, {messages} waiting to be sent"
+
+
+def _arrivals(document: dict[str, Any]) -> Iterator[str]:
+    """Yield what has arrived of each meter and phase as a table, for the person who asks on the device."""
+    table = "{:<24} {:<8} {:>10} {:>14} {:>14}  {}"
+    for stream in document.get("streams", ()):
+        yield f"Stream {stream['name']}:"
+        yield table.format("meter", "phase", "messages", "last", "counted", "")
+        for row in (ArrivalRow(*cells) for cells in stream["arrivals"]):
+            ago = [
+                "never" if ago_ms is None else duration_text(max(ago_ms, 1000) // 1000 * 1000, 2)
+                for ago_ms in (row.heard_ago_ms, row.counted_ago_ms)
+            ]
+            yield table.format(row.meter, row.phase or "", f"{row.messages:,}", *ago, row.code or "")

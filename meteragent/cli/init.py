@@ -20,10 +20,12 @@ from meteragent.cli.conversation import Conversation, Listen, Options, Question,
 from meteragent.cli.draft import Draft
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, LinkError
+from meteragent.mqtt.watch import watch
 from meteragent.tools.discover import Findings, Listener, findings
 
 _ANSWERS = (
     "url",
+    "client_id",
     "username",
     "password_file",
     "ca_file",
@@ -161,7 +163,7 @@ def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]
     except mqtt.LoginRefused as error:
         return error
     except LinkError as error:
-        raise LinkError(f"{error}{common.connection_hint(str(error), is_tls=endpoint.tls)}") from None
+        raise LinkError(common.connection_failure(error)) from None
     if not listener.messages:
         raise Refused(
             f"no message arrived in {seconds} s: does the broker let this user read, and is anything"
@@ -173,7 +175,7 @@ def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]
 async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -> None:
     """Listen to all topics, with progress lines on a terminal. Raises LinkError if the connection fails."""
     watch_task = asyncio.ensure_future(
-        mqtt.watch(endpoint, "init", ["#"], listener.on_message, entropy=os.urandom)
+        watch(endpoint, "init", ["#"], listener.on_message, entropy=os.urandom)
     )
     progress_task = asyncio.ensure_future(discover.tell(listener))
     await asyncio.wait({watch_task}, timeout=seconds)

@@ -11,22 +11,23 @@ from pathlib import Path
 
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
-from meteragent.domain.errors import PayloadError
-from meteragent.tools.redact.text import Redactor
+from meteragent.domain.errors import FormatError, PayloadError
+from meteragent.domain.figures import counted
+from meteragent.tools.redact import Redactor
 
 LIMIT = 16 * 2**20
 """The largest size of a recording, in bytes."""
 _KINDS = {
     "number": "numbers",
     "text": "texts",
-    "key": "keys that are not known words",
+    "key": "names of no built-in profile",
     "time": "times (moved)",
 }
 _WITH_TOPIC = re.compile(rb"([^\s{\[\"]*/[^\s{\[\"]*) (.+)", re.DOTALL)
 
 
 def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urandom) -> int:
-    """Redact a file; return 0, or 1 if the file cannot be read or is too large."""
+    """Redact a file; return 0, or 1 if the file cannot be read, is too large, or has an unknown format."""
     try:
         recording = _read(options.file)
     except OSError as error:
@@ -39,9 +40,16 @@ def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urando
         )
         return 1
     redactor = Redactor(entropy, options.keep)
-    redacted = redactor.payload(recording)
+    try:
+        redacted = _redacted(recording, redactor)
+    except FormatError as error:
+        print(f"meteragent: {options.file}: {error}: redact it by hand", file=sys.stderr)
+        return 1
     sys.stdout.flush()
-    sys.stdout.buffer.write(redacted)
+    if sys.stdout.isatty():
+        sys.stdout.write(redacted.decode(errors="backslashreplace"))
+    else:
+        sys.stdout.buffer.write(redacted)
     sys.stdout.flush()
     for line in _report(redactor, options.profile, recording, redacted):
         print(line, file=sys.stderr)
@@ -54,6 +62,18 @@ def _read(name: str) -> bytes:
         return sys.stdin.buffer.read(LIMIT + 1)
     with Path(name).open("rb") as file:
         return file.read(LIMIT + 1)
+
+
+def _redacted(recording: bytes, redactor: Redactor) -> bytes:
+    """Redact a recording. Raises FormatError, which names the message, if a payload has an unknown format."""
+    lines = []
+    for number, (topic, payload) in enumerate(messages(recording), 1):
+        prefix = b"" if topic is None else f"{redactor.topic(topic)} ".encode()
+        try:
+            lines.append(prefix + redactor.payload(payload))
+        except FormatError as error:
+            raise FormatError(f"message {number} is {error}") from None
+    return lines[0] if len(lines) == 1 else b"\n".join([*lines, b""])
 
 
 def parse_profile(name: str) -> Profile:
@@ -70,7 +90,7 @@ def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redac
     counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced.items())]
     lines = [f"replaced: {', '.join(counts) or 'nothing'}"]
     if redactor.replaced["key"]:
-        lines.append("to keep a key that identifies nobody but matters for the report, use --keep NAME")
+        lines.append("to keep a name that identifies nobody but matters for the report, use --keep NAME")
     if profile is not None:
         lines += _comparison(profile, recording, redacted)
     lines.append("Read the result before you post it: no program recognises every name.")
@@ -120,4 +140,4 @@ def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
     except PayloadError as error:
         return error.reason
     count = len(readings) if isinstance(readings, list | tuple) else 1
-    return f"{count} reading{'s' if count != 1 else ''}"
+    return counted(count, "reading")

@@ -7,14 +7,16 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 
 from meteragent import config as settings
-from meteragent import mqtt
-from meteragent.agent.parts import Links, login_hint
+from meteragent.agent.parts import Links
 from meteragent.cli import common
-from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import LinkError
+from meteragent.domain.problem import advice
+from meteragent.mqtt.watch import watch
 from meteragent.privacy.sampling import SystemBits
+from meteragent.service.secrecy import forbid_dumps
 from meteragent.tools.rehearse import Rehearsal, View
 
 TICK_S = 0.2
@@ -63,28 +65,25 @@ class _Stage:
         """Read the files that the stream names. Raises ConfigError if a file cannot be used."""
         self.links, now_ms = Links.of(stream), common.now_ms()
         self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), now_ms)
-        self.view = View(stream, self.rehearsal, _write, _local_time, now_ms)
-        self._hint = login_hint("source", stream)
+        self.view = View(stream, self.rehearsal, _write, _local_time)
 
     def take(self, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message."""
         now_ms = common.now_ms()
-        self.view.show(self.rehearsal.receive(topic, payload, retain, now_ms), now_ms)
+        self.view.show(self.rehearsal.receive(topic, payload, retain, now_ms))
 
     def tick(self) -> None:
         """Show the slots that have ended."""
         now_ms = common.now_ms()
-        self.view.show(self.rehearsal.advance(now_ms), now_ms)
+        self.view.show(self.rehearsal.advance(now_ms))
 
     async def listen(self) -> None:
         """Listen to the source, with a separate client id and no lasting session.
 
         Raises LinkError if the connection fails.
         """
-        filters = [self.rehearsal.filter]
-        await mqtt.watch(
-            self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, login_hint=self._hint
-        )
+        filters, hint = self.rehearsal.filters, partial(advice, side="source")
+        await watch(self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, advice=hint)
 
 
 async def _show(config: settings.Config) -> None:

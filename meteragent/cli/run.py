@@ -2,19 +2,17 @@
 
 import argparse
 import asyncio
-import contextlib
 import gc
 import logging
 import os
-import signal
 import sys
-from collections.abc import Awaitable
 
 from meteragent import config
 from meteragent.agent import Agent, environment
-from meteragent.agent.notify import Notify
 from meteragent.cli import admission, common
-from meteragent.cli.secrecy import forbid_dumps
+from meteragent.service.notify import Notify
+from meteragent.service.process import log_to_stderr, until_signalled
+from meteragent.service.secrecy import forbid_dumps
 
 COLLECT_AFTER = 10_000
 """Python looks for reference cycles after this many more objects are allocated than freed. Readings create no
@@ -29,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
         return rehearsal.run(options)
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     settings = config.load(options.config)
+    settings = admission.with_running_lateness(options.config, settings, sys.stderr)
     if admission.refused(options.config, settings, sys.stderr):
         return common.EXIT_CONFIG
     forbid_dumps()
@@ -37,18 +36,3 @@ def run(options: argparse.Namespace) -> int:
     agent = Agent(settings, environment.system(common.now_ms, notify))
     asyncio.run(until_signalled(agent.run()))
     return 0
-
-
-def log_to_stderr(level: int) -> None:
-    """Log messages of `level` and above, except other packages' debug messages, which may hold readings."""
-    logging.basicConfig(level=max(level, logging.INFO), format="%(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("meteragent").setLevel(level)
-
-
-async def until_signalled(work: Awaitable[object]) -> None:
-    """Run the agent, or other work, until it ends or SIGTERM or SIGINT stops it. Raises the work's error."""
-    task = asyncio.ensure_future(work)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

@@ -11,13 +11,13 @@ from typing import Any
 from meteragent import config
 from meteragent.archive.policy import Policy
 from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, lacks
-from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import counted, exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
 from meteragent.report.format import amount, full
 from meteragent.report.wording import windows
+from meteragent.service.secrecy import forbid_dumps
 
 _COVERAGE_MIN, _COVERAGE_MAX = 0.9, 1.05
 """Bounds for the fraction of time that readings cover; outside these bounds, a setting is probably wrong."""
@@ -101,7 +101,7 @@ def preview_summary(preview: Any, *, clamp: bool = False) -> str:
         f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
         _refused(account.refused_windows),
         *_count_lines(counts),
-        *_coverage_lines(preview, account.released_windows + account.refused_windows),
+        *_coverage_lines(preview, account.windows),
         *_checks([*_clamp_texts(preview), *_unit_texts(preview)]),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
@@ -128,7 +128,7 @@ def as_json(result: Any) -> str:
 
 def preview_json(preview: Any, *, clamp: bool = False) -> str:
     """Return the facts of `preview_summary` as a JSON object; exact numbers are strings."""
-    windows = preview.account.released_windows + preview.account.refused_windows
+    windows = preview.account.windows
     texts = [*_coverage_texts(preview, windows), *_clamp_texts(preview), *_unit_texts(preview)]
     facts = _facts(preview, preview.counts, _row(preview, windows), texts) | {
         "dry_run": True,
@@ -169,7 +169,7 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
         return "this run is already complete"
     if preview.is_debited:
         return "the ledger already has this run: it would be resumed or repeated, with the same values"
-    if _is_mostly_clamped(preview.counts) and not clamp:
+    if preview.counts.are_mostly_clamped and not clamp:
         return "the run would be refused: most numbers are outside window.range (--clamp accepts this)"
     return (
         f"the ledger would get {_windows(preview)}"
@@ -180,29 +180,26 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
 
 def _windows(result: Any) -> str:
     """Return the number of released windows and the count of numbers in each, in words."""
-    numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n:,} numbers"
-    count = result.account.released_windows
-    return f"{count:,} window{'s' * (count != 1)} of {numbers}"
+    return (
+        f"{counted(result.account.released_windows, 'window')} of {counted(result.policy.usual.n, 'number')}"
+    )
 
 
 def _refused(count: int) -> str:
     """Return a line about the number of refused windows."""
-    subject = "1 window that overlaps" if count == 1 else f"{count:,} windows that overlap"
-    return f"  refused        {subject} windows released before"
-
-
-def _parts(count: int) -> str:
-    """Return a number of parts of the output, in words."""
-    return f"{count:,} part{'s' * (count != 1)}"
+    verb = "overlaps" if count == 1 else "overlap"
+    return f"  refused        {counted(count, 'window')} that {verb} windows released before"
 
 
 def _terms(result: Any) -> list[str]:
     """Return lines about the promise, the noise, the meters' names and the keys."""
     usual = result.policy.usual
-    promise = f"{usual.epsilon} per {usual.unit} in each of the {windows(usual)}: level {full(usual.level)}"
+    promise = (
+        f"{usual.epsilon} per {usual.value_unit} in each of the {windows(usual)}: level {full(usual.level)}"
+    )
     return [
         f"  epsilon        {promise}",
-        f"  noise          {amount(usual.sd, usual.unit)} in each number (one standard deviation)",
+        f"  noise          {amount(usual.sd, usual.value_unit)} in each number (one standard deviation)",
         *[f"  Warning:       {text}" for text in _own_names_texts(result)],
         *([f"  keys           {', '.join(sorted(result.account.keys))}"] if result.account.keys else []),
     ]
@@ -217,18 +214,14 @@ def _own_names_texts(result: Any) -> list[str]:
 
 def _numbers(result: Any) -> list[str]:
     """Return lines about the input's numbers, if the engine counts them."""
+    existing_parts = counted(result.existing_parts, "part")
     if _is_uncounted(result):
-        return [
-            f"  numbers        not counted: the output was complete, with {_parts(result.existing_parts)}"
-        ]
+        return [f"  numbers        not counted: the output was complete, with {existing_parts}"]
     if result.counts is None:
         return []
     lines = [*_count_lines(result.counts), *_checks(_clamp_texts(result))]
     if result.existing_parts:
-        return [
-            *lines,
-            f"                 (without the numbers in {_parts(result.existing_parts)} written before)",
-        ]
+        return [*lines, f"                 (without the numbers in {existing_parts} written before)"]
     return [*lines, *_coverage_lines(result, _counted_windows(result))]
 
 
@@ -239,8 +232,8 @@ def _is_uncounted(result: Any) -> bool:
 
 def _counted_windows(result: Any) -> int:
     """Return the number of windows whose numbers a run counted."""
-    released, refused = result.account.released_windows, result.account.refused_windows
-    return int(released if result.layout == "wide" else released + refused)
+    account = result.account
+    return int(account.released_windows if result.layout == "wide" else account.windows)
 
 
 def _checks(texts: list[str]) -> list[str]:
@@ -279,11 +272,11 @@ def _coverage_texts(result: Any, windows: int) -> list[str]:
     Overlaps are reported only for interval energies. Return no warning for rows of windows.
     """
     policy = result.policy
-    usual, numbers = policy.usual, result.counts.numbers - result.counts.gap
+    usual, numbers = policy.usual, result.counts.present
     if result.layout == "wide" or not windows:
         return []
     share = numbers * policy.reach_ms / (windows * usual.length_ms)
-    is_energy = usual.kind is Kind.INTERVAL_ENERGY
+    is_energy = usual.readings.kind is Kind.INTERVAL_ENERGY
     setting = f"{'source.interval' if is_energy else 'source.hold'} = {format_duration(policy.reach_ms)!r}"
     if share < _COVERAGE_MIN:
         return [f"readings cover at most {share:.0%} of the time with {setting}; the rest is gap"]
@@ -292,28 +285,20 @@ def _coverage_texts(result: Any, windows: int) -> list[str]:
     return []
 
 
-def _is_mostly_clamped(counts: Any) -> bool:
-    """Return whether more than half of the numbers that are not missing are clamped.
-
-    `archive.count` refuses such input unless `--clamp` is given.
-    """
-    return bool(2 * counts.clamped > counts.numbers - counts.gap)
-
-
 def _clamp_texts(result: Any) -> list[str]:
     """Return a warning if most numbers are clamped, probably because they are in another unit."""
     counts = result.counts
-    if not _is_mostly_clamped(counts):
+    if not counts.are_mostly_clamped:
         return []
-    percent = 100 * counts.clamped // (counts.numbers - counts.gap)
+    percent = 100 * counts.clamped // counts.present
     finding = f"{percent}% of the numbers are outside window.range and are clamped to it"
-    return [f"{finding}: are they in {result.policy.usual.unit}?"]
+    return [f"{finding}: are they in {result.policy.usual.readings.unit}?"]
 
 
 def _unit_texts(preview: Any) -> list[str]:
     """Return a warning if the numbers are probably in another unit, such as kW instead of W."""
-    usual, numbers = preview.policy.usual, preview.counts.numbers - preview.counts.gap
+    usual, numbers = preview.policy.usual, preview.counts.present
     if preview.small_count <= _SMALL_SHARE * numbers:
         return []
     share = f"{preview.small_count / numbers:.0%}"
-    return [f"{share} of the numbers are tiny beside window.range: are they in {usual.unit}?"]
+    return [f"{share} of the numbers are tiny beside window.range: are they in {usual.readings.unit}?"]

@@ -3,14 +3,14 @@
 import argparse
 import json
 
-from meteragent import config
+from meteragent.config.schema import schema
 from meteragent.wire import contract
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the schema; return the exit code."""
-    makers = {"config": config.schema, "asyncapi": contract.asyncapi}
+    makers = {"config": schema, "asyncapi": contract.asyncapi}
     maker = makers.get(options.name)
     content = contract.schemas()[options.name] if maker is None else maker()
-    print(json.dumps(content, indent=2, ensure_ascii=maker is config.schema))
+    print(json.dumps(content, indent=2, ensure_ascii=maker is schema))
     return 0

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from meteragent import config as settings
-from meteragent import mqtt
-from meteragent.agent.parts import login_hint
 from meteragent.cli import common
-from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import LinkError
+from meteragent.domain.problem import advice
+from meteragent.mqtt.watch import watch
+from meteragent.service.secrecy import forbid_dumps
 from meteragent.tools.tap.view import StreamView, View
 
 TICK_S = 1.0
@@ -103,29 +103,29 @@ def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list
     """
     source = settings.endpoint("source", stream.source.url, stream.source)
     sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
-    source_filter, sink_filter = stream_view.filters
+    source_filters, sink_filters = stream_view.filters
     return [
         _watch(
             f"{side}.url",
-            mqtt.watch(
+            watch(
                 endpoint,
                 "tap",
-                [topic_filter],
+                filters,
                 on_message,
                 entropy=os.urandom,
                 on_listening=on_listening,
-                login_hint=login_hint(side, stream),
+                advice=partial(advice, side=side),
             ),
         )
-        for side, endpoint, topic_filter, on_message, on_listening in (
+        for side, endpoint, filters, on_message, on_listening in (
             (
                 "source",
                 source,
-                source_filter,
+                source_filters,
                 partial(view.raw, stream_view),
                 partial(view.listening, stream_view),
             ),
-            ("sink", sink, sink_filter, partial(view.released, stream_view), _do_nothing),
+            ("sink", sink, sink_filters, partial(view.released, stream_view), _do_nothing),
         )
     ]
 

@@ -80,6 +80,13 @@ class Accept(_Section):
     """How far ahead of this machine's clock a slot may start."""
 
 
+class Health(_Section):
+    """Where the running collector answers what its state is."""
+
+    socket: Path
+    """The socket that `meteragent health` asks, in a folder that exists."""
+
+
 class Settings(_Section):
     """The settings in a configuration file."""
 
@@ -93,6 +100,8 @@ class Settings(_Section):
     """The folder in which records are stored instead of in a database."""
     accept: Accept = Accept()
     """The limits on accepted records."""
+    health: Health | None = None
+    """Where the state can be asked; without this table, nowhere."""
 
     @property
     def topics(self) -> tuple[StreamTopic, ...]:
@@ -128,6 +137,7 @@ _TABLES: dict[str, type[BaseModel]] = {
     "database": Database,
     "dataset": Dataset,
     "accept": Accept,
+    "health": Health,
 }
 _STAND_INS: dict[tuple[str, ...], Any] = {
     ("stream",): [{"topic": "stream/{meter}"}],
@@ -135,6 +145,7 @@ _STAND_INS: dict[tuple[str, ...], Any] = {
     ("stream", "topic"): "stream/{}/{meter}",
     ("database", "url"): "postgresql:///x",
     ("dataset", "folder"): ".",
+    ("health", "socket"): "health",
 }
 """Valid values of keys without a usable default. They replace wrong values, so that all errors are found."""
 _OPTION = re.compile(r'query parameter: "([^"]*)"')
@@ -143,6 +154,7 @@ _EXPECTED = {
     ("stream", "topic"): "where records arrive, such as 'private/{meter}/power'",
     ("database", "url"): "a database, such as 'postgresql://collect@127.0.0.1/utility'",
     ("dataset", "folder"): "a folder, such as '/var/lib/meteragent-collect/records'",
+    ("health", "socket"): "a path, such as '/run/meteragent-collect/health'",
 }
 
 
@@ -173,7 +185,7 @@ def parse(text: str) -> Settings:
     for problem in errors:
         problem.line = line_of(path_of(problem.key), key_lines)
     raise_all(errors)
-    assert settings is not None  # noqa: S101 -- it is None only if there are errors
+    assert settings is not None
     return settings
 
 

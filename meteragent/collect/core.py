@@ -10,27 +10,27 @@ and `require_agreement`. The core adds further rules. `REASONS` lists the reason
 """
 
 import json
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from meteragent.collect.topic import Place, Role, StreamTopic
-from meteragent.consume.message import Descriptor, Record, load
+from meteragent.consume.message import Descriptor, Record, digest_of, load
 from meteragent.consume.series import require_agreement
 from meteragent.domain.errors import RecordError
 from meteragent.domain.identity import holds_name
-from meteragent.domain.units import DAY_MS, MICRO
-from meteragent.wire.descriptor import canonical
+from meteragent.domain.units import DAY_MS, MICRO, UNIT_FACTOR
+from meteragent.wire.bounds import VALUE_MAX
 
 REASONS: Final = {
     "unreadable": "the message is neither a record nor a descriptor, or a field is missing or wrong",
     "too_large": "the message is larger than 64 KiB",
     "topic": "the topic belongs to no stream, or names a different meter from the message",
     "meter": "the meter is not in `accept.meters_file`",
-    "descriptor": "the descriptor contradicts itself or an earlier one with the same id, or its values are "
-    "not whole millionths of the unit",
+    "descriptor": "the descriptor contradicts itself or an earlier one of the meter with the same id, or its "
+    "values are not whole millionths of the unit",
+    "descriptors": "too many descriptors of the meter",
     "terms": "the value, unit, duration, band or sd does not match the record's descriptor",
     "grid": "the slot does not start on its descriptor's grid",
     "range": "the value exceeds 64 bits in millionths of the unit",
@@ -39,19 +39,18 @@ REASONS: Final = {
     "twice": "the table already has a different value for the interval",
     "overlap": "the slot overlaps another slot of the meter in the same stream",
     "no_descriptor": "too many records of the meter wait for a descriptor",
+    "unstorable": "the message breaks no rule, but its data cannot be stored",
 }
 """The meaning of each reason for a refusal."""
 
 PAYLOAD_MAX: Final = 64 * 1024
-NAME_MAX: Final = 128
 ORIGIN_MAX: Final = 256
 """The largest number of characters of a topic that are stored with a refusal."""
+DESCRIPTORS_MAX: Final = 64
+"""The largest number of descriptors of a meter in a stream: each change of its terms makes one."""
 WAITING_MAX: Final = 2_000
 """The largest number of waiting records per meter of a stream: 41 days of half-hourly records."""
-_MICRO_MAX = 2**63 - 1
-"""The largest absolute value in millionths of the unit; the views compute with 64-bit integers."""
-_ID = re.compile(r"[0-9a-f]{8}", re.ASCII)
-_METER_FIELDS = ("meter", "valid_from", "store")
+_JOULES_PER_WH = 3600
 
 
 class Message(NamedTuple):
@@ -67,11 +66,11 @@ class Message(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table `record`: the private value of one slot, in quanta of the descriptor with id `d`.
+    """A row of the table `record`: the private value of one slot, in quanta of the descriptor `d`.
 
     The slot lasts from `time_ms` to `until_ms`. For a band or a peak, these are the start and the end of the
-    window. `band` is empty if slots are not bands. `draws` is the number of times that the agent drew noise
-    for a peak, and 1 for other values.
+    window. `band` is empty if slots are not bands. `d` is the descriptor's digest. `draws` is the number of
+    times that the agent drew noise for a peak, and 1 for other values.
     """
 
     stream: str
@@ -85,7 +84,7 @@ class Row(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A record as it arrived, whose descriptor `d` is unknown.
+    """A record as it arrived, for whose meter the descriptor with the id `d` is unknown.
 
     `place` is the record's number in the table `waiting`, and 0 until the record is stored there.
     """
@@ -97,20 +96,44 @@ class Waiting(NamedTuple):
     payload: bytes
     place: int = 0
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The stream and the meter."""
+        return self.stream, self.meter
+
+
+Key = tuple[str, str, str]
+"""A stream, a meter, and the id of a descriptor."""
+
+
+class Link(NamedTuple):
+    """A descriptor that a meter has announced in a stream, by its digest."""
+
+    stream: str
+    meter: str
+    digest: str
+
+    @property
+    def key(self) -> Key:
+        """The stream, the meter and the descriptor's id, by which the meter's records name it."""
+        return self.stream, self.meter, self.digest[:8]
+
 
 @dataclass(slots=True)
 class Batch:
     """The effects of messages, all of which are committed together.
 
-    `descriptors` holds the new descriptors by id. `terms` holds the new pairs of a stream and the id of a
-    descriptor that its rows name. `released` holds the places of records that no longer wait. `refused` is
+    `descriptors` holds the new descriptors by their digests, and `links` the descriptors that meters have
+    announced, as stream, meter and digest. `mixed` holds the streams and meters of rows whose slots could
+    overlap others. `released` holds the places of records that no longer wait. `refused` is
     the number of refused messages by stream (empty if unknown) and reason. `refusals` has an entry for each
     refused message.
     """
 
     rows: list[Row] = field(default_factory=list)
     descriptors: dict[str, Descriptor] = field(default_factory=dict)
-    terms: set[tuple[str, str]] = field(default_factory=set)
+    links: "set[Link]" = field(default_factory=set)
+    mixed: set[tuple[str, str]] = field(default_factory=set)
     waiting: list[Waiting] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -125,7 +148,8 @@ class Batch:
         """Add the effects in another batch to this batch."""
         self.rows += batch.rows
         self.descriptors |= batch.descriptors
-        self.terms |= batch.terms
+        self.links |= batch.links
+        self.mixed |= batch.mixed
         self.waiting += batch.waiting
         self.released += batch.released
         self.refused += batch.refused
@@ -178,8 +202,9 @@ class Limits:
 class Core:
     """The rules by which messages are accepted or refused, and the state that the rules need.
 
-    `descriptors` and `terms` are the content of the sink. `waiting` is the number of records that wait there,
-    by stream and meter.
+    `descriptors` and `links` are the content of the sink. `waiting` is the number of records that wait there,
+    by stream and meter. The id of a descriptor has 32 bits and can be forged, so it refers only to what its
+    own meter has announced in the stream.
     """
 
     def __init__(
@@ -187,12 +212,15 @@ class Core:
         streams: Sequence[StreamTopic],
         limits: Limits,
         descriptors: Iterable[Descriptor] = (),
-        terms: Iterable[tuple[str, str]] = (),
+        links: "Iterable[Link]" = (),
         waiting: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
         self._streams, self._limits = tuple(streams), limits
-        self._descriptors = {descriptor.id: descriptor for descriptor in descriptors}
-        self._terms = set(terms)
+        self._descriptors = {descriptor.digest: descriptor for descriptor in descriptors}
+        self._of_meter: dict[tuple[str, str], dict[str, Descriptor]] = defaultdict(dict)
+        for link in links:
+            if (descriptor := self._descriptors.get(link.digest)) is not None:
+                self._of_meter[link.stream, link.meter][descriptor.id] = descriptor
         self._waiting = Counter(waiting or {})
 
     @property
@@ -200,10 +228,14 @@ class Core:
         """The topic filters of all streams."""
         return tuple(topic_filter for stream in self._streams for topic_filter in stream.filters)
 
-    def take(self, messages: Iterable[Message], now_ms: int) -> Batch:
-        """Check messages in order, and return their effects."""
+    def take(self, messages: "Iterable[Message | Waiting]", now_ms: int) -> Batch:
+        """Check messages in order, and return their effects.
+
+        A waiting record whose descriptor is now known is a message that no longer waits.
+        """
         batch = Batch()
         for message in messages:
+            self._end_waiting(message, batch)
             place = self._place(message.topic)
             try:
                 if place is None or len(message.payload) > PAYLOAD_MAX:
@@ -213,42 +245,49 @@ class Core:
             except Refused as refusal:
                 stream = "" if place is None else place.stream
                 batch.refuse(Refusal(stream, refusal.reason, _origin(message.topic), refusal.detail))
-        if batch.descriptors and batch.waiting:
+        if batch.links and batch.waiting:
             self._settle(batch, now_ms)
         return batch
 
-    def release(self, records: Sequence[Waiting], now_ms: int) -> Batch:
-        """Return the effects of records that were waiting for a descriptor that is now known."""
-        batch = self.take([Message(record.topic, record.payload) for record in records], now_ms)
-        self._waiting.subtract((record.stream, record.meter) for record in records)
-        batch.released = [record.place for record in records]
+    def refuse(self, message: "Message | Waiting") -> Batch:
+        """Return the refusal of a message whose effect cannot be stored."""
+        batch, place = Batch(), self._place(message.topic)
+        self._end_waiting(message, batch)
+        batch.refuse(Refusal("" if place is None else place.stream, "unstorable", _origin(message.topic)))
         return batch
+
+    def _end_waiting(self, message: "Message | Waiting", batch: Batch) -> None:
+        if isinstance(message, Waiting):
+            self._waiting[message.key] -= 1
+            if message.place:
+                batch.released.append(message.place)
 
     def _settle(self, batch: Batch, now_ms: int) -> None:
         """Check again the records that arrived before a descriptor in the same batch."""
-        early_records = [record for record in batch.waiting if record.d in batch.descriptors]
-        batch.waiting = [record for record in batch.waiting if record.d not in batch.descriptors]
-        self._waiting.subtract((record.stream, record.meter) for record in early_records)
-        batch.add(self.take([Message(record.topic, record.payload) for record in early_records], now_ms))
+        early_records = [record for record in batch.waiting if self._terms(record.key, record.d)]
+        batch.waiting = [record for record in batch.waiting if not self._terms(record.key, record.d)]
+        batch.add(self.take(early_records, now_ms))
 
-    @property
-    def mixed(self) -> tuple[str, ...]:
-        """The streams in which two slots of a meter could overlap.
+    def awaited(self) -> "list[Key]":
+        """Return the descriptors that are known for meters some of whose records wait in the sink."""
+        return [
+            (*key, d) for key, count in self._waiting.items() if count for d in self._of_meter.get(key, ())
+        ]
 
-        These are the streams with more than one grid and those with windows on a calendar.
-        """
-        return tuple(topic.stream for topic in self._streams if not self._has_one_grid(topic.stream))
+    def _terms(self, key: tuple[str, str], d: str) -> Descriptor | None:
+        return self._of_meter[key].get(d) if key in self._of_meter else None
 
-    def _has_one_grid(self, stream: str) -> bool:
-        all_terms = [self._descriptors[d] for name, d in self._terms if name == stream]
-        grids = {(terms.length_ms, terms.step_ms, terms.space, terms.timezone) for terms in all_terms}
-        return len(grids) <= 1 and all(terms.timezone is None for terms in all_terms)
+    def _is_mixed(self, key: tuple[str, str]) -> bool:
+        """Return whether slots of a meter could overlap: it has several grids, or windows on a calendar."""
+        all_terms = self._of_meter[key].values()
+        grids = {(terms.shape, terms.timezone) for terms in all_terms}
+        return len(grids) > 1 or any(terms.timezone is not None for terms in all_terms)
 
     def _place(self, topic: str) -> Place | None:
         places = (stream.place(topic) for stream in self._streams)
         return next((place for place in places if place is not None), None)
 
-    def _add_effect(self, message: Message, place: Place, now_ms: int, batch: Batch) -> None:
+    def _add_effect(self, message: "Message | Waiting", place: Place, now_ms: int, batch: Batch) -> None:
         """Add the effect of a message to `batch`. Raises Refused if the message breaks a rule."""
         if place.role is Role.DESCRIPTOR:
             if message.payload:  # an empty payload removes a retained message
@@ -258,7 +297,8 @@ class Core:
         if record.meter != place.meter:
             raise Refused("topic")
         self._require_meter(place.meter)
-        terms = self._descriptors.get(record.descriptor)
+        key = place.stream, place.meter
+        terms = self._terms(key, record.descriptor)
         if terms is None:
             self._keep_waiting(message, place, record.descriptor, batch)
             return
@@ -268,15 +308,14 @@ class Core:
         if row.time_ms < now_ms - self._limits.oldest_ms:
             raise Refused("old")
         batch.rows.append(row)
-        if (pair := (place.stream, terms.id)) not in self._terms:
-            self._terms.add(pair)
-            batch.terms.add(pair)
+        if self._is_mixed(key):
+            batch.mixed.add(key)
 
     def _require_meter(self, meter: str) -> None:
         if self._limits.meters is not None and meter not in self._limits.meters:
             raise Refused("meter")
 
-    def _keep_waiting(self, message: Message, place: Place, d: str, batch: Batch) -> None:
+    def _keep_waiting(self, message: "Message | Waiting", place: Place, d: str, batch: Batch) -> None:
         key = place.stream, place.meter
         if self._waiting[key] >= WAITING_MAX:
             raise Refused("no_descriptor")
@@ -284,40 +323,69 @@ class Core:
         batch.waiting.append(Waiting(d, *key, message.topic, message.payload))
 
     def _describe(self, payload: bytes, place: Place, batch: Batch) -> None:
-        """Add a descriptor to `batch` unless it is known. Raises Refused if the descriptor breaks a rule."""
+        """Add what a meter announces to `batch` unless it is known. Raises Refused if it breaks a rule."""
         facts = _load(payload)
         if facts.get("meter") != place.meter:
             raise Refused("topic")
         self._require_meter(place.meter)
-        earlier_descriptor = self._descriptors.get(str(facts.get("id")))
-        if earlier_descriptor is not None:
-            if _shared(facts) != _shared(earlier_descriptor.facts):  # ids of 32 bits can be forged
-                raise Refused("descriptor")
-            return
-        try:
-            descriptor = Descriptor.parse(payload)
-        except RecordError as error:
-            raise Refused("descriptor", str(error)) from None
-        if (descriptor.mechanism.quantum * MICRO).denominator != 1 or not _fits_jsonb(descriptor.facts):
+        descriptor = self._descriptors.get(digest_of(facts) or "")
+        if descriptor is None:
+            descriptor = _descriptor(payload)
+        key = place.stream, place.meter
+        earlier_descriptor = self._terms(key, descriptor.id)
+        is_forged = earlier_descriptor is not None and earlier_descriptor.digest != descriptor.digest
+        if is_forged or facts.get("id") != descriptor.id:
             raise Refused("descriptor")
-        self._descriptors[descriptor.id] = batch.descriptors[descriptor.id] = descriptor
+        if earlier_descriptor is None:
+            if len(self._of_meter.get(key, ())) >= DESCRIPTORS_MAX:
+                raise Refused("descriptors")
+            if descriptor.digest not in self._descriptors:
+                self._descriptors[descriptor.digest] = batch.descriptors[descriptor.digest] = descriptor
+            self._of_meter[key][descriptor.id] = descriptor
+            batch.links.add(Link(*key, descriptor.digest))
 
 
-def shared_facts(descriptor: Descriptor) -> str:
-    """Return, as JSON, the facts that the descriptors of all meters under the same terms share."""
-    return _shared(descriptor.facts).decode()
-
-
-def _shared(facts: Mapping[str, Any]) -> bytes:
-    return canonical({name: fact for name, fact in facts.items() if name not in _METER_FIELDS})
-
-
-def _fits_jsonb(facts: Mapping[str, Any]) -> bool:
-    """Return whether PostgreSQL can store facts, which must contain neither NUL nor a lone surrogate."""
+def _descriptor(payload: bytes) -> Descriptor:
+    """Parse a descriptor. Raises Refused if it is wrong, or the tables cannot hold its numbers."""
     try:
-        return rb"\u0000" not in _shared(facts)
-    except UnicodeEncodeError:
-        return False
+        descriptor = Descriptor.parse(payload)
+        numbers_of(descriptor)
+    except RecordError as error:
+        raise Refused("descriptor", str(error)) from None
+    return descriptor
+
+
+class Numbers(NamedTuple):
+    """The numbers of a descriptor that are stored beside its facts, so that SQL can use them.
+
+    `quantum_u` is the quantum in millionths of the unit, and `variance` the variance of a value's noise in
+    unit². `joules` is one unit in J, or in W if values are powers; it is None if no energy follows from
+    the values. `bands` is JSON: the seconds of each band in a window.
+    """
+
+    space: str
+    unit: str
+    quantum_u: int
+    variance: Any
+    joules: int | None
+    is_energy: bool
+    bands: str
+
+
+def numbers_of(descriptor: Descriptor) -> Numbers:
+    """Return the numbers of a descriptor, with the variance as a float.
+
+    Raises RecordError if the quantum is not a whole number of millionths.
+    """
+    shape, joules = descriptor.shape, None
+    is_energy = shape.is_energy(descriptor.kind)
+    if shape.is_additive:
+        joules = UNIT_FACTOR[descriptor.unit] * (_JOULES_PER_WH if is_energy else 1)
+    quantum_u, variance = descriptor.mechanism.quantum * MICRO, float(descriptor.variance)
+    if quantum_u.denominator != 1:
+        raise RecordError("a descriptor whose 'quantum' is not whole millionths of the unit")
+    bands = json.dumps({name: shape.slot_ms(index) / 1000 for index, name in enumerate(shape.names)})
+    return Numbers(str(shape.space), descriptor.unit, int(quantum_u), variance, joules, is_energy, bands)
 
 
 def _origin(topic: str) -> str:
@@ -346,8 +414,8 @@ def _record(payload: bytes) -> Record:
         record = Record.parse(payload)
     except (RecordError, UnicodeError) as error:
         raise Refused("unreadable", _detail(error)) from None
-    if not holds_name(record.meter) or len(record.meter) > NAME_MAX or not _ID.fullmatch(record.descriptor):
-        raise Refused("unreadable", "'meter' or 'd' is not a name")
+    if not holds_name(record.meter):
+        raise Refused("unreadable", "'meter' is not a name")
     return record
 
 
@@ -362,13 +430,7 @@ def _row(stream: str, record: Record, terms: Descriptor) -> Row:
     if not is_on_grid:
         raise Refused("grid")
     quanta = record.value / terms.mechanism.quantum
-    if abs(record.value) * MICRO > _MICRO_MAX:
+    if abs(record.value) > VALUE_MAX:
         raise Refused("range")
-    until_ms = record.time_ms + record.step_ms
-    band = record.band or ""
-    return Row(stream, record.meter, record.time_ms, band, until_ms, quanta.numerator, terms.id, record.draws)
-
-
-def decoded_facts(text: str) -> Descriptor:
-    """Return the descriptor with the given stored facts (see `shared_facts`), which belongs to no meter."""
-    return Descriptor.parse(json.loads(text) | {"meter": "", "valid_from": "1970-01-01T00:00:00Z"})
+    span = record.time_ms, record.band or "", record.time_ms + record.step_ms
+    return Row(stream, record.meter, *span, quanta.numerator, terms.digest, record.draws)

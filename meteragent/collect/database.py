@@ -1,4 +1,4 @@
-"""The sink that stores records in PostgreSQL: migrations, partitions, and one transaction for each batch.
+"""The sink that stores records in PostgreSQL: tables, partitions, and one transaction for each batch.
 
 Theory of operation
 -------------------
@@ -10,16 +10,16 @@ overlap an earlier remaining row of the batch. On a single grid, slots overlap o
 start. Descriptors, waiting records, refusals and the collector's own row are written in the same transaction.
 Once it has committed, the messages may be acknowledged.
 
-The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. Numbered files
-create the tables. Each file is applied once. All new files are applied in one transaction, under a lock that
-is also held while partitions are created.
+The connection sets synchronous_commit, so a commit that the server has confirmed is on disk. The tables
+(`tables.sql`) are created in one transaction, under a lock that is also held while partitions are created.
 
 Without a time limit, a server that stops answering would block `collect` silently. The connection is
 therefore shut down if a step takes longer than ANSWER_S seconds, and keepalives detect a broken network. The
 batch is then tried again on a new connection; its messages are still unacknowledged.
 
-`LinkError` means that the database is unavailable or busy and the batch may be tried again. `DatabaseError`
-means that the database refuses the batch. An error contains only the error code and the first line of
+`LinkError` means that the database is unavailable or busy and the batch may be tried again.
+`UnstorableError` means that the database refuses the data of the batch, and `DatabaseError` that it refuses
+every batch. An error contains only the error code and the first line of
 the server's message, so that it does not repeat values.
 """
 
@@ -28,7 +28,7 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import resources
 from typing import Any, Final, Self
@@ -39,12 +39,20 @@ from psycopg.conninfo import conninfo_to_dict
 
 from meteragent import __version__
 from meteragent.collect import partition
-from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
-from meteragent.collect.sink import Content, Outcome, numbers_of, without_overlaps
+from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, latest, numbers_of
+from meteragent.collect.sink import (
+    Content,
+    Outcome,
+    UnstorableError,
+    known,
+    without_overlaps,
+)
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, LinkError
 from meteragent.domain.grid import iso_time
 
+VERSION: Final = "1"
+"""The version of the tables."""
 VERSION_MIN: Final = 15_00_00
 _LOCK: Final = 0x6D657465
 """The key of the advisory lock under which tables and partitions are created."""
@@ -69,31 +77,34 @@ _OWNER_HINT: Final = (
 _RETRYABLE = ("08", "25", "40", "53", "55", "57", "58")
 """The SQLSTATE classes of errors after which the same transaction may succeed later: connection, transaction
 state, rollback, resources, locks, operator intervention and system errors."""
+_UNSTORABLE = ("22", "23", "54")
+"""The SQLSTATE classes of errors of the data: their values, their constraints, and limits of the server."""
 
 _SESSION = (
     "SET search_path = meteragent; SET timezone = 'UTC'; SET synchronous_commit = on; SET jit = off;"
     " SET client_min_messages = warning;"
     " CREATE TEMPORARY TABLE IF NOT EXISTS arrived (stream text, meter text, t timestamptz, band text,"
-    " until timestamptz, quanta bigint, d text, draws integer, place integer) ON COMMIT DELETE ROWS"
+    " until timestamptz, quanta bigint, digest text, draws integer, place integer, is_mixed boolean)"
+    " ON COMMIT DELETE ROWS"
 )
 _COPY = "COPY arrived FROM STDIN"
 _INSERT = """
 INSERT INTO record (stream, meter, t, band, until, quanta, d, draws)
-SELECT stream, meter, t, band, until, quanta, d, draws FROM arrived
-ORDER BY stream, meter, t, band, place
+SELECT stream, meter, t, band, until, quanta, (SELECT d.d FROM descriptor d WHERE d.digest = a.digest), draws
+FROM arrived a ORDER BY stream, meter, t, band, place
 ON CONFLICT DO NOTHING
 """
 _DIFFERENT = """
 SELECT a.stream, count(*), max(a.meter) FROM arrived a, LATERAL (
-    SELECT r.until, r.quanta, r.d, r.draws FROM record r
+    SELECT r.until, r.quanta, d.digest, r.draws FROM record r JOIN descriptor d USING (d)
     WHERE r.stream = a.stream AND r.meter = a.meter AND r.t = a.t AND r.band = a.band OFFSET 0
 ) r
-WHERE (r.until, r.quanta, r.d, r.draws) <> (a.until, a.quanta, a.d, a.draws)
+WHERE (r.until, r.quanta, r.digest, r.draws) <> (a.until, a.quanta, a.digest, a.draws)
 GROUP BY a.stream
 """
-# No slot is longer than 32 days, so the search for the previous slot goes back no further.
+# No slot is longer than 400 days (`wire.bounds`), so the search for the previous slot goes back no further.
 _OVERLAPPING = """
-DELETE FROM arrived a WHERE a.stream = ANY(%s) AND (
+DELETE FROM arrived a WHERE a.is_mixed AND (
     EXISTS (
         SELECT FROM record r WHERE r.stream = a.stream AND r.meter = a.meter AND r.t = a.t
         AND (r.until <> a.until OR (r.band = '') <> (a.band = ''))
@@ -104,16 +115,22 @@ DELETE FROM arrived a WHERE a.stream = ANY(%s) AND (
     )
     OR a.t < (
         SELECT r.until FROM record r WHERE r.stream = a.stream AND r.meter = a.meter
-        AND r.t < a.t AND r.t > a.t - interval '32 days' ORDER BY r.t DESC LIMIT 1
+        AND r.t < a.t AND r.t > a.t - interval '400 days' ORDER BY r.t DESC LIMIT 1
     )
 ) RETURNING a.place
 """
 _DELETE = "DELETE FROM arrived WHERE place = ANY(%s)"
 _DESCRIBE = """
-INSERT INTO descriptor (d, facts, space, unit, quantum_u, variance, joules, is_energy)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+INSERT INTO descriptor (digest, id, facts, space, unit, quantum_u, variance, joules, is_energy, bands)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
-_TERMS = "INSERT INTO terms (stream, d) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_LINK = """
+INSERT INTO terms (stream, meter, d) SELECT %s, %s, d FROM descriptor WHERE digest = %s ON CONFLICT DO NOTHING
+"""
+_WAITING = """
+SELECT d, stream, meter, topic, payload, place FROM waiting
+WHERE (stream, meter, d) IN (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])) ORDER BY place
+"""
 _WAIT = """
 INSERT INTO waiting (d, stream, meter, topic, payload) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
@@ -178,44 +195,34 @@ class Database:
         if encoding != "UTF8":
             raise DatabaseError(f"the database is in {encoding}: create one with ENCODING 'UTF8'")
 
-    async def migrate(self) -> int:
-        """Apply the migrations that the database lacks, and return their number.
+    async def create(self) -> bool:
+        """Create the tables unless they exist, and return whether they were created.
 
         Raises:
             LinkError: the database is unavailable.
-            DatabaseError: the role lacks a permission, the tables belong to a later version, or they were
+            DatabaseError: the role lacks a permission, the tables belong to another version, or they were
                 created with a different partition length.
         """
         with self._answered():
             async with self._connection.transaction():
                 await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
-                if not await self._value("SELECT to_regclass('meteragent.migration') IS NOT NULL"):
+                is_new = await self._value("SELECT to_regclass('meteragent.setting') IS NULL")
+                if is_new:
                     await self._execute("CREATE SCHEMA IF NOT EXISTS meteragent")
-                    await self._execute(
-                        "CREATE TABLE meteragent.migration (version integer PRIMARY KEY, name text NOT NULL,"
-                        " applied timestamptz NOT NULL DEFAULT now())"
-                    )
                 await self._execute("SET LOCAL search_path = meteragent")
-                version = await self._value("SELECT coalesce(max(version), 0) FROM migration")
-                files = migrations()
-                if version > len(files):
-                    raise DatabaseError(
-                        f"the tables belong to a later version (schema {version}, here {len(files)}):"
-                        " install that version"
-                    )
-                for number, (name, text) in list(enumerate(files, start=1))[version:]:
-                    is_whole = self._length == "none"
-                    await self._execute(text.replace(" PARTITION BY RANGE (t)", "") if is_whole else text)
-                    await self._execute("INSERT INTO migration (version, name) VALUES (%s, %s)", number, name)
-                await self._execute(
-                    "INSERT INTO setting VALUES ('partition', %s) ON CONFLICT DO NOTHING", self._length
-                )
-                length = await self._value("SELECT value FROM setting WHERE name = 'partition'")
-        if length != self._length:
+                if is_new:
+                    await self._execute(_tables(self._length))
+                    query = "INSERT INTO setting VALUES ('version', %s), ('partition', %s)"
+                    await self._execute(query, VERSION, self._length)
+                settings = dict(await self._rows("SELECT name, value FROM setting"))
+        if settings["version"] != VERSION:
+            raise DatabaseError("the tables belong to another version of meteragent: install that version")
+        if settings["partition"] != self._length:
             raise DatabaseError(
-                f"the tables were created with database.partition = '{length}': set this value again"
+                f"the tables were created with database.partition = '{settings['partition']}': set this value"
+                " again"
             )
-        return len(files) - int(version)
+        return bool(is_new)
 
     async def begin(self, *, is_first: bool) -> Content:
         """Prepare the connection, and return the content of the tables.
@@ -226,35 +233,36 @@ class Database:
             await self._execute(_SESSION)
             if is_first:
                 await self._execute(_BEGIN, self._name, __version__)
-            rows = await self._rows("SELECT facts::text FROM descriptor")
-            terms = await self._rows("SELECT stream, d FROM terms")
+            rows = await self._rows("SELECT facts FROM descriptor")
+            links = await self._rows("SELECT stream, meter, digest FROM terms JOIN descriptor USING (d)")
             waiting = await self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         return Content(
-            [decoded_facts(text) for (text,) in rows],
-            [(stream, d) for stream, d in terms],
+            known(text for (text,) in rows),
+            [Link(*link) for link in links],
             {(stream, meter): count for stream, meter, count in waiting},
         )
 
-    async def waiting(self, ids: Iterable[str]) -> list[Waiting]:
+    async def waiting(self, keys: Collection[Key]) -> list[Waiting]:
         """Return the records that wait for one of the given descriptors, in order of arrival."""
-        query = "SELECT d, stream, meter, topic, payload, place FROM waiting WHERE d = ANY(%s) ORDER BY place"
+        if not keys:
+            return []
+        columns = map(list, zip(*keys, strict=True))
         with self._answered():
-            return [Waiting(*row) for row in await self._rows(query, list(ids))]
+            return [Waiting(*row) for row in await self._rows(_WAITING, *columns)]
 
-    async def write(
-        self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str] = ()
-    ) -> Outcome:
-        """Commit a batch; `overlapping` holds the streams in which slots of a meter could overlap.
+    async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
+        """Commit a batch.
 
         Raises:
             LinkError: the database is unavailable; either the whole batch was committed or nothing.
-            DatabaseError: the database refuses the batch.
+            UnstorableError: the database refuses the data of the batch.
+            DatabaseError: the database refuses every batch.
         """
         with self._answered():
             await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
             async with self._connection.transaction():
                 await self._write_facts(batch)
-                outcome = await self._write_rows(batch.rows, overlapping)
+                outcome = await self._write_rows(batch.rows, batch.mixed)
                 refusals = [*outcome.refusals, *batch.refusals]
                 outcome = outcome._replace(refused=outcome.refused + batch.refused, refusals=refusals)
                 origins = latest(refusals)
@@ -281,20 +289,20 @@ class Database:
     async def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
         await self._execute_many(_DESCRIBE, list(map(_descriptor_row, batch.descriptors.values())))
-        await self._execute_many(_TERMS, sorted(batch.terms))
+        await self._execute_many(_LINK, sorted(batch.links))
         await self._execute_many(_WAIT, [record[:5] for record in batch.waiting])
         if batch.released:
             await self._execute("DELETE FROM waiting WHERE place = ANY(%s)", batch.released)
 
-    async def _write_rows(self, rows: Sequence[Row], overlapping: Sequence[str]) -> Outcome:
+    async def _write_rows(self, rows: Sequence[Row], mixed: set[tuple[str, str]]) -> Outcome:
         """Remove overlapping rows, insert rows with new keys, and compare the rest with the existing rows."""
         refused = Counter[tuple[str, str]]()
         if not rows:
             return Outcome(0, 0, refused)
-        await self._copy(rows)
+        await self._copy(rows, mixed)
         refusals: list[Refusal] = []
-        if overlapping:
-            refusals += await self._remove_overlapping(rows, overlapping)
+        if mixed:
+            refusals += await self._remove_overlapping(rows, mixed)
             refused.update(refusal.key for refusal in refusals)
         arrived_count = len(rows) - refused.total()
         written_count = (await self._execute(_INSERT)).rowcount
@@ -306,26 +314,26 @@ class Database:
                 different_count += count
         return Outcome(written_count, arrived_count - written_count - different_count, refused, refusals)
 
-    async def _remove_overlapping(self, rows: Sequence[Row], streams: Sequence[str]) -> list[Refusal]:
-        """Remove rows of `streams` that overlap a slot in the table or an earlier remaining row.
+    async def _remove_overlapping(self, rows: Sequence[Row], mixed: set[tuple[str, str]]) -> list[Refusal]:
+        """Remove rows of meters in `mixed` that overlap a slot in the table or an earlier remaining row.
 
         Return a refusal for each removed row.
         """
-        table_overlaps = {place for (place,) in await self._rows(_OVERLAPPING, list(streams))}
+        table_overlaps = {place for (place,) in await self._rows(_OVERLAPPING)}
         candidates = {place: row for place, row in enumerate(rows) if place not in table_overlaps}
-        separate_rows = without_overlaps(candidates.items(), set(streams))
+        separate_rows = without_overlaps(candidates.items(), mixed)
         batch_overlaps = set(candidates) - {place for place, _ in separate_rows}
         await self._execute(_DELETE, list(batch_overlaps))
         refused_rows = [rows[place] for place in sorted(table_overlaps | batch_overlaps)]
         return [Refusal(row.stream, "overlap", row.meter) for row in refused_rows]
 
-    async def _copy(self, rows: Sequence[Row]) -> None:
+    async def _copy(self, rows: Sequence[Row], mixed: set[tuple[str, str]]) -> None:
         """Copy rows into the temporary table."""
         async with self._connection.cursor() as cursor, cursor.copy(_COPY) as copy:
             for place, row in enumerate(rows):
-                stream, meter, time_ms, band, until_ms, quanta, d, draws = row
-                times = iso_time(time_ms), iso_time(until_ms)
-                await copy.write_row((stream, meter, times[0], band, times[1], quanta, d, draws, place))
+                stream, meter, time_ms, band, until_ms, *numbers = row
+                slot = iso_time(time_ms), band, iso_time(until_ms)
+                await copy.write_row((stream, meter, *slot, *numbers, place, (stream, meter) in mixed))
 
     async def _make_partitions(self, times_ms: Sequence[int], now_ms: int) -> None:
         """Create the partitions that are needed now or soon, except those that are known to exist."""
@@ -358,17 +366,17 @@ class Database:
         return (await self._rows(query))[0][0]
 
 
-def migrations() -> list[tuple[str, str]]:
-    """Return the name and the SQL text of each migration, in order."""
-    folder = resources.files("meteragent.collect") / "migrations"
-    files = sorted((file.name, file.read_text("utf-8")) for file in folder.iterdir())
-    return [(name, text) for name, text in files if name.endswith(".sql")]
+def _tables(length: partition.Length) -> str:
+    """Return the statements that create the tables."""
+    text = (resources.files("meteragent.collect") / "tables.sql").read_text("utf-8")
+    return text.replace(" PARTITION BY RANGE (t)", "") if length == "none" else text
 
 
 def _descriptor_row(descriptor: Descriptor) -> tuple[object, ...]:
     """Return the row of a descriptor for the table `descriptor`, with the numbers that the views need."""
     numbers = numbers_of(descriptor)
-    return descriptor.id, shared_facts(descriptor), *numbers._replace(variance=repr(numbers.variance))
+    key = descriptor.digest, descriptor.id, descriptor.hashed
+    return *key, *numbers._replace(variance=repr(numbers.variance))
 
 
 @contextmanager
@@ -385,7 +393,9 @@ def _faults() -> Iterator[None]:
             hint = f": {_LOGIN_HINT}" if is_unavailable and _REFUSED_LOGIN.search(text) else ""
             raise LinkError(f"the database: {text}{hint}") from None
         hint = f": {_OWNER_HINT}" if state == _FORBIDDEN else ""
-        raise DatabaseError(f"PostgreSQL refused: {text} ({state or type(error).__name__}){hint}") from None
+        is_of_data = state is None and isinstance(error, psycopg.DataError)
+        kind = UnstorableError if is_of_data or (state or "").startswith(_UNSTORABLE) else DatabaseError
+        raise kind(f"PostgreSQL refused: {text} ({state or type(error).__name__}){hint}") from None
 
 
 def _shut_down(number: int) -> None:

@@ -38,46 +38,48 @@ import pyarrow.parquet as pq
 
 from meteragent import __version__
 from meteragent.collect import record_file
-from meteragent.collect.core import Batch, Refusal, Row, Waiting, decoded_facts, latest, shared_facts
+from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, latest, numbers_of
 from meteragent.collect.record_file import Length, Part, Terms
-from meteragent.collect.sink import Content, Outcome, numbers_of, without_overlaps
+from meteragent.collect.sink import DATA_FAULTS, Content, Outcome, known, without_overlaps
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.units import HOUR_MS
+from meteragent.store.generation import sync_folder
 
 SLICE: Final = 50_000
 """The largest number of staged rows that are moved at once."""
 _REFUSALS_MAX: Final = 1_000
 """The largest number of refusals that flushes keep for the log."""
-_VERSION = 2
+_VERSION = 1
 _TABLES = """
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE descriptor (d TEXT PRIMARY KEY, facts TEXT NOT NULL) STRICT;
 CREATE TABLE terms (
-    stream TEXT, d TEXT, longest_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (stream, d)
+    stream TEXT, meter TEXT, d TEXT, longest_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (stream, meter, d)
 ) STRICT;
-CREATE TABLE mixed (stream TEXT PRIMARY KEY) STRICT;
+CREATE TABLE mixed (stream TEXT, meter TEXT, PRIMARY KEY (stream, meter)) STRICT;
 CREATE TABLE staged (
     stream TEXT, t INTEGER, meter TEXT, band TEXT, until INTEGER, quanta INTEGER, d TEXT, draws INTEGER,
     place INTEGER PRIMARY KEY AUTOINCREMENT, deliveries INTEGER NOT NULL DEFAULT 1,
     UNIQUE (stream, t, meter, band, until, quanta, d, draws)
+) STRICT;
+CREATE TABLE quarantine (
+    stream TEXT, t INTEGER, meter TEXT, band TEXT, until INTEGER, quanta INTEGER, d TEXT, draws INTEGER,
+    deliveries INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE waiting (
     place INTEGER PRIMARY KEY AUTOINCREMENT, d TEXT NOT NULL, stream TEXT NOT NULL, meter TEXT NOT NULL,
     topic TEXT NOT NULL, payload BLOB NOT NULL, UNIQUE (d, topic, payload)
 ) STRICT;
 CREATE TABLE refused (
-    stream TEXT, reason TEXT, count INTEGER NOT NULL, latest TEXT NOT NULL, PRIMARY KEY (stream, reason)
+    stream TEXT, reason TEXT, count INTEGER NOT NULL, latest TEXT NOT NULL, origin TEXT NOT NULL,
+    detail TEXT NOT NULL, PRIMARY KEY (stream, reason)
 ) STRICT;
 CREATE TABLE collector (
     name TEXT PRIMARY KEY, version TEXT NOT NULL, latest TEXT, messages INTEGER NOT NULL DEFAULT 0,
     written INTEGER NOT NULL DEFAULT 0, repeated INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-"""
-_ORIGIN = """
-ALTER TABLE refused ADD COLUMN origin TEXT NOT NULL DEFAULT '';
-ALTER TABLE refused ADD COLUMN detail TEXT NOT NULL DEFAULT '';
 """
 _REFUSE = """
 INSERT INTO refused (stream, reason, count, latest, origin, detail) VALUES (?, ?, ?, ?, ?, ?)
@@ -96,8 +98,19 @@ _STAGED = """
 SELECT stream, meter, t, band, until, quanta, d, draws, deliveries FROM staged
 WHERE stream = ? AND t >= ? AND t < ? AND place <= ? ORDER BY place
 """
+_SLICE = """
+SELECT place, stream, meter, t, band, until, quanta, d, draws, deliveries FROM staged WHERE place <= ?
+"""
+_QUARANTINE = """
+INSERT INTO quarantine SELECT stream, t, meter, band, until, quanta, d, draws, deliveries FROM staged
+WHERE place = ?
+"""
 _DELETE = "DELETE FROM staged WHERE stream = ? AND t >= ? AND t < ? AND place <= ?"
+_WAITING = """
+SELECT d, stream, meter, topic, payload, place FROM waiting WHERE stream = ? AND meter = ? AND d = ?
+"""
 _LAST = "SELECT max(place) FROM (SELECT place FROM staged ORDER BY place LIMIT ?)"
+_LONGEST = "SELECT coalesce(max(longest_ms), 0) FROM terms JOIN mixed USING (stream, meter) WHERE stream = ?"
 _HOURS = "SELECT DISTINCT stream, t - t % ? FROM staged WHERE place <= ?"
 _STREAM = """
 SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? AND place <= ?
@@ -107,6 +120,7 @@ _DESCRIPTOR_SCHEMA = pa.schema(
     [
         ("stream", pa.string()),
         ("d", pa.string()),
+        ("id", pa.string()),
         ("facts", pa.string()),
         ("space", pa.string()),
         ("unit", pa.string()),
@@ -114,6 +128,7 @@ _DESCRIPTOR_SCHEMA = pa.schema(
         ("variance", pa.float64()),
         ("joules", pa.int64()),
         ("is_energy", pa.bool_()),
+        ("bands", pa.string()),
     ]
 )
 
@@ -149,31 +164,31 @@ class Staging:
         self._database.close()
         os.close(self._lock)
 
-    def migrate(self) -> int:
-        """Create or update the tables, and return the number of schema versions applied.
+    def create(self) -> bool:
+        """Create the tables unless they exist, and return whether they were created.
 
-        Raises DatabaseError if the dataset belongs to a later version or has a different partition length.
+        Raises DatabaseError if the dataset belongs to another version or has a different partition length.
         """
         self._database.execute("PRAGMA journal_mode = WAL").fetchone()
         self._database.execute("PRAGMA synchronous = FULL")
         [(version,)] = self._rows("PRAGMA user_version")
-        if version > _VERSION:
-            raise DatabaseError(f"{self._folder}: belongs to a later version: install that version")
-        if version < _VERSION:
+        if version not in (0, _VERSION):
+            raise DatabaseError(f"{self._folder}: belongs to another version of meteragent")
+        if version == 0:
             with self._transaction():
-                for statement in filter(str.strip, "".join((_TABLES, _ORIGIN)[version:]).split(";\n")):
+                for statement in filter(str.strip, _TABLES.split(";\n")):
                     self._database.execute(statement)
-                query = "INSERT OR IGNORE INTO setting VALUES ('partition', ?)"
+                query = "INSERT INTO setting VALUES ('partition', ?)"
                 self._database.execute(query, (self._length,))
                 self._database.execute(f"PRAGMA user_version = {_VERSION}")
-            record_file.sync(self._folder)
-            record_file.sync(self._folder.parent)
+            sync_folder(self._folder)
+            sync_folder(self._folder.parent)
         [(length,)] = self._rows("SELECT value FROM setting WHERE name = 'partition'")
         if length != self._length:
             raise DatabaseError(
                 f"the dataset was created with dataset.partition = '{length}': set this value again"
             )
-        return _VERSION - int(version)
+        return bool(version == 0)
 
     def begin(self, *, is_first: bool) -> Content:
         """Return the dataset's content. If `is_first`, reset the collector's counts to 0."""
@@ -187,22 +202,20 @@ class Staging:
         waiting = self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         return Content(
             list(self._descriptors().values()),
-            [(stream, d) for stream, d in self._rows("SELECT stream, d FROM terms")],
+            [Link(*row) for row in self._rows("SELECT stream, meter, d FROM terms")],
             {(stream, meter): count for stream, meter, count in waiting},
         )
 
-    def waiting(self, ids: Iterable[str]) -> list[Waiting]:
+    def waiting(self, keys: Iterable[Key]) -> list[Waiting]:
         """Return the records that wait for one of the given descriptors, in order of arrival."""
-        query = "SELECT d, stream, meter, topic, payload, place FROM waiting WHERE d = ?"
-        rows = [Waiting(*row) for d in ids for row in self._rows(query, d)]
+        rows = [Waiting(*row) for key in keys for row in self._rows(_WAITING, *key)]
         return sorted(rows, key=lambda record: record.place)
 
-    def write(self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str]) -> Outcome:
+    def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch, and return its refusals and the outcome of the flushes since the last batch."""
         self._latest = iso_time(now_ms)
         with self._transaction():
-            for stream in overlapping:
-                self._database.execute("INSERT OR IGNORE INTO mixed VALUES (?)", (stream,))
+            self._database.executemany("INSERT OR IGNORE INTO mixed VALUES (?, ?)", sorted(batch.mixed))
             self._write_facts(batch)
             self._stage(batch.rows)
             self._count(Outcome(0, 0, batch.refused, batch.refusals), messages)
@@ -220,11 +233,36 @@ class Staging:
         }
         while (last := self._rows(_LAST, SLICE)[0][0]) is not None:
             self._write_descriptors(descriptors)
-            parts = self._staged_parts(last)
-            overlaps = self._overlapping(parts, terms, last)
-            for part in parts:
-                self._move(part, terms, overlaps, last)
+            try:
+                parts = self._staged_parts(last)
+                overlaps = self._overlapping(parts, terms, last)
+                for part in parts:
+                    self._move(part, terms, overlaps, last)
+            except DATA_FAULTS:
+                if not self._set_aside(terms, last):
+                    raise
         self.staged = 0
+
+    def _set_aside(self, terms: dict[str, Terms], last: int) -> bool:
+        """Move the staged rows, up to the place `last`, that no file can hold to the table `quarantine`.
+
+        Return whether there were any; they are counted as refused.
+        """
+        staged = [(place, Row(*values), count) for place, *values, count in self._rows(_SLICE, last)]
+        unfit = [item for item in staged if not _fits_file(item[1], terms, self._length)]
+        refused = Counter[tuple[str, str]]()
+        for _, row, count in unfit:
+            refused[row.stream, "unstorable"] += count
+        outcome = Outcome(
+            0, 0, refused, [Refusal(row.stream, "unstorable", row.meter) for _, row, _ in unfit]
+        )
+        places = [(place,) for place, _, _ in unfit]
+        with self._transaction():
+            self._database.executemany(_QUARANTINE, places)
+            self._database.executemany("DELETE FROM staged WHERE place = ?", places)
+            self._count(outcome, 0)
+        self._outcome = _sum(self._outcome, outcome)
+        return bool(places)
 
     def _move(self, part: Part, terms: dict[str, Terms], overlaps: set[Row], last: int) -> None:
         """Merge the staged rows of a part, up to the place `last`, with its file, and delete these rows.
@@ -249,37 +287,30 @@ class Staging:
         with self._transaction():
             self._database.execute(_DELETE, limits)
             self._count(outcome, 0)
-        earlier_outcome = self._outcome
-        self._outcome = Outcome(
-            earlier_outcome.written + outcome.written,
-            earlier_outcome.repeated + outcome.repeated,
-            earlier_outcome.refused + outcome.refused,
-            [*earlier_outcome.refusals, *refusals][-_REFUSALS_MAX:],
-        )
+        self._outcome = _sum(self._outcome, outcome)
 
     def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[Row]:
         """Return the staged rows, up to the place `last`, that overlap a slot in files or an earlier row.
 
-        Only streams in which slots of a meter could overlap are searched. A refused row does not count as an
-        earlier row.
+        Only meters whose slots could overlap are searched. A refused row does not count as an earlier row.
         """
-        mixed_streams = {stream for (stream,) in self._rows("SELECT stream FROM mixed")}
+        mixed = set(self._rows("SELECT stream, meter FROM mixed"))
         overlaps: set[Row] = set()
         for part in parts:
-            if part.stream in mixed_streams:
-                limits = part.stream, part.start_ms, part.end_ms, last
-                rows = [Row(*values) for *values, _ in self._rows(_STAGED, *limits)]
+            limits = part.stream, part.start_ms, part.end_ms, last
+            staged = [Row(*values) for *values, _ in self._rows(_STAGED, *limits)] if mixed else []
+            if rows := [row for row in staged if (row.stream, row.meter) in mixed]:
                 flags = record_file.overlapping(self._around(part, rows), record_file.table_of(rows, terms))
                 overlaps.update(row for row, flag in zip(rows, flags.tolist(), strict=True) if flag)
-        for stream in mixed_streams & {part.stream for part in parts}:
+        for stream in {stream for stream, _ in mixed} & {part.stream for part in parts}:
             rows = [Row(*values) for values in self._rows(_STREAM, stream, last)]
             rows = [row for row in rows if row not in overlaps]
-            overlaps |= set(rows) - {row for _, row in without_overlaps(enumerate(rows), mixed_streams)}
+            overlaps |= set(rows) - {row for _, row in without_overlaps(enumerate(rows), mixed)}
         return overlaps
 
     def _around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
         """Return the content of all files whose slots may overlap the given rows of a part."""
-        [(longest_ms,)] = self._rows("SELECT max(longest_ms) FROM terms WHERE stream = ?", part.stream)
+        [(longest_ms,)] = self._rows(_LONGEST, part.stream)
         start_ms = min(row.time_ms for row in rows) - longest_ms
         end_ms = max(row.until_ms for row in rows)
         parts = record_file.parts_between(part.stream, start_ms, end_ms, self._length)
@@ -293,9 +324,9 @@ class Staging:
     def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
         execute = self._database.executemany
-        facts = [(descriptor.id, shared_facts(descriptor)) for descriptor in batch.descriptors.values()]
+        facts = [(digest, descriptor.hashed) for digest, descriptor in batch.descriptors.items()]
         execute("INSERT OR IGNORE INTO descriptor VALUES (?, ?)", facts)
-        execute("INSERT OR IGNORE INTO terms (stream, d) VALUES (?, ?)", sorted(batch.terms))
+        execute("INSERT OR IGNORE INTO terms (stream, meter, d) VALUES (?, ?, ?)", sorted(batch.links))
         query = "INSERT OR IGNORE INTO waiting (d, stream, meter, topic, payload) VALUES (?, ?, ?, ?, ?)"
         execute(query, [record[:5] for record in batch.waiting])
         execute("DELETE FROM waiting WHERE place = ?", [(place,) for place in batch.released])
@@ -303,11 +334,11 @@ class Staging:
     def _stage(self, rows: Sequence[Row]) -> None:
         """Stage rows. Equal rows are staged once, with the number of their deliveries."""
         self._database.executemany(_STAGE, rows)
-        longest_ms: dict[tuple[str, str], int] = {}
+        longest_ms: dict[tuple[str, str, str], int] = {}
         for row in rows:
-            key = row.stream, row.d
+            key = row.stream, row.meter, row.d
             longest_ms[key] = max(longest_ms.get(key, 0), row.until_ms - row.time_ms)
-        query = "UPDATE terms SET longest_ms = max(longest_ms, ?) WHERE stream = ? AND d = ?"
+        query = "UPDATE terms SET longest_ms = max(longest_ms, ?) WHERE stream = ? AND meter = ? AND d = ?"
         self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest_ms.items()])
 
     def _count(self, outcome: Outcome, messages: int) -> None:
@@ -320,15 +351,17 @@ class Staging:
 
     def _descriptors(self) -> dict[str, Descriptor]:
         texts = self._rows("SELECT facts FROM descriptor")
-        descriptors = [decoded_facts(text) for (text,) in texts]
-        return {descriptor.id: descriptor for descriptor in descriptors}
+        return {descriptor.digest: descriptor for descriptor in known(text for (text,) in texts)}
 
     def _write_descriptors(self, descriptors: dict[str, Descriptor]) -> None:
         """Write `descriptor.parquet`, unless this process has already written all descriptors."""
-        pairs = self._rows("SELECT stream, d FROM terms ORDER BY stream, d")
+        pairs = self._rows("SELECT DISTINCT stream, d FROM terms ORDER BY stream, d")
         if len(pairs) == self._descriptor_count:
             return
-        rows = [(stream, d, shared_facts(descriptors[d]), *numbers_of(descriptors[d])) for stream, d in pairs]
+        pairs_known = [(stream, descriptors[d]) for stream, d in pairs if d in descriptors]
+        rows = [
+            (stream, item.digest, item.id, item.hashed, *numbers_of(item)) for stream, item in pairs_known
+        ]
         table = pa.Table.from_pylist(
             [dict(zip(_DESCRIPTOR_SCHEMA.names, row, strict=True)) for row in rows], schema=_DESCRIPTOR_SCHEMA
         )
@@ -359,5 +392,23 @@ def _lock(number: int, folder: Path) -> None:
         raise DatabaseError(f"{folder}: another `meteragent collect` is writing this dataset") from None
 
 
+def _fits_file(row: Row, terms: dict[str, Terms], length: Length) -> bool:
+    try:
+        record_file.part_of(row.stream, row.time_ms, length)
+        record_file.table_of([row], terms)
+    except DATA_FAULTS:
+        return False
+    return True
+
+
 def _empty_outcome() -> Outcome:
     return Outcome(0, 0, Counter())
+
+
+def _sum(outcome: Outcome, other: Outcome) -> Outcome:
+    return Outcome(
+        outcome.written + other.written,
+        outcome.repeated + other.repeated,
+        outcome.refused + other.refused,
+        [*outcome.refusals, *other.refusals][-_REFUSALS_MAX:],
+    )

@@ -52,7 +52,7 @@ _Result = TypeVar("_Result")
 class KafkaSource:
     """A member of a consumer group."""
 
-    is_shared = True
+    is_shared, is_up = True, False
 
     def __init__(self, servers: Sequence[Endpoint], group: str, topics: Sequence[str], sasl: str) -> None:
         self._name = ", ".join(f"{server.host}:{server.port}" for server in servers)
@@ -89,6 +89,7 @@ class KafkaSource:
                 if (error := message.error()) is not None:
                     self._log_error(error)
             if messages := [_message(message) for message in arrivals if message.error() is None]:
+                self.is_up = True
                 return messages
         return []
 
@@ -110,10 +111,13 @@ class KafkaSource:
             raise LinkError(f"source {self._name}: {error.args[0].str()}") from None
 
     def _on_assign(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self.is_up = True
         _log.info("source %s: Kafka assigned partitions: %d", self._name, len(partitions))
 
     def _log_error(self, error: KafkaError) -> None:
         """Log an error unless it was logged less than REPEAT_S seconds ago; the library itself recovers."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  the library has no other name for it
+            self.is_up = False
         text, now_s = error.str(), time.monotonic()
         if now_s - self._log_times_s.get(error.name(), -REPEAT_S) >= REPEAT_S:
             self._log_times_s[error.name()] = now_s

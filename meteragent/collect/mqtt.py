@@ -10,11 +10,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NoReturn
 
 from meteragent.collect.core import Message
-from meteragent.mqtt import Endpoint, Session, Token, keep_connected
-from meteragent.mqtt.reconnect import Entropy
+from meteragent.domain.errors import LinkError
+from meteragent.domain.problem import advice
+from meteragent.mqtt import Endpoint, Entropy, Link, Session, Token, keep_connected
 
 QUEUE_MAX: Final = 20_000
 """The number of waiting messages at which reading pauses; it resumes at half that number."""
@@ -25,7 +27,6 @@ LINGER_S: Final = 0.02
 RIVAL_S: Final = 300.0
 """The time within which RIVAL_COUNT connections suggest that another collector has the same client id."""
 RIVAL_COUNT: Final = 3
-_LOGIN_HINT: Final = "check source.username and source.password_file, and the broker's users"
 
 _log = logging.getLogger("meteragent.collect.mqtt")
 
@@ -33,7 +34,7 @@ _log = logging.getLogger("meteragent.collect.mqtt")
 class MqttSource:
     """A persistent session with an MQTT broker."""
 
-    is_shared = False
+    is_shared, is_up = False, False
 
     def __init__(self, endpoint: Endpoint, client_id: str, filters: Sequence[str], entropy: Entropy) -> None:
         self._endpoint, self._client_id, self._filters = endpoint, client_id, tuple(filters)
@@ -46,17 +47,17 @@ class MqttSource:
 
     async def run(self) -> NoReturn:
         """Stay connected until cancelled."""
-        await keep_connected(
+        link = Link(
             self._endpoint,
             self._client_id,
-            self._serve,
-            entropy=self._entropy,
             on_message=self._on_message,
             count=self._count,
             session_expiry_s=SESSION_EXPIRY_S,
             role="source",
-            login_hint=_LOGIN_HINT,
+            advice=partial(advice, side="source"),
+            on_failed=self._on_failed,
         )
+        await keep_connected(link, self._serve, self._entropy)
 
     async def batch(self, size: int) -> list[Message]:
         """Wait for messages, and return at most `size` of them, in order of arrival."""
@@ -87,6 +88,10 @@ class MqttSource:
             for topic_filter in self._filters:
                 await session.subscribe(topic_filter)
             self._has_subscribed = True
+        self.is_up = True
+
+    def _on_failed(self, _: LinkError) -> None:
+        self.is_up = False
 
     def _note_start(self, now_s: float) -> None:
         """Record the start of a connection, and warn if RIVAL_COUNT connections start within RIVAL_S seconds.

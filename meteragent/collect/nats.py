@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import Final, NamedTuple, NoReturn
 
 from nats import errors
@@ -24,9 +25,9 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from meteragent.collect.core import PAYLOAD_MAX, Message
 from meteragent.collect.subject import subjects, topic
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt import Backoff, Endpoint, LoginRefused
+from meteragent.domain.problem import advice
+from meteragent.mqtt import Backoff, Endpoint, Entropy, LoginRefused
 from meteragent.mqtt.connection_log import ConnectionLog
-from meteragent.mqtt.reconnect import Entropy
 
 ACK_WAIT_S: Final = 30
 """The time after which an unacknowledged message is delivered again."""
@@ -45,7 +46,6 @@ CLOSE_S: Final = 2
 _TIMEOUT_S: Final = 10
 _END_STATUSES: Final = {"404", "408"}
 """The statuses of a request that ended because there were no more messages."""
-_LOGIN_HINT: Final = "check source.username and source.password_file, and the server's users"
 
 _log = logging.getLogger("meteragent.collect.nats")
 
@@ -60,7 +60,7 @@ class _Consumer(NamedTuple):
 class NatsSource:
     """Durable consumers in the streams of a JetStream server."""
 
-    is_shared = False
+    is_shared, is_up = False, False
 
     def __init__(
         self, servers: Sequence[Endpoint], client_id: str, filters: Sequence[str], entropy: Entropy
@@ -78,7 +78,7 @@ class NatsSource:
         """Stay connected until cancelled."""
         name = ", ".join(f"{server.host}:{server.port}" for server in self._servers)
         backoff, now_s = Backoff(self._entropy), asyncio.get_running_loop().time
-        with closing(ConnectionLog(f"source {name}", _LOGIN_HINT)) as log:
+        with closing(ConnectionLog(f"source {name}", partial(advice, side="source"))) as log:
             while True:
                 start_s = now_s()
                 reason = await self._serve(log)
@@ -126,12 +126,13 @@ class NatsSource:
                     tasks.create_task(self._pull(client, consumer))
                 version = client.connected_server_version
                 log.connected(f"NATS {version.major}.{version.minor}.{version.patch}")
+                self.is_up = True
                 await end.wait()
                 raise reason
         except* LinkError as group:
             reason = _first(group)
         finally:
-            self._client = None
+            self._client, self.is_up = None, False
             await _close(client)
         if self._latest_error and self._latest_error not in str(reason):
             reason = type(reason)(f"{reason} ({self._latest_error})")

@@ -4,16 +4,16 @@ import asyncio
 import errno
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, NoReturn, Self, TypeVar
 
-from meteragent.collect.core import Batch, Waiting
+from meteragent.collect.core import Batch, Key, Waiting
 from meteragent.collect.dataset import Staging
 from meteragent.collect.record_file import Length
-from meteragent.collect.sink import Content, Outcome
+from meteragent.collect.sink import Content, Outcome, UnstorableError
 from meteragent.domain.errors import DatabaseError, LinkError
 
 STAGED_MAX: Final = 500_000
@@ -53,25 +53,23 @@ class ParquetSink:
             executor.submit(sink._close).result()  # also waits for a step that is still running
             executor.shutdown()
 
-    async def migrate(self) -> int:
-        """Create or update the tables, and return the number of schema versions applied."""
-        return await self._step(self._staging.migrate)
+    async def create(self) -> bool:
+        """Create the tables unless they exist, and return whether they were created."""
+        return await self._step(self._staging.create)
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Create or update the tables, and return the dataset's content.
+        """Create the tables unless they exist, and return the dataset's content.
 
         If `is_first`, reset the collector's counts to 0.
         """
-        await self.migrate()
+        await self.create()
         return await self._step(lambda: self._staging.begin(is_first=is_first))
 
-    async def waiting(self, ids: Iterable[str]) -> list[Waiting]:
+    async def waiting(self, keys: Collection[Key]) -> list[Waiting]:
         """Return the records that wait for one of the given descriptors, in order of arrival."""
-        return await self._step(lambda: self._staging.waiting(ids))
+        return await self._step(lambda: self._staging.waiting(keys))
 
-    async def write(
-        self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str] = ()
-    ) -> Outcome:
+    async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch, and return its refusals and the outcome of the flushes since the last batch.
 
         If a periodic flush has failed, raise its error instead. After a LinkError, the service opens the
@@ -79,7 +77,7 @@ class ParquetSink:
         """
         if self._fault is not None:
             raise self._fault
-        outcome = await self._step(lambda: self._staging.write(batch, messages, now_ms, overlapping))
+        outcome = await self._step(lambda: self._staging.write(batch, messages, now_ms))
         if self._staging.staged >= STAGED_MAX:
             await self.flush()
         return outcome
@@ -130,6 +128,8 @@ def _faults(folder: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         raise LinkError(f"the dataset: {folder}: {error}") from None
+    except (sqlite3.DataError, sqlite3.IntegrityError) as error:
+        raise UnstorableError(f"the dataset: {folder}: {error}") from None
     except sqlite3.Error as error:
         raise DatabaseError(f"the dataset: {folder}: {error}") from None
     except OSError as error:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from meteragent.collect.core import Row
 from meteragent.domain.errors import DatabaseError
 from meteragent.domain.units import HOUR_MS
+from meteragent.store.generation import sync_folder
 
 Length = Literal["month", "day", "hour"]
 Integers = NDArray[np.int64]
@@ -235,18 +236,9 @@ def replace(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part.replace(path)
     for folder in [path.parent, *(folder.parent for folder in new_folders)]:
-        sync(folder)
+        sync_folder(folder)
 
 
 def write(path: Path, root: Path, table: pa.Table) -> None:
     """Replace a file below `root` with a table."""
     replace(path, root, lambda file: pq.write_table(table, file, row_group_size=_ROW_GROUP))
-
-
-def sync(folder: Path) -> None:
-    """Flush the entries of a folder to disk."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

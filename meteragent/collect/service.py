@@ -6,18 +6,24 @@ core's state is never ahead of the tables. The core then checks the current batc
 
 import asyncio
 import logging
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final, NoReturn
 
-from meteragent.agent.notify import Notify
-from meteragent.collect import sink, source
 from meteragent.collect.configuration import Settings
-from meteragent.collect.core import REASONS, Core, Limits, Message
-from meteragent.collect.sink import Outcome, Sink
-from meteragent.domain.errors import LinkError
-from meteragent.mqtt import Backoff
-from meteragent.mqtt.reconnect import Entropy
+from meteragent.collect.core import REASONS, Batch, Core, Limits, Message, Waiting
+from meteragent.collect.mqtt import MqttSource
+from meteragent.collect.sink import DATA_FAULTS, Outcome, Sink
+from meteragent.collect.source import Source
+from meteragent.collect.vitals import CollectVitals
+from meteragent.domain.errors import ConfigError, LinkError
+from meteragent.mqtt import Backoff, Entropy
+from meteragent.service import health
+from meteragent.service.health import has_folder
+from meteragent.service.notify import Notify
+from meteragent.service.vitals import as_json
 
 BATCH: Final = 5_000
 """The largest number of messages in a transaction."""
@@ -38,18 +44,24 @@ class Service:
         self._settings, self._entropy, self._now_ms, self._notify = settings, entropy, now_ms, notify
         self._topics = settings.topics
         self._limits = Limits(settings.accept.oldest, settings.accept.ahead, settings.meters())
-        self._source = source.make(settings, Core(self._topics, self._limits).filters, entropy)
+        self._source = _source(settings, Core(self._topics, self._limits).filters, entropy)
         self._messages: list[Message] = []
         self._backoff = Backoff(entropy)
-        self._report = _Report()
+        self._report, self._has_sink = _Report(), False
 
     async def run(self) -> None:
         """Collect until cancelled.
 
-        Raises an exception group with a DatabaseError if the sink refuses an operation.
+        Raises ConfigError if the folder of the health socket does not exist, and an exception group with a
+        DatabaseError if the sink refuses an operation.
         """
+        socket = None if self._settings.health is None else self._settings.health.socket
+        if socket is not None and not has_folder(socket):
+            raise ConfigError("health.socket", f"{socket}: its folder does not exist", "a folder that exists")
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_alive())
+            if socket is not None:
+                tasks.create_task(health.answer(socket, self._reply))
             await self._keep_writing(tasks)
 
     async def _keep_writing(self, tasks: asyncio.TaskGroup) -> NoReturn:
@@ -57,28 +69,49 @@ class Service:
         is_first = True
         while True:
             try:
-                async with sink.connect(self._settings) as tables:
+                async with _sink(self._settings) as tables:
                     if is_first:
-                        await tables.migrate()
+                        await tables.create()
                     core = await self._begin(tables, is_first=is_first)
                     _log.info("%s: connected", "database" if self._settings.dataset is None else "dataset")
                     if is_first:
                         tasks.create_task(self._source.run())
                         self._notify.send("READY=1")
-                    is_first = False
+                    is_first, self._has_sink = False, True
                     await self._write(core, tables)
             except LinkError as error:
+                self._has_sink = False
                 delay_s = self._backoff.delay_s(0.0)
                 _log.warning("%s; messages stay unacknowledged; next attempt in %.1f s", error, delay_s)
                 await asyncio.sleep(delay_s)
 
     async def _begin(self, tables: Sink, *, is_first: bool) -> Core:
         """Return a core built from the tables, and write waiting records whose descriptor is now known."""
-        content = await tables.begin(is_first=is_first)
-        core = Core(self._topics, self._limits, *content)
-        records = await tables.waiting(descriptor.id for descriptor in content.descriptors)
-        now_ms = self._now_ms()
-        self._report.add(await tables.write(core.release(records, now_ms), 0, now_ms, core.mixed))
+        core = Core(self._topics, self._limits, *await tables.begin(is_first=is_first))
+        return await self._store(core, tables, await tables.waiting(core.awaited()))
+
+    async def _store(self, core: Core, tables: Sink, messages: Sequence[Message | Waiting]) -> Core:
+        """Commit the effects of messages, and return a core that knows them.
+
+        If their data cannot be stored, commit those of each half, down to one message, which is refused. The
+        core is then ahead of the tables, so another one is built from them.
+        """
+        now_ms, count = self._now_ms(), sum(isinstance(message, Message) for message in messages)
+        try:
+            batch = core.take(messages, now_ms)
+            outcome = await tables.write(batch, count, now_ms)
+        except DATA_FAULTS:
+            core = Core(self._topics, self._limits, *await tables.begin(is_first=False))
+            if len(messages) > 1:
+                middle = len(messages) // 2
+                core = await self._store(core, tables, messages[:middle])
+                return await self._store(core, tables, messages[middle:])
+            batch = Batch() if not messages else core.refuse(messages[0])
+            outcome = await tables.write(batch, count, now_ms)
+        self._report.add(outcome, count)
+        if batch.links:
+            keys = [link.key for link in batch.links]
+            return await self._store(core, tables, await tables.waiting(keys))
         return core
 
     async def _write(self, core: Core, tables: Sink) -> NoReturn:
@@ -95,14 +128,13 @@ class Service:
                 core, rebuild_s = await self._begin(tables, is_first=False), clock_s()
             if not self._messages:
                 continue
-            now_ms = self._now_ms()
-            batch = core.take(self._messages, now_ms)
-            if batch.descriptors:
-                batch.add(core.release(await tables.waiting(batch.descriptors), now_ms))
-            self._report.add(await tables.write(batch, len(self._messages), now_ms, core.mixed))
+            core = await self._store(core, tables, self._messages)
             self._backoff = Backoff(self._entropy)
             await self._source.acknowledge(self._messages)
             self._messages = []
+
+    async def _reply(self, question: bytes) -> str:
+        return as_json(self._report.vitals(source_up=self._source.is_up, sink_up=self._has_sink), question)
 
     async def _keep_alive(self) -> NoReturn:
         """Report to systemd that the event loop is alive, and log the totals every REPORT_S seconds."""
@@ -122,17 +154,34 @@ class _Report:
     """The totals since the start. The first refusal for each stream and reason is logged at once."""
 
     def __init__(self) -> None:
-        self._written = self._repeated = 0
-        self._refused = Counter[tuple[str, str]]()
+        self._start_s = time.monotonic()
+        self._counts, self._refused = Counter[str](), Counter[tuple[str, str]]()
+        self._refused_s: dict[str, float] = {}
+        """When a message was last refused, by reason."""
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {reason}" for (_, reason), count in sorted(self._refused.items()))
-        return f"records written: {self._written}, repeated: {self._repeated}; refused: {counts or 'none'}"
+        new, old = self._counts["written"], self._counts["repeated"]
+        return f"records written: {new}, repeated: {old}; refused: {counts or 'none'}"
 
-    def add(self, outcome: Outcome) -> None:
-        """Add the results of a transaction to the totals, and log refusals."""
-        self._written += outcome.written
-        self._repeated += outcome.repeated
+    def vitals(self, *, source_up: bool, sink_up: bool) -> CollectVitals:
+        """Return the collector's state."""
+        refusals, now_s = Counter[str](), time.monotonic()
+        for (_, reason), count in self._refused.items():
+            refusals[reason] += count
+        return CollectVitals(
+            service="collect",
+            running_s=now_s - self._start_s,
+            counts=self._counts | {"refused": refusals.total()},
+            source_up=source_up,
+            sink_up=sink_up,
+            refusals=refusals,
+            refused_ago={reason: now_s - refused_s for reason, refused_s in self._refused_s.items()},
+        )
+
+    def add(self, outcome: Outcome, messages: int) -> None:
+        """Add the results of a transaction with so many messages to the totals, and log refusals."""
+        self._counts.update(messages=messages, written=outcome.written, repeated=outcome.repeated)
         for refusal in outcome.refusals:
             detail = f": {refusal.detail}" if refusal.detail else ""
             _log.debug("refused (%s): %s%s", refusal.reason, refusal.origin, detail)
@@ -141,14 +190,51 @@ class _Report:
                 place = f"stream {stream}: " if stream else ""
                 _log.warning("%sa message is refused (%s): %s", place, reason, REASONS[reason])
             self._refused[stream, reason] += count
+            self._refused_s[reason] = time.monotonic()
 
 
-async def migrate(settings: Settings) -> int:
-    """Create or update the tables, and return the number of migrations applied.
+async def create(settings: Settings) -> bool:
+    """Create the tables unless they exist, and return whether they were created.
 
     Raises:
         LinkError: the sink is unavailable.
         DatabaseError: the sink refuses the change.
     """
-    async with sink.connect(settings) as tables:
-        return await tables.migrate()
+    async with _sink(settings) as tables:
+        return await tables.create()
+
+
+def _source(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Source:
+    """Return the source that a configuration names, for messages whose topics match the filters.
+
+    Kafka has no filters: there, the source reads the configured topics.
+    """
+    keys = settings.source
+    if keys.kind == "NATS":
+        from meteragent.collect.nats import NatsSource  # noqa: PLC0415  needs an extra of its own
+
+        return NatsSource(keys.servers(), keys.client_id, filters, entropy)
+    if keys.kind == "Kafka":
+        from meteragent.collect.kafka import KafkaSource  # noqa: PLC0415  likewise
+
+        return KafkaSource(keys.servers(), keys.client_id, keys.kafka_topics, keys.sasl)
+    return MqttSource(keys.servers()[0], keys.client_id, filters, entropy)
+
+
+def _sink(settings: Settings) -> AbstractAsyncContextManager[Sink]:
+    """Return the context manager of the sink that a configuration names.
+
+    Raises:
+        ImportError: the libraries of the sink's extra are not installed.
+        ConfigError: the file with the database's password cannot be read.
+    """
+    name, database, dataset = settings.source.client_id, settings.database, settings.dataset
+    if dataset is not None:
+        from meteragent.collect.parquet import ParquetSink  # noqa: PLC0415  needs an extra of its own
+
+        return ParquetSink.connect(dataset.folder, name, dataset.partition, dataset.delay / 1000)
+    if database is None:
+        raise AssertionError("a configuration has one of the two tables")
+    from meteragent.collect.database import Database  # noqa: PLC0415  needs an extra of its own
+
+    return Database.connect(database.url, settings.password(), name, database.partition)

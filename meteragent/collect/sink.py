@@ -1,31 +1,44 @@
-"""The protocol that every sink implements, the choice of a sink, and what the sinks share."""
+"""The protocol that every sink implements, and what the sinks share."""
 
-import importlib
+import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
 
-from meteragent.collect.configuration import Settings
-from meteragent.collect.core import Batch, Refusal, Row, Waiting
+from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, numbers_of
 from meteragent.consume.message import Descriptor
-from meteragent.domain.shape import Space
-from meteragent.domain.units import MICRO, UNIT_FACTOR
+from meteragent.domain.errors import DatabaseError, RecordError
 
-_JOULES_PER_WH = 3600
-_WITHOUT_ENERGY = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
+_log = logging.getLogger("meteragent")
+
+
+class UnstorableError(DatabaseError):
+    """A batch whose data cannot be stored: the same batch would be refused again."""
+
+
+DATA_FAULTS: Final = (
+    UnstorableError,
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a sink raises if it cannot store the data of a batch: its own error, or Python's."""
 
 
 class Content(NamedTuple):
     """The content of a sink from which a core is built.
 
-    `terms` holds pairs of a stream and the id of a descriptor that its rows name. `waiting` is the number of
-    waiting records by stream and meter.
+    `links` holds the descriptors that meters have announced. `waiting` is the number of waiting records by
+    stream and meter.
     """
 
     descriptors: list[Descriptor]
-    terms: list[tuple[str, str]]
+    links: list[Link]
     waiting: dict[tuple[str, str], int]
 
 
@@ -42,39 +55,32 @@ class Outcome(NamedTuple):
     refusals: Sequence[Refusal] = ()
 
 
-class Numbers(NamedTuple):
-    """The numbers of a descriptor that are stored beside its facts, so that SQL can use them.
-
-    `quantum_u` is the quantum in millionths of the unit, and `variance` the variance of a value's noise in
-    unit². `joules` is one unit in J, or in W if values are powers; it is None if no energy follows from
-    the values.
-    """
-
-    space: str
-    unit: str
-    quantum_u: int
-    variance: Any
-    joules: int | None
-    is_energy: bool
+def known(texts: Iterable[str]) -> list[Descriptor]:
+    """Return stored descriptors, without those that this version cannot read."""
+    return [descriptor for descriptor in map(_known, texts) if descriptor is not None]
 
 
-def numbers_of(descriptor: Descriptor) -> Numbers:
-    """Return the numbers of a descriptor, with the variance as a float."""
-    joules = None
-    if descriptor.space not in _WITHOUT_ENERGY:
-        joules = UNIT_FACTOR[descriptor.unit] * (_JOULES_PER_WH if descriptor.is_energy else 1)
-    quantum_u, variance = int(descriptor.mechanism.quantum * MICRO), float(descriptor.variance)
-    return Numbers(str(descriptor.space), descriptor.unit, quantum_u, variance, joules, descriptor.is_energy)
+@lru_cache(maxsize=4096)  # after a message that cannot be stored, all are read again
+def _known(text: str) -> Descriptor | None:
+    try:
+        descriptor = Descriptor.stored(text)
+        numbers_of(descriptor)
+    except (RecordError, *DATA_FAULTS) as error:
+        reason = str(error) if isinstance(error, RecordError) else type(error).__name__
+        _log.warning("a stored descriptor is left out: %s", reason)
+        return None
+    return descriptor
 
 
 class Sink(Protocol):
     """Durable tables.
 
-    An operation that fails raises LinkError if another attempt may succeed, and DatabaseError otherwise.
+    An operation that fails raises LinkError if another attempt may succeed, one of DATA_FAULTS if the data of
+    a batch cannot be stored, and DatabaseError otherwise.
     """
 
-    async def migrate(self) -> int:
-        """Create or update the tables, and return the number of migrations applied."""
+    async def create(self) -> bool:
+        """Create the tables unless they exist, and return whether they were created."""
         ...
 
     async def begin(self, *, is_first: bool) -> Content:
@@ -84,49 +90,29 @@ class Sink(Protocol):
         """
         ...
 
-    async def waiting(self, ids: Iterable[str]) -> list[Waiting]:
+    async def waiting(self, keys: Collection[Key]) -> list[Waiting]:
         """Return the records that wait for one of the given descriptors, in order of arrival."""
         ...
 
-    async def write(
-        self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str] = ()
-    ) -> Outcome:
+    async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a whole batch or nothing. On return, the batch is on disk.
 
-        `messages` is the number of messages in the batch. `overlapping` holds the streams in which slots of a
-        meter could overlap. The outcome may include results of earlier batches.
+        `messages` is the number of messages in the batch. The outcome may include results of earlier batches.
         """
         ...
 
 
-def connect(settings: Settings) -> AbstractAsyncContextManager[Sink]:
-    """Return the context manager of the sink that a configuration names.
+def without_overlaps(
+    rows: Iterable[tuple[int, Row]], mixed: Collection[tuple[str, str]]
+) -> Iterator[tuple[int, Row]]:
+    """Yield numbered rows in order, except rows that overlap an earlier row of the same meter.
 
-    Raises:
-        ImportError: the libraries of the sink's extra are not installed.
-        ConfigError: the file with the database's password cannot be read.
-    """
-    name, keys = settings.source.client_id, settings.dataset
-    sink: AbstractAsyncContextManager[Sink]
-    if keys is not None:
-        files: Any = importlib.import_module("meteragent.collect.parquet")
-        sink = files.ParquetSink.connect(keys.folder, name, keys.partition, keys.delay / 1000)
-        return sink
-    tables: Any = importlib.import_module("meteragent.collect.database")
-    database = settings.database
-    assert database is not None  # noqa: S101 -- the configuration has exactly one sink
-    sink = tables.Database.connect(database.url, settings.password(), name, database.partition)
-    return sink
-
-
-def without_overlaps(rows: Iterable[tuple[int, Row]], streams: set[str]) -> Iterator[tuple[int, Row]]:
-    """Yield numbered rows in order, except rows of `streams` that overlap an earlier row of the same meter.
-
-    Rows of the same slot do not overlap, nor do rows of different bands of the same window.
+    Only the streams and meters in `mixed` are examined. Rows of the same slot do not overlap, nor do rows of
+    different bands of the same window.
     """
     slots: dict[tuple[str, str], list[tuple[int, int, bool]]] = {}
     for number, row in rows:
-        if row.stream in streams:
+        if (row.stream, row.meter) in mixed:
             accepted_slots = slots.setdefault((row.stream, row.meter), [])
             slot = row.time_ms, row.until_ms, bool(row.band)
             index = bisect_left(accepted_slots, (row.time_ms,))

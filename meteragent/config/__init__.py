@@ -12,10 +12,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from meteragent.config.accept import is_too_coarse, missing_extras, refusals
+from meteragent.config.accept import is_too_coarse, lost, missing_extras, refusals
 from meteragent.config.broker import Receiver
 from meteragent.config.crowd import joined
-from meteragent.config.files import endpoint, exposed, read_password, read_secret, sink_broker, unreadable
+from meteragent.config.files import (
+    endpoint,
+    exposed,
+    misplaced,
+    read_password,
+    read_secret,
+    sink_broker,
+    unreadable,
+)
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Archive, Config, Page, Stream
 from meteragent.config.nested import expanded
@@ -23,24 +31,30 @@ from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profil
 from meteragent.config.receivers import first_receiver, shared_streams
 from meteragent.config.receivers import link as receiver_link
 from meteragent.config.refuse import problems
-from meteragent.config.schema import schema
+from meteragent.config.shapes import COMPLETE
 from meteragent.config.source import (
+    completes_slots,
     decoder,
+    decoders,
+    every_ms,
     fleet_share,
     forget_ms,
+    formula,
     has_local_times,
+    has_period,
     has_times,
-    reports_on_change,
     topic_of,
 )
 from meteragent.config.tariff import Month, band_names, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, ConfigErrors
+from meteragent.domain.figures import counted
 from meteragent.domain.lines import line_of, lines, path_of
 from meteragent.domain.refusal import parse_toml, raise_all, text_of_file
 
 __all__ = [
+    "COMPLETE",
     "PROFILES_FOLDER",
     "Archive",
     "Config",
@@ -52,17 +66,24 @@ __all__ = [
     "all_profiles",
     "band_names",
     "budget",
+    "completes_slots",
     "decoder",
+    "decoders",
     "endpoint",
+    "every_ms",
     "exposed",
     "first_receiver",
     "fleet_share",
     "forget_ms",
+    "formula",
     "has_local_times",
+    "has_period",
     "has_times",
     "is_too_coarse",
     "load",
     "locate",
+    "lost",
+    "misplaced",
     "missing_extras",
     "month",
     "others_per_day",
@@ -71,9 +92,7 @@ __all__ = [
     "read_secret",
     "receiver_link",
     "refusals",
-    "reports_on_change",
     "schedule",
-    "schema",
     "shapes",
     "sink_broker",
     "sink_url",
@@ -106,7 +125,7 @@ def load(path: Path) -> Config:
 
 def _is_unknown_profile(error: ConfigError, names: Collection[str]) -> bool:
     """Return whether an error says that one of these profiles is unknown."""
-    return error.key.endswith("source.profile") and error.found in names
+    return error.key.endswith(".profile") and error.found in names
 
 
 def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config:
@@ -150,7 +169,6 @@ def _raise(errors: list[ConfigError]) -> None:
     """Raise all errors at once, if there are any; those beyond the first `EXPLAINED_MAX` are only counted."""
     if len(errors) > EXPLAINED_MAX:
         expected = "a file without the errors above; correct them first"
-        count = len(errors) - EXPLAINED_MAX
-        summary = ConfigError("", f"{count} more error{'s' * (count != 1)}", expected)
+        summary = ConfigError("", counted(len(errors) - EXPLAINED_MAX, "more error"), expected)
         errors = [*errors[:EXPLAINED_MAX], summary]
     raise_all(errors)

@@ -1,4 +1,4 @@
-"""Refusals of readings that follow the load too coarsely, and of missing extras.
+"""Refusals of readings that follow the load too coarsely or complete slots too late, and of missing extras.
 
 The refusal of readings names settings that would be accepted.
 """
@@ -10,6 +10,7 @@ from math import ceil
 
 from meteragent import extras
 from meteragent.config.model import Config, Stream
+from meteragent.config.source import completes_slots, every_ms, has_period, lateness_ms
 from meteragent.config.terms import terms
 from meteragent.domain import loads
 from meteragent.domain.errors import ConfigError
@@ -22,11 +23,58 @@ FACTOR_MAX = 2
 """A stream is refused if a change by the hidden energy can have more than this many times the stream's level,
 unless `privacy.accept` allows this.
 """
+LOST_MAX = Fraction(1, 50)
+"""A stream is refused if a larger share of a slot can be lost, unless `privacy.accept` allows this."""
+_LOST = "lost_energy"
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return the refusals of streams that are too coarse (`is_too_coarse`) and not in `running`."""
-    return [_refusal(stream, key) for stream, key in _coarse_streams(config) if stream.name not in running]
+    """Return the refusals of streams that are too coarse or lose energy, and are not in `running`."""
+    coarse = ((stream, _refusal(stream, key)) for stream, key in _coarse_streams(config))
+    errors = [*coarse, *_lossy_streams(config)]
+    return [error for stream, error in errors if stream.name not in running]
+
+
+def lost(stream: Stream) -> tuple[Fraction, Fraction]:
+    """Return the largest share of a slot that is lost at its end, and its energy in Wh.
+
+    The reading that completes a slot comes up to a period after its end; if it is late, it counts nothing.
+    """
+    source, window, step_ms = stream.source, stream.window, terms(stream).step_ms
+    late_ms = every_ms(source) - lateness_ms(source, window) if completes_slots(source, window) else 0
+    lost_ms = min(max(late_ms, 0), step_ms)
+    return Fraction(lost_ms, step_ms), window.range[1] * lost_ms / HOUR_MS
+
+
+def _lossy_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
+    """Yield each stream whose slots may lose much energy at their ends, with its refusal.
+
+    Archives lose nothing. Of nested streams, only the first is yielded.
+    """
+    prefixes = set[str]()
+    for place, stream in enumerate(config.stream if config.archive is None else ()):
+        prefix = config.prefix(place)
+        error = _loss(stream, prefix)
+        if error is not None and prefix not in prefixes:
+            prefixes.add(prefix)
+            yield stream, error
+
+
+def _loss(stream: Stream, prefix: str) -> ConfigError | None:
+    """Return the refusal of an unknown period, or of a lateness that is much shorter than the period."""
+    source, window = stream.source, stream.window
+    if completes_slots(source, window) and window.lateness is None and not has_period(source):
+        expected = "the longest time between readings, such as '10s': the one after a slot's end completes it"
+        return ConfigError(f"{prefix}source.every", "nothing", expected)
+    share, lost_wh = lost(stream)
+    if share <= LOST_MAX or _LOST in stream.privacy.accept:
+        return None
+    late, period = (
+        format_duration(duration_ms) for duration_ms in (lateness_ms(source, window), every_ms(source))
+    )
+    cost = f"{late!r}, up to {_energy(lost_wh)} of each slot ({figures(100 * share)}%) are lost"
+    longer = f"at least {period!r}, because the reading that completes a slot comes so long after its end"
+    return ConfigError(f"{prefix}window.lateness", cost, f"{longer}; or privacy.accept = ['{_LOST}']")
 
 
 def is_too_coarse(stream: Stream) -> bool:
@@ -68,7 +116,7 @@ def _coarse_streams(config: Config) -> Iterator[tuple[Stream, str]]:
 
 def _word(rules: Terms) -> str:
     """Return the word in `privacy.accept` with which the operator accepts the stream."""
-    return "sparse_readings" if rules.kind is Kind.POWER else "coarse_register"
+    return "sparse_readings" if rules.readings.kind is Kind.POWER else "coarse_register"
 
 
 def _refusal(stream: Stream, prefix: str) -> ConfigError:
@@ -88,15 +136,15 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 def _cost(rules: Terms) -> str:
     """Return, in words, why a change by the hidden energy can count as more, and as how much."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
-    if rules.kind is Kind.POWER:
-        sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
+    if rules.readings.kind is Kind.POWER:
+        sparse = f"power is read every {format_duration(rules.readings.longest_hold_ms)}"
         reason = (
             sparse
-            if loads.longest_hold_ms(rules)
+            if rules.readings.longest_hold_ms
             else "changes of power within the dead band are not reported"
         )
     else:
-        step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
+        step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
         reason = f"energy is counted in steps of {_energy(step)}"
     level = figures(rules.level * loads.factor(rules))
     return (
@@ -107,10 +155,10 @@ def _cost(rules: Terms) -> str:
 
 def _hide_min_wh(rules: Terms) -> Fraction:
     """Return an energy to hide, in Wh, that keeps the factor within the limit; for power, a whole number."""
-    step = (rules.dead_band or Fraction(0)) * UNIT_FACTOR[rules.unit]
-    if rules.kind is not Kind.POWER:
+    step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
+    if rules.readings.kind is not Kind.POWER:
         return step / 2 if loads.counts(rules) == 1 else step * (loads.counts(rules) - 1)
-    longest_wh = loads.width_w(rules) * loads.longest_hold_ms(rules) / HOUR_MS
+    longest_wh = rules.readings.width_w * rules.readings.longest_hold_ms / HOUR_MS
     return Fraction(ceil(longest_wh + 2 * step * _hours(rules)))
 
 
@@ -121,17 +169,17 @@ def _hours(rules: Terms) -> Fraction:
 
 def _finer_settings(rules: Terms) -> str:
     """Return, in words, the settings of the source or the range that would be accepted."""
-    if rules.kind is not Kind.POWER:
+    if rules.readings.kind is not Kind.POWER:
         counts = loads.counts(rules)
-        step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))
-        return f"a count in steps of at most {figures(step)} {rules.unit} (source.dead_band)"
-    band_wh = 2 * (rules.dead_band or 0) * UNIT_FACTOR[rules.unit] * _hours(rules)
+        step = rules.hides_wh / UNIT_FACTOR[rules.readings.unit] * (2 if counts == 1 else Fraction(1, counts))
+        return f"a count in steps of at most {figures(step)} {rules.readings.unit} (source.dead_band)"
+    band_wh = 2 * (rules.readings.dead_band or 0) * UNIT_FACTOR[rules.readings.unit] * _hours(rules)
     spare_wh, settings = rules.hides_wh - band_wh, ["the device's energy register (kind = 'register')"]
-    if loads.longest_hold_ms(rules) and spare_wh > 0:
-        width_w = int(spare_wh * HOUR_MS / loads.longest_hold_ms(rules))
+    if rules.readings.longest_hold_ms and spare_wh > 0:
+        width_w = int(spare_wh * HOUR_MS / rules.readings.longest_hold_ms)
         settings.append(f"a window.range of at most {width_w:,} W from end to end")
-    spare_s = int(spare_wh * HOUR_MS / loads.width_w(rules)) // 1000
-    if loads.longest_hold_ms(rules) and spare_s > 0:
+    spare_s = int(spare_wh * HOUR_MS / rules.readings.width_w) // 1000
+    if rules.readings.longest_hold_ms and spare_s > 0:
         settings.append(f"readings at most {format_duration(spare_s * 1000)} apart (source.every)")
     return "; or ".join(reversed(settings))
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from meteragent.config.value import GroupId, Moment, Protocol, ReceiverName, Template
+from meteragent.config.value import ClientId, GroupId, Moment, Protocol, ReceiverName, Template
+from meteragent.domain.presets import DEFAULT
 
 
 class Section(BaseModel):
@@ -18,6 +19,10 @@ class Section(BaseModel):
 class Broker(Section):
     """How to connect to a broker."""
 
+    client_id: ClientId | None = None
+    """The client id, for brokers that accept only certain ones. A stream with a name of its own adds it.
+    Default: an id made by the store.
+    """
     username: str | None = None
     """The broker's user name."""
     password_file: Path | None = None
@@ -39,7 +44,7 @@ class Receiver(Broker):
 
     name: ReceiverName
     """The receiver's name, in logs and receipts."""
-    preset: str = "appliance"
+    preset: str = DEFAULT
     """What the receiver gets, by the name of a preset."""
     url: str | None = None
     """The receiver's broker. Default: the source's."""

@@ -6,7 +6,7 @@ from meteragent.config import broker
 from meteragent.config.model import Config, Stream
 from meteragent.crowd.group import Group, parse
 from meteragent.domain.refusal import text_of_file
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Metric, Space
 
 
 def joined(config: Config) -> Config:
@@ -30,19 +30,12 @@ def counted(stream: Stream) -> Stream:
         "radius": group.hide_wh,
         "quantum": group.quantum_wh,
         "hide": None,
-        "space": Space.LINF,
+        "space": Space.SHARE,
         "metric": Metric.LINF,
     }
     window = {"length": 1000 * group.slot_s, "step": None, "blocks": None}
-    part = stream.model_copy(
-        update={
-            "window": stream.window.model_copy(update=window),
-            "privacy": stream.privacy.model_copy(update=privacy),
-            "sink": stream.sink.model_copy(update={"topic": f"crowd/{group.name}/report/{{meter}}"}),
-        }
-    )
-    part.counted_in(group)
-    return part
+    sink = {"topic": f"crowd/{group.name}/report/{{meter}}"}
+    return stream.changed(group=group, window=window, privacy=privacy, sink=sink)
 
 
 def group_of(settings: broker.Crowd) -> Group:

@@ -72,6 +72,17 @@ def unreadable(config: Config) -> list[ConfigError]:
     return list(refusals.values())
 
 
+def misplaced(config: Config) -> list[ConfigError]:
+    """Return the refusal of a store in a folder that does not exist, if it is such a store."""
+    path = config.store.path
+    if path.parts[:1] and path.parts[0].startswith("~"):
+        return [ConfigError("store.path", repr(str(path)), "the whole path: only a shell replaces the ~")]
+    if path.parent.is_dir():
+        return []
+    expected = "a folder that exists: create it, or start the service that does"
+    return [ConfigError("store.path", f"{path.parent}: no such folder", expected)]
+
+
 def _files(config: Config) -> Iterator[tuple[str, Path]]:
     """Yield the key and the path of each file with a secret or a certificate that `run` reads."""
     for prefix, table in _brokers(config):
@@ -179,4 +190,5 @@ def _endpoint(url: str, broker: Broker, password: str | None) -> Endpoint:
         cert_file=broker.cert_file,
         key_file=broker.key_file,
         version=broker.protocol,
+        client_id=broker.client_id,
     )

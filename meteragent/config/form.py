@@ -18,27 +18,12 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from meteragent.config.broker import Crowd, Receiver
-from meteragent.config.model import (
-    Archive,
-    Budget,
-    Config,
-    Page,
-    Privacy,
-    Sink,
-    Source,
-    Store,
-    Stream,
-    Tariff,
-    TariffBand,
-    Weights,
-    Window,
-)
+from meteragent.config.model import Config, Stream
 from meteragent.config.receivers import NO_TOPIC
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError
@@ -51,22 +36,18 @@ SHARED = ("receiver", "store", "page", "tariff", "archive")
 EXPLAINED_MAX = 100
 """The largest number of errors to list; a file with more errors is hardly a configuration."""
 
-_SECTIONS: dict[str, type[BaseModel]] = {
-    "source": Source,
-    "window": Window,
-    "weights": Weights,
-    "band": TariffBand,
-    "privacy": Privacy,
-    "budget": Budget,
-    "sink": Sink,
-    "crowd": Crowd,
-    "receiver": Receiver,
-    "store": Store,
-    "page": Page,
-    "tariff": Tariff,
-    "archive": Archive,
-}
 
+def _tables(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Return the models of all tables in a table, by their names."""
+    tables: dict[str, type[BaseModel]] = {}
+    for name, field in model.model_fields.items():
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                tables |= {name: part, **_tables(part)}
+    return tables
+
+
+_SECTIONS = _tables(Config)
 _SOURCE = {"topic": "{meter}", "kind": "power", "unit": "W"}
 _STREAM = {"source": _SOURCE, "sink": {"topic": "{meter}"}}
 _REQUIRED: dict[Path, tuple[Any, str]] = {

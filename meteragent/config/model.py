@@ -6,7 +6,7 @@ The docstring under a key is its description in the JSON Schema.
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -28,15 +28,39 @@ from meteragent.config.value import (
     Positive,
     Shard,
     Size,
+    SpaceName,
     Span,
     Template,
 )
 from meteragent.crowd.group import Group
 from meteragent.decode.profile import Profile
 from meteragent.domain.grid import EVERY_DAY
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.presets import DEFAULT
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
+
+
+class Part(Section):
+    """A further topic, whose readings are added to the source's, or subtracted from them.
+
+    Keys that are not set are the source's or, if `profile` is set, that profile's.
+    """
+
+    topic: PlainTopic
+    """The topic of the part's readings."""
+    sign: Literal["+", "-"] = "+"
+    """Whether the readings are added or subtracted."""
+    profile: str | None = None
+    """`number`, `json`, or the name of a device's profile."""
+    value: str | None = None
+    """For `json`, the JMESPath expression that finds the value; for a device, the name of the quantity."""
+    time: str | None = None
+    """For `json`, the JMESPath expression that finds the time. Default: the time of arrival."""
+    id: str | None = None
+    """The id of the meter to read, if messages of several meters arrive on the topic."""
+    scale: Positive | None = None
+    """The value, in the source's unit, of a 1 in the payload."""
 
 
 class Source(Broker):
@@ -56,6 +80,8 @@ class Source(Broker):
     """
     phases: tuple[str, ...] | None = Field(None, min_length=1)
     """The values of `{phase}`. Several phases are summed before noise is added; a single one is selected."""
+    part: tuple[Part, ...] = ()
+    """Further topics, such as an inverter's, whose readings are summed before noise is added."""
     profile: str = "number"
     """`number`, `json`, or the name of a device's profile."""
     value: str | None = None
@@ -72,14 +98,19 @@ class Source(Broker):
     """What a number means. No default, because a kind is never guessed."""
     unit: Literal["W", "kW", "Wh", "kWh"]
     """The unit of readings that state none; it also determines the unit of released values. No default."""
+    unit_topic: str | None = None
+    """The topic on which a program states the unit of readings, such as Home Assistant's
+    `.../{meter}/unit_of_measurement` or a sensor's discovery message. While it states another, readings are
+    refused. Default: the attribute beside a state of Home Assistant's mqtt_statestream.
+    """
     scale: Positive | None = None
     """The value, in the unit, of a 1 in the payload; for pulse counters and transformers."""
     hold: Span | None = None
     """How long a power reading stands if no other follows. Default: the profile's time, or 15min."""
     interval: Span | None = None
-    """For interval energies, the time that a reading covers, up to its timestamp; otherwise, the usual time
-    between readings.
-    """
+    """For interval energies, the time that a reading covers; otherwise, the usual time between readings."""
+    stamp: Literal["end", "start"] = "end"
+    """For interval energies, whether a reading's timestamp is the end or the start of its interval."""
     every: Duration | None = None
     """The longest time between readings; 0s if each change is sent at once. Default: the profile's time."""
     modulus: Positive | None = None
@@ -88,6 +119,10 @@ class Source(Broker):
     """How far the power may be from the last value sent, in the unit; for energies, the step of the count."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
     """The largest number of unacknowledged readings to hold."""
+    acknowledge: Literal["any order", "in order"] = "any order"
+    """Whether readings are acknowledged in the order of their arrival, for brokers that end the connection
+    otherwise; an acknowledgement then waits for those of all meters.
+    """
     max_meters: int = Field(10_000, ge=1, strict=True)
     """The largest number of meters; further meters are refused and counted."""
     max_payload: Size = 64 * 1024
@@ -106,24 +141,25 @@ class Source(Broker):
         return self._profiles
 
 
-class TariffBand(Section):
+class WeekHours(Section):
     """Hours of the week in which energy has one price."""
+
+    days: Days = EVERY_DAY
+    """Days of the week, such as 'mon-fri'. A holiday counts as Sunday. Default: every day."""
+    hours: tuple[Band, ...] = Field(min_length=1)
+    """Hours of the local day, such as ['06:00/22:00']; hours over midnight lie on both days."""
+
+
+class TariffBand(WeekHours):
+    """A band of the week."""
 
     name: BandName
     """The band's name in records."""
-    days: Days = EVERY_DAY
-    """Days of the week, such as 'mon-fri'. A holiday counts as Sunday. Default: every day."""
-    hours: tuple[Band, ...] = Field(min_length=1)
-    """Hours of the local day, such as ['06:00/22:00']; hours over midnight lie on both days."""
 
 
-class PriceHours(Section):
-    """Hours of the week in which energy has one price."""
+class PriceHours(WeekHours):
+    """Hours with a price."""
 
-    days: Days = EVERY_DAY
-    """Days of the week, such as 'mon-fri'. A holiday counts as Sunday. Default: every day."""
-    hours: tuple[Band, ...] = Field(min_length=1)
-    """Hours of the local day, such as ['06:00/22:00']; hours over midnight lie on both days."""
     price: Number
     """The price of each kWh in these hours."""
 
@@ -171,7 +207,9 @@ class Window(Section):
     timezone: str | None = None
     """The time zone of the local calendar; its days, weeks or months are the windows."""
     lateness: Duration | None = None
-    """How long a slot stays open after its end. Default: 0s, or a device's usual time between energies."""
+    """How long a slot stays open after its end. Default: 0s for power; for energies their period, which is
+    `source.every` or the device's usual time, and a tenth of it, at least 10s.
+    """
     clock: Clock = Clock.WALL
     """`wall`; or `event`, for replays and archives, in which each meter's newest timestamp is the time."""
     ahead: Duration = 30 * 60_000
@@ -202,7 +240,7 @@ class Budget(Section):
 class Privacy(Section):
     """How much is hidden: a preset, and numbers that override it."""
 
-    preset: str = "appliance"
+    preset: str = DEFAULT
     """A named set of numbers that are both private and useful; any number set explicitly overrides it."""
     level: Positive | None = None
     """A window's records change anyone's odds by a factor of at most e^level; smaller is more private."""
@@ -214,7 +252,7 @@ class Privacy(Section):
     """The step of slot values, in the unit. Default: the preset's power; for energies, the energy of
     that power over a slot.
     """
-    space: Space | None = None
+    space: SpaceName | None = None
     """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, a peak, or
     the energy above a threshold.
     """
@@ -224,7 +262,7 @@ class Privacy(Section):
     """
     shares: dict[LengthText, Positive] | None = None
     """Each nested stream's share of the level, by window length. The shares add up to at most 1."""
-    accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
+    accept: tuple[Literal["coarse_register", "sparse_readings", "lost_energy"], ...] = ()
     """Accept readings in which a change in the load can count for much more than its energy."""
     budget: Budget | None = None
     """The privacy that may be spent; a window that would exceed it does not open."""
@@ -237,8 +275,6 @@ class Sink(Broker):
     """The broker to which private records go. Default: the source's."""
     topic: Template
     """The topic of private records. `{meter}` is the meter's name or its pseudonym."""
-    format: Literal["json", "senml"] = "json"
-    """`json`, or `senml` (RFC 8428)."""
     pseudonym_key_file: Path | None = None
     """A file that holds the pseudonym key. If it is set, `{meter}` is a keyed pseudonym."""
     crowd: Crowd | None = None
@@ -347,9 +383,12 @@ class Stream(Section):
         """Whether anybody may get the stream: a sink, or a receiver that is not paused."""
         return not self._receivers or any(not receiver.paused for receiver in self._receivers)
 
-    def counted_in(self, group: Group) -> None:
-        """Set the group in whose total this stream counts. The stream must be a new copy."""
-        self._group = group
+    def changed(self, *, group: Group | None = None, name: str | None = None, **tables: Any) -> Self:
+        """Return a copy with other keys in some tables, with another name, or that counts in a group."""
+        update = {table: getattr(self, table).model_copy(update=keys) for table, keys in tables.items()}
+        stream = self.model_copy(update=update if name is None else {**update, "name": name})
+        stream._group = group or self._group  # noqa: SLF001 -- same class
+        return stream
 
     def shared_by(self, receivers: Sequence[Receiver]) -> Self:
         """Return a copy of this stream that `receivers` share."""

@@ -9,10 +9,10 @@ receiver can combine them (`meteragent.consume.nested`).
 from fractions import Fraction
 
 from meteragent.config.model import Config, Stream
-from meteragent.config.terms import USUAL_DAYS, finer_step, level, preset
+from meteragent.config.shapes import preset
+from meteragent.config.terms import finer_step, level, usual_ms
 from meteragent.config.value import parse_length
-from meteragent.domain.presets import Preset
-from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 
 
 def expanded(config: Config) -> Config:
@@ -26,13 +26,12 @@ def parts(stream: Stream) -> tuple[Stream, ...]:
     shares = stream.privacy.shares
     if shares is None:
         return (stream,)
-    return tuple(_part(stream, length, shares[length]) for length in sorted(shares, key=usual_ms))
+    return tuple(_part(stream, length, shares[length]) for length in sorted(shares, key=ms_of))
 
 
-def usual_ms(length: str) -> int:
+def ms_of(length: str) -> int:
     """Return the length of an ordinary window, in ms."""
-    length_or_ms = parse_length(length)
-    return USUAL_DAYS[length_or_ms] * DAY_MS if isinstance(length_or_ms, str) else length_or_ms
+    return usual_ms(parse_length(length))
 
 
 def _part(stream: Stream, length: str, share: Fraction) -> Stream:
@@ -43,7 +42,7 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
         "shares": None,
         "level": share * level(stream),
         "hide": _hide_wh(stream),
-        "quantum": _quantum(stream, usual_ms(length)),
+        "quantum": _quantum(stream, usual_ms(length_or_ms)),
     }
     window = {"length": length_or_ms, "timezone": stream.window.timezone if follows_calendar else None}
     status = stream.sink.status
@@ -51,14 +50,7 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
         "topic": f"{stream.sink.topic}/{length}",
         "status": None if status is None else f"{status}/{length}",
     }
-    return stream.model_copy(
-        update={
-            "name": name,
-            "privacy": stream.privacy.model_copy(update=privacy),
-            "window": stream.window.model_copy(update=window),
-            "sink": stream.sink.model_copy(update=sink),
-        }
-    )
+    return stream.changed(name=name, privacy=privacy, window=window, sink=sink)
 
 
 def _quantum(stream: Stream, window_ms: int) -> Fraction:
@@ -70,7 +62,9 @@ def _quantum(stream: Stream, window_ms: int) -> Fraction:
     """
     numbers, hide_wh = preset(stream), _hide_wh(stream)
     quantum_wh = (
-        numbers.quantum * Fraction(_preset_ms(numbers), HOUR_MS) * min(Fraction(1), hide_wh / numbers.hide_wh)
+        numbers.quantum
+        * Fraction(usual_ms(numbers.length), HOUR_MS)
+        * min(Fraction(1), hide_wh / numbers.hide_wh)
     )
     quantum = quantum_wh / UNIT_FACTOR[stream.source.unit]
     if stream.source.kind is Kind.POWER:
@@ -81,9 +75,3 @@ def _quantum(stream: Stream, window_ms: int) -> Fraction:
 def _hide_wh(stream: Stream) -> Fraction:
     """Return the energy that every stream hides: the configured energy, or else the preset's."""
     return stream.privacy.hide or preset(stream).hide_wh
-
-
-def _preset_ms(numbers: Preset) -> int:
-    """Return the length of a preset's slot, in ms."""
-    length_ms = numbers.length if isinstance(numbers.length, int) else USUAL_DAYS[numbers.length] * DAY_MS
-    return length_ms // numbers.blocks

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 
 from meteragent.config.broker import Receiver
 from meteragent.config.model import Config, Privacy, Sink, Stream
+from meteragent.config.shapes import window_of
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.shape import Space
 
 NO_TOPIC = "{meter}"
 """A stand-in for the topic of a sink with receivers or with a crowd, which have topics of their own."""
 
 _RECEIVER_KEYS = {name: name for name in Receiver.model_fields if name in Sink.model_fields}
-_NO_SLOTS = {"length": None, "step": None, "blocks": None, "bands": None, "weights": None, "threshold": None}
-_NO_BANDS = {"band": (), "rest": None, "holidays": ()}
 
 
 def shared_streams(config: Config) -> list[Stream]:
@@ -47,17 +45,9 @@ def of_preset(base: Stream, name: str) -> Stream:
     The bands and the time zone of the file stay if the preset uses them. All other settings are the file's.
     """
     preset = PRESETS.get(name)  # an unknown preset is refused later
-    window = _NO_SLOTS if preset is not None and preset.space is Space.BANDS else _NO_SLOTS | _NO_BANDS
-    if preset is None or not isinstance(preset.length, str):
-        window = window | {"timezone": None}
+    window = base.window if preset is None else window_of(preset, base.window)
     privacy = Privacy(preset=name, accept=base.privacy.accept, budget=base.privacy.budget)
-    return base.model_copy(
-        update={
-            "name": f"{base.name}-{name}",
-            "window": base.window.model_copy(update=window),
-            "privacy": privacy,
-        }
-    )
+    return base.model_copy(update={"name": f"{base.name}-{name}", "window": window, "privacy": privacy})
 
 
 def link(stream: Stream, receiver: Receiver) -> Stream:

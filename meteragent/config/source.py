@@ -2,41 +2,108 @@
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
-from meteragent.config.model import Source
-from meteragent.decode import Decoder, single_reading
+from meteragent.config.model import Part, Source, Window
+from meteragent.decode import ARRIVAL, Decoder, single_reading, stamped_at_start
 from meteragent.decode import json as json_format
 from meteragent.decode.number import bare
-from meteragent.decode.p1 import ARRIVAL
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profile import decoder as decoder_of
 from meteragent.decode.profiles import PROFILES
-from meteragent.domain.identity import SourceTopic
+from meteragent.domain.identity import ALL_METERS, SourceTopic
+from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 
 _HOLD_MS = 15 * 60_000
+_SPARE_MS = 10_000
+"""The least time that a reading may take beyond its period."""
 _PREFIX_MIN = 3
 """The beginning of a profile's name leads to a suggestion if it is at least this long."""
+
+_STATESTREAM = "homeassistant-statestream"
+_STATED_UNITS = {
+    True: {"mW": Fraction(1, 1000), "W": 1, "kW": 1000, "MW": 10**6},
+    False: {"mWh": Fraction(1, 1000), "Wh": 1, "kWh": 1000, "MWh": 10**6},
+}
+"""Names of units in other programs, and how many W (True) or Wh (False) are in one."""
 
 FORMATS = ("number", "json")
 """Names of formats that any device may send and that need no profile."""
 
 
 def topic_of(source: Source) -> SourceTopic:
-    """Parse the source's topic. Raises ValueError if its placeholders do not fit the other keys."""
-    return SourceTopic.parse(source.topic, source.meter, source.phases or (), source.shard)
+    """Parse the source's topics. Raises ValueError if their placeholders do not fit the other keys."""
+    keys = source.meter, source.phases or (), source.shard
+    template = SourceTopic.parse(source.topic, *keys)
+    if source.part:
+        return _parts(template, source)
+    if (unit_topic := _unit_topic(source)) is None:
+        return template
+    units = dict.fromkeys(template.phases or (None,), _unit_names(source))
+    return replace(template, unit=SourceTopic.parse(unit_topic, *keys), units=units)
 
 
-def branches(source: Source) -> tuple[str, ...]:
-    """Return the segments of the source's topic, where `{shard}` stands for any agent of the fleet."""
-    return tuple(source.topic.split("/"))
+def _parts(template: SourceTopic, source: Source) -> SourceTopic:
+    """Return the topics of a source with parts; each part is a phase, which has the name of its topic."""
+    sources = part_sources(source)
+    topics = {part.topic: part.topic for part in sources}
+    template = replace(template, phases=tuple(topics), parts=topics)
+    unit_topics = {name: part.topic for part in sources if (name := _unit_topic(part)) is not None}
+    return replace(
+        template,
+        subtracted=frozenset(part.topic for part in source.part if part.sign == "-"),
+        unit=replace(template, parts=unit_topics) if unit_topics else None,
+        units={part.topic: _unit_names(part) for part in sources},
+    )
+
+
+def part_sources(source: Source) -> tuple[Source, ...]:
+    """Return a source without parts for each topic: the source's own, and those of its parts."""
+    if not source.part:
+        return (source,)
+    return tuple(source.model_copy(update={"part": (), **_part_keys(part)}) for part in (None, *source.part))
+
+
+def _part_keys(part: Part | None) -> dict[str, object]:
+    """Return the keys of a part that differ from the source's; a part's own profile replaces them all."""
+    if part is None:
+        return {}
+    keys = {name: getattr(part, name) for name in Part.model_fields if name != "sign"}
+    if part.profile is None:
+        return {name: value for name, value in keys.items() if value is not None}
+    return {**keys, "timezone": None}
+
+
+def formula(source: Source) -> str:
+    """Return the topics of a source with the signs of its parts, such as ``net/power + pv/power``."""
+    return " ".join([source.topic, *(f"{part.sign} {part.topic}" for part in source.part)])
+
+
+def _unit_names(source: Source) -> tuple[str, ...]:
+    """Return the names that other programs have for the unit of a 1 in the payload."""
+    factor = UNIT_FACTOR[source.unit] * (source.scale or 1)
+    return tuple(name for name, value in _STATED_UNITS[source.kind is Kind.POWER].items() if value == factor)
+
+
+def _unit_topic(source: Source) -> str | None:
+    """Return the topic that states the unit of readings; None if there is none."""
+    base = source.topic.removesuffix("/state")
+    if source.unit_topic is None and source.profile == _STATESTREAM and base != source.topic:
+        return f"{base}/unit_of_measurement"
+    return source.unit_topic
+
+
+def branches(source: Source) -> list[tuple[str, ...]]:
+    """Return the segments of the source's topics, where `{shard}` stands for any agent of the fleet."""
+    return [tuple(part.topic.split("/")) for part in part_sources(source)]
 
 
 def fleet_share(source: Source) -> str:
     """Return which of a fleet's meters the agent has, as the store records it; a single agent has all."""
     if source.shard is None:
-        return "0/1 by name"
+        return ALL_METERS
     return f"{source.shard} by {'name' if topic_of(source).shard else 'topic'}"
 
 
@@ -52,7 +119,17 @@ def quantity(source: Source) -> Quantity | None:
 
 
 def decoder(source: Source) -> Decoder:
-    """Build the decoder of a source whose keys are consistent."""
+    """Build the decoder of a source whose keys are consistent; that of its first part if it has parts."""
+    decode = _decoder(source)
+    return decode if source.stamp == "end" else stamped_at_start(decode, interval_ms(source))
+
+
+def decoders(source: Source) -> dict[str | None, Decoder]:
+    """Build the decoders of a source's parts, by topic; none if the source has no parts."""
+    return {part.topic: decoder(part) for part in part_sources(source)} if source.part else {}
+
+
+def _decoder(source: Source) -> Decoder:
     device, scale = quantity(source), source.scale or Fraction(1)
     if device is not None:
         factor = UNIT_FACTOR[source.unit] if device.scale is None else device.scale
@@ -62,17 +139,25 @@ def decoder(source: Source) -> Decoder:
         return decoder_of(read, factor * scale, source.unit, source.id)
     if source.profile == "number":
         return decoder_of(bare, scale * UNIT_FACTOR[source.unit], source.unit)
-    return single_reading(json_format.decoder(source.value or "power", source.time, scale))
+    return single_reading(json_format.decoder(source.value or "power", source.time, scale, source.unit))
 
 
 def has_times(source: Source) -> bool:
     """Return whether readings carry a time; otherwise, their time of arrival counts."""
+    return all(map(_has_times, part_sources(source)))
+
+
+def _has_times(source: Source) -> bool:
     device = quantity(source)
     return source.time is not None if device is None else device.timed and source.timezone != ARRIVAL
 
 
 def has_local_times(source: Source) -> bool:
     """Return whether readings carry local times, which are right only in the source's time zone."""
+    return any(map(_has_local_times, part_sources(source)))
+
+
+def _has_local_times(source: Source) -> bool:
     device = quantity(source)
     return device is not None and device.in_zone is not None and source.timezone != ARRIVAL
 
@@ -80,10 +165,10 @@ def has_local_times(source: Source) -> bool:
 def hold_ms(source: Source) -> int:
     """Return the longest time for which a power reading counts.
 
-    It is `hold`, or else the profile's time, or else 15 minutes.
+    It is `hold`, or else the profile's time (of parts: the longest), or else 15 minutes.
     """
-    device = profile(source)
-    return source.hold or (_HOLD_MS if device is None else device.hold_ms)
+    devices = map(profile, part_sources(source))
+    return source.hold or max(_HOLD_MS if device is None else device.hold_ms for device in devices)
 
 
 def interval_ms(source: Source) -> int:
@@ -102,44 +187,69 @@ def interval_ms(source: Source) -> int:
 def every_ms(source: Source) -> int:
     """Return the usual time between readings: `every`, or else `interval`, or else the profile's.
 
-    A duration of 0 counts as not set. Return 0 if the time is unknown.
+    A duration of 0 counts as not set. Return the longest time of all parts, and 0 if one is unknown.
     """
+    times = [_usual_ms(part) for part in part_sources(source)]
+    return source.every or source.interval or (max(times) if all(times) else 0)
+
+
+def _usual_ms(source: Source) -> int:
     device = profile(source)
-    return source.every or source.interval or (0 if device is None else device.every_ms)
+    return 0 if device is None else device.usual_ms(quantity(source))
 
 
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
     Without `every`, the time is unknown for energies. A power with a configured dead band and without `every`
-    is sent on change, even if the device's profile states a fixed period.
+    is sent on change, even if the device's profile states a fixed period. So is a sum if a part of it is.
     """
     if source.every is not None:
         return source.every
     if source.kind is not Kind.POWER:
         return None
-    device = profile(source)
-    return 0 if source.dead_band else None if device is None else device.period_ms
+    devices = map(profile, part_sources(source))
+    periods = [None if device is None else device.period_ms for device in devices]
+    stated = [period for period in periods if period is not None]
+    return 0 if source.dead_band else None if len(stated) < len(periods) else min(stated) and max(stated)
 
 
-def lateness_ms(source: Source, configured_ms: int | None) -> int:
-    """Return a slot's lateness: as configured, or else the time until a device sends the next energy.
+def completes_slots(source: Source, window: Window) -> bool:
+    """Return whether a slot waits for the reading after its end: that of an energy, by the wall clock.
 
-    The default is 0 for power, and for a source without a device's profile.
+    Under the event clock it is this reading that ends the slot.
     """
-    if configured_ms is not None:
-        return configured_ms
-    return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
+    return source.kind is not Kind.POWER and window.clock is Clock.WALL
+
+
+def has_period(source: Source) -> bool:
+    """Return whether the time between readings is stated, or known by the device's profile."""
+    return source.every is not None or every_ms(source) > 0
+
+
+def lateness_ms(source: Source, window: Window) -> int:
+    """Return a slot's lateness: as configured, or else the time in which the reading that completes it comes.
+
+    This reading comes up to a period after the slot's end. The default is the period and a tenth of it, which
+    is at least 10 s. It is 0 for power and for an unknown period. Under the event clock, where readings come
+    when they come, it is the period: then a wrong reading at a slot's end is known before the slot closes.
+    """
+    if window.lateness is not None or source.kind is Kind.POWER:
+        return window.lateness or 0
+    period_ms = every_ms(source)
+    if window.clock is Clock.EVENT:
+        return period_ms
+    return period_ms + max(period_ms // 10, _SPARE_MS) if has_period(source) else 0
 
 
 def reports_on_change(source: Source) -> bool:
-    """Return whether the device may be silent while nothing changes."""
-    device = profile(source)
+    """Return whether the device, or that of a part, may be silent while nothing changes."""
+    devices = map(profile, part_sources(source))
     if source.every is not None:
         return source.every == 0
     if source.kind is Kind.POWER and source.dead_band:
         return True
-    return device is not None and (device.dead_band_w > 0 or not device.dead_band_known)
+    return any(d is not None and (d.dead_band_w > 0 or not d.dead_band_known) for d in devices)
 
 
 def forget_ms(source: Source, configured_ms: int | None) -> int:
@@ -157,15 +267,23 @@ def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
     A configured dead band is returned unchanged. Otherwise, a power that is sent at a configured interval
-    (`every`) has no dead band, so 0 is returned. If phases are summed, the dead bands of their powers add up,
-    but the step remains that of a single counter (see `counters`).
+    (`every`) has no dead band, so 0 is returned. If phases or parts are summed, the dead bands of their
+    powers add up, but the step remains that of a single counter (see `counters`): the largest.
     """
     if source.dead_band is not None:
         return source.dead_band
+    if source.kind is Kind.POWER and source.every:
+        return Fraction(0)
+    bands = list(map(_dead_band, part_sources(source)))
+    stated = [band for band in bands if band is not None]
+    if len(stated) < len(bands):
+        return None
+    return Fraction(sum(stated)) if source.kind is Kind.POWER else max(stated)
+
+
+def _dead_band(source: Source) -> Fraction | None:
     if source.kind is not Kind.POWER:
         return _step(source)
-    if source.every:
-        return Fraction(0)
     device = profile(source)
     if device is None or not device.dead_band_known:
         return None
@@ -184,8 +302,10 @@ def _step(source: Source) -> Fraction | None:
 
 def counters(source: Source) -> int:
     """Return how many counters, each with its own step, are summed in one energy; 1 for power."""
-    device = quantity(source)
-    return 1 if source.kind is Kind.POWER else len(source.phases or "1") * (device.counters if device else 1)
+    if source.kind is Kind.POWER:
+        return 1
+    devices = map(quantity, part_sources(source))
+    return len(source.phases or "1") * sum(device.counters if device else 1 for device in devices)
 
 
 def nearest_profile(name: str, more_names: Iterable[str] = ()) -> tuple[str | None, str]:

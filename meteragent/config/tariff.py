@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from meteragent.config.model import Config, Stream
-from meteragent.config.terms import band_rules, space, unit
+from meteragent.config.shapes import band_rules
+from meteragent.config.terms import unit
 from meteragent.domain.grid import EVERY_DAY
 from meteragent.domain.schedule import BandRules
-from meteragent.domain.shape import UNKNOWN_BAND, Space
+from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.domain.tariff import Tariff
 
 _WINDOWS_OF_A_MONTH = {"1d": 30, "1w": 4, "1mo": 1}
@@ -42,7 +43,7 @@ def tariffs(config: Config, stream: Stream) -> tuple[Tariff, ...]:
 
 def band_names(stream: Stream) -> tuple[str, ...]:
     """Return the bands whose energies a stream releases; empty if it does not release energies of bands."""
-    if space(stream) is not Space.BANDS:
+    if not stream.window.band:
         return ()
     rules = band_rules(stream)
     return tuple(dict.fromkeys(name for weekday in EVERY_DAY for name in _bands_of_weekday(rules, weekday)))
@@ -67,7 +68,7 @@ def _bands_of_weekday(rules: BandRules, weekday: int) -> Iterator[str]:
         if weekday in rule.weekdays:
             yield rule.name
             uncovered_min -= sum(to_min - from_min for from_min, to_min in rule.parts)
-    if rules.rest is not None and uncovered_min > 0:
-        yield rules.rest
+    if rules.remainder is not None and uncovered_min > 0:
+        yield rules.remainder
     if rules.has_unknown:
         yield UNKNOWN_BAND

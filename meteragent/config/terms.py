@@ -5,17 +5,17 @@ from fractions import Fraction
 from functools import lru_cache
 
 from meteragent.config.model import Config, Stream
+from meteragent.config.shapes import band_rules, micro, preset, prices, row_of, shape_class, window_of
 from meteragent.config.source import counters, dead_band, hold_ms, interval_ms, lateness_ms, period_ms
-from meteragent.domain.grid import BandRule, Calendar, Epoch, Grid, Hours, parse_time
-from meteragent.domain.presets import PRESETS, Preset, radius_that_hides, units_per_watt
-from meteragent.domain.schedule import BandRules, Schedule, uncovered
-from meteragent.domain.shape import UNKNOWN_BAND, Band, Metric, Space
-from meteragent.domain.terms import Crowd, Rounding, Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, KILO, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
-from meteragent.domain.weights import Weights, WeightSource, joined
-from meteragent.privacy.exact import round_half_up
+from meteragent.domain.grid import Band, BandRule, Calendar, Epoch, Grid, Hours, parse_time
+from meteragent.domain.presets import units_per_watt
+from meteragent.domain.readings import Readings
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.shapes import Metric, Shape
+from meteragent.domain.terms import Rounding, Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, Kind
 
-USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
+_USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 """The number of 24-hour days in an ordinary calendar window, for which figures are stated."""
 
 LIVE_ROUNDING: Rounding = "dithered"
@@ -23,32 +23,16 @@ LIVE_ROUNDING: Rounding = "dithered"
 reveal.
 """
 
-PEAK_STEP_MS = 15 * MINUTE_MS
-"""The usual length of a peak's parts: the quarter hour of tariffs and markets."""
-
 _WHOLE_DAY = BandRule("day", (Hours(0, 24 * 60),))
+_USUAL_MS = parse_time("1974-04-01T00:00:00Z")
+"""A Monday that starts a month of 30 days, before all holidays in configurations."""
 SHAPES_FROM_MS, SHAPES_END_MS = map(parse_time, ("2025-01-01T00:00:00Z", "2035-01-01T00:00:00Z"))
 """The start and end, in Unix ms, of the ten years whose calendar windows are checked."""
 
 
-def preset(stream: Stream) -> Preset:
-    """Return the stream's preset, which supplies all numbers that are not configured."""
-    return PRESETS[stream.privacy.preset]
-
-
-def space(stream: Stream) -> Space:
-    """Return the space: as configured, as implied by weights or a threshold, or as the preset states."""
-    if stream.window.weights is not None and stream.privacy.space is None:
-        return Space.WEIGHTED
-    if stream.window.threshold is not None and stream.privacy.space is None:
-        return Space.ABOVE
-    return stream.privacy.space or preset(stream).space
-
-
 def metric(stream: Stream) -> Metric:
-    """Return the metric of the promise: as configured, or else the space's default."""
-    is_summed = space(stream) in {Space.BANDS, Space.WEIGHTED}
-    return stream.privacy.metric or (Metric.L1 if is_summed else Metric.LINF)
+    """Return the metric of the promise: as configured, or else the usual one of the space."""
+    return stream.privacy.metric or shape_class(stream).metrics[0]
 
 
 def unit(stream: Stream) -> str | None:
@@ -70,85 +54,24 @@ def grid(stream: Stream) -> Grid:
 
 def length_ms(stream: Stream) -> int:
     """Return the length of an ordinary window: as configured, or else the preset's."""
-    length = stream.window.length or preset(stream).length
-    return USUAL_DAYS[length] * DAY_MS if isinstance(length, str) else length
+    return usual_ms(stream.window.length or preset(stream).length)
 
 
-def step_ms(stream: Stream, window_ms: int) -> int:
-    """Return the length of a slot, or of a peak's parts: as configured, or else the default.
-
-    The default is 15 minutes for a peak's parts, and otherwise an equal part of the window. The length has no
-    meaning for streams whose slots are bands.
-    """
-    if space(stream) is Space.PEAK:
-        return stream.window.step or PEAK_STEP_MS
-    return stream.window.step or window_ms // _blocks(stream)
+def usual_ms(length: int | str) -> int:
+    """Return the length of an ordinary window, in ms, from its length in ms or from its calendar unit."""
+    return _USUAL_DAYS[length] * DAY_MS if isinstance(length, str) else length
 
 
-def _blocks(stream: Stream) -> int:
-    """Return the number of equal slots: as configured, or else the preset's if it applies, or else 1."""
-    window = stream.window
-    if space(stream) in {Space.WEIGHTED, Space.ABOVE}:
-        return window.blocks or 1
-    is_default = window.length is None and window.step is None and stream.privacy.space is None
-    return window.blocks or (preset(stream).blocks if is_default or space(stream) is Space.PROFILE else 1)
-
-
-def hours(stream: Stream) -> tuple[Hours, ...]:
-    """Return the bands of a profile's day: as configured, or else equal blocks of the day.
-
-    Return no bands for other spaces.
-    """
-    if space(stream) is not Space.PROFILE:
-        return ()
-    if stream.window.bands is not None:
-        return stream.window.bands
-    minutes = 24 * 60 // _blocks(stream)
-    return tuple(Hours(start, start + minutes) for start in range(0, minutes * _blocks(stream), minutes))
-
-
-def band_rules(stream: Stream) -> BandRules:
-    """Return the rules for a window's bands or price hours, if it has any.
-
-    After an outage, a register does not show the bands in which the energy was used, so its stream has an
-    extra band for that energy.
-    """
-    window = stream.window
-    holidays = frozenset(window.holidays)
-    if space(stream) is Space.WEIGHTED and window.weights is not None:
-        rows = enumerate(window.weights.price)
-        return BandRules(tuple(BandRule(str(row), price.hours, price.days, holidays) for row, price in rows))
-    if space(stream) is not Space.BANDS:
-        return BandRules(tuple(BandRule(band.name, (band,)) for band in hours(stream)))
-    rules = tuple(BandRule(band.name, band.hours, band.days, holidays) for band in window.band)
-    return BandRules(rules, window.rest, stream.source.kind is Kind.REGISTER)
-
-
+@lru_cache(maxsize=64)
 def _usual_bands(stream: Stream) -> tuple[Band, ...]:
     """Return the bands or price hours of an ordinary window, which begins on a Monday and has no holidays."""
-    rules, window_ms = band_rules(stream), length_ms(stream)
-    bands = [
-        Band(
-            rule.name,
-            tuple(
-                (day * DAY_MS + MINUTE_MS * from_min, day * DAY_MS + MINUTE_MS * to_min)
-                for day in range(window_ms // DAY_MS)
-                if day % 7 in rule.weekdays
-                for from_min, to_min in rule.parts
-            ),
-        )
-        for rule in rules.rules
-    ]
-    if rules.rest is not None:
-        bands.append(Band(rules.rest, uncovered(bands, window_ms)))
-    bands = sorted((band for band in bands if band.stretches), key=lambda band: band.stretches[0])
-    unknown = (Band(UNKNOWN_BAND, ((window_ms, window_ms),)),) if rules.has_unknown else ()
-    return (*bands, *unknown)
+    rules = band_rules(stream)
+    return rules.bands(Calendar("UTC", unit(stream) or "1mo"), _USUAL_MS) if rules.rules else ()
 
 
-def _per_w(stream: Stream, duration_ms: int) -> Fraction:
-    """Return 1 W in the stream's unit; if that is a unit of energy, the energy of 1 W over a duration."""
-    return units_per_watt(stream.source.kind, stream.source.unit, duration_ms)
+def usual_shape(stream: Stream) -> Shape:
+    """Return the shape of an ordinary window."""
+    return row_of(stream).build(stream, length_ms(stream), _usual_bands(stream))
 
 
 def quantum(stream: Stream) -> Fraction:
@@ -161,47 +84,17 @@ def quantum(stream: Stream) -> Fraction:
     whole quanta, rounded up (THEORY-2 A.1.2).
     """
     configured_quantum = stream.privacy.quantum
-    if configured_quantum is not None:
-        return configured_quantum
-    usual = preset(stream).quantum * _per_amount(stream, _shortest_ms(stream))
+    return _preset_quantum(stream) if configured_quantum is None else configured_quantum
+
+
+@lru_cache(maxsize=64)
+def _preset_quantum(stream: Stream) -> Fraction:
+    """Return the preset's quantum: in W, or in Wh where energies are released whatever the readings are."""
+    shape, source = usual_shape(stream), stream.source
+    in_wh = shape.is_energy(Kind.POWER)
+    factor = 1 if in_wh else Fraction(shape.step_ms, HOUR_MS) / shape.hours(source.kind)
+    usual = preset(stream).quantum * factor / shape.wh_per_value(source.unit, source.kind)
     return usual if (usual * MICRO).denominator == 1 else finer_step(usual)
-
-
-def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
-    """Return the slot value of 1 W over a duration; for a peak, that of a mean of 1 W.
-
-    For bands, energies above a threshold and crowds, return the slot value of 1 Wh instead; for amounts, that
-    of 1 Wh at the largest price.
-    """
-    if stream.group is not None:
-        return Fraction(1)
-    if space(stream) is Space.WEIGHTED:
-        return _bound(stream) / KILO
-    if space(stream) in {Space.BANDS, Space.PEAK, Space.ABOVE}:
-        return Fraction(1, UNIT_FACTOR[stream.source.unit])
-    return _per_w(stream, duration_ms)
-
-
-def _bound(stream: Stream) -> Fraction:
-    """Return the largest price per kWh; 1 if the stream has no prices."""
-    return Fraction(1) if stream.window.weights is None else stream.window.weights.bound
-
-
-def weights(stream: Stream, bands: tuple[Band, ...] = ()) -> Weights | None:
-    """Return a window's weights; None if the stream releases no amounts.
-
-    `bands` holds the window's price hours, each named after its row in the price table.
-    """
-    table = stream.window.weights
-    if table is None or space(stream) is not Space.WEIGHTED:
-        return None
-    prices = sorted(
-        (from_ms, to_ms, _micro(table.price[int(band.name)].price))
-        for band in bands
-        for from_ms, to_ms in band.stretches
-    )
-    place = WeightSource.TABLE if table.topic is None else WeightSource.TOPIC
-    return Weights(table.unit, _micro(table.bound), _micro(table.default), place, joined(prices))
 
 
 def finer_step(quantum: Fraction) -> Fraction:
@@ -213,33 +106,18 @@ def finer_step(quantum: Fraction) -> Fraction:
     return Fraction(max(step_u for step_u in steps_u if step_u == 1 or step_u < quantum * MICRO), MICRO)
 
 
-@lru_cache(maxsize=64)
-def _shortest_ms(stream: Stream) -> int:
-    """Return the length of the shortest slot of an ordinary window."""
-    return _shortest_slot_ms(stream, length_ms(stream), _usual_bands(stream))
-
-
-def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> int:
-    """Return the length of a window's shortest slot; a band without hours is ignored."""
-    if space(stream) is Space.WEIGHTED:
-        return step_ms(stream, window_ms)
-    lengths_ms = [band.duration_ms for band in bands]
-    return min(filter(None, lengths_ms), default=step_ms(stream, window_ms))
-
-
-def radius(stream: Stream, slot_ms: int) -> Fraction:
+def radius(stream: Stream, shape: Shape) -> Fraction:
     """Return the radius in the unit of slot values: as configured, or else derived from `hide` (DESIGN 2).
 
-    The derived radius is `hide` / slot for a mean, `hide` for an energy, and `hide` times the largest price
-    for an amount, rounded up to the lattice.
+    The derived radius is the value of `hide` in the shortest slot, rounded up to the lattice: `hide` / slot
+    for a mean, `hide` for an energy, and `hide` times the largest price for an amount.
     """
-    privacy = stream.privacy
+    privacy, source = stream.privacy, stream.source
     if privacy.radius is not None:
         return privacy.radius
-    hide_wh, spread_ms = privacy.hide or preset(stream).hide_wh, slot_ms
-    if space(stream) in {Space.BANDS, Space.WEIGHTED, Space.ABOVE}:
-        spread_ms = HOUR_MS
-    return radius_that_hides(hide_wh, spread_ms, _per_amount(stream, slot_ms), quantum(stream))
+    hide_wh = privacy.hide or preset(stream).hide_wh
+    value = hide_wh / shape.wh_per_value(source.unit, source.kind) / shape.hours(source.kind)
+    return -(-value // quantum(stream)) * quantum(stream)
 
 
 def level(stream: Stream) -> Fraction:
@@ -267,11 +145,11 @@ def schedule(
     if unit(stream) is None:
         return Schedule(usual, grid(stream))
 
-    def shape(window_ms: int, bands: tuple[Band, ...]) -> Terms:
+    def terms_of(window_ms: int, bands: tuple[Band, ...]) -> Terms:
         """Return the terms of a calendar window."""
-        return replace(_terms(stream, window_ms, bands), others_per_day=other_charges, rounding=rounding)
+        return replace(_terms(stream, window_ms, bands, rounding), others_per_day=other_charges)
 
-    return Schedule(usual, grid(stream), band_rules(stream), shape)
+    return Schedule(usual, grid(stream), band_rules(stream), terms_of)
 
 
 def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
@@ -279,58 +157,49 @@ def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Round
 
     `other_charges` is the daily charge of the other streams on a meter, as epsilon in 1/W.
     """
-    usual = _terms(stream, length_ms(stream), _usual_bands(stream))
-    return replace(usual, others_per_day=other_charges, rounding=rounding)
+    usual = _terms(stream, length_ms(stream), _usual_bands(stream), rounding)
+    return replace(usual, others_per_day=other_charges)
 
 
-def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
-    """Return the terms of a window with this length and these bands."""
-    source, window = stream.source, stream.window
-    per_w = _per_w(stream, interval_ms(source))
-    slot_ms = _shortest_slot_ms(stream, window_ms, bands)
-    prices = weights(stream, bands)
+def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...], rounding: Rounding) -> Terms:
+    """Return the terms of a window with this length and these bands or price hours."""
+    shape = row_of(stream).build(stream, window_ms, bands)
     return Terms(
-        kind=source.kind,
-        unit=source.unit,
-        clock=window.clock,
-        length_ms=window_ms,
-        step_ms=slot_ms,
-        lateness_ms=lateness_ms(source, window.lateness),
+        shape=shape,
+        readings=_readings(stream),
+        clock=stream.window.clock,
+        lateness_ms=lateness_ms(stream.source, stream.window),
         level=level(stream),
-        radius=radius(stream, slot_ms),
-        quantum_u=int(quantum(stream) * MICRO),
-        hold_ms=hold_ms(source) if source.kind is Kind.POWER else 0,
-        interval_ms=interval_ms(source),
-        gap_u=_micro(window.gap),
-        low_u=_micro(window.range[0] * per_w),
-        high_u=_micro(window.range[1] * per_w),
-        preset=_preset_name(stream),
-        space=space(stream),
-        timezone=window.timezone if unit(stream) else None,
-        bands=bands if prices is None else (),
-        modulus_u=None if source.modulus is None else _micro(source.modulus),
-        every_ms=period_ms(source),
-        dead_band=dead_band(source),
-        counters=counters(source),
+        radius=radius(stream, shape),
         metric=metric(stream),
-        weights=prices,
-        threshold_u=_threshold_u(stream),
-        crowd=_crowd(stream),
+        quantum_u=int(quantum(stream) * MICRO),
+        rounding=rounding,
+        timezone=stream.window.timezone if unit(stream) else None,
+        preset=_preset_name(stream),
+        others_per_day=Fraction(0),
+        places=bands if shape.names else (),
+        prices=prices(stream, bands),
     )
 
 
-def _crowd(stream: Stream) -> Crowd | None:
-    """Return a stream's group in the form that terms contain; None if it has no group."""
-    group = stream.group
-    return None if group is None else Crowd(group.id.hex(), 1000 * group.deadline_s)
-
-
-def _threshold_u(stream: Stream) -> int | None:
-    """Return the threshold in millionths of the unit; None if the space has no threshold."""
-    height = stream.window.threshold
-    if height is None or space(stream) is not Space.ABOVE:
-        return None
-    return _micro(height * _per_w(stream, HOUR_MS))
+@lru_cache(maxsize=64)
+def _readings(stream: Stream) -> Readings:
+    """Return how a stream's readings come and count."""
+    source, window = stream.source, stream.window
+    per_w = units_per_watt(source.kind, source.unit, interval_ms(source))
+    return Readings(
+        kind=source.kind,
+        unit=source.unit,
+        interval_ms=interval_ms(source),
+        hold_ms=hold_ms(source) if source.kind is Kind.POWER else 0,
+        gap_u=micro(window.gap),
+        low_u=micro(window.range[0] * per_w),
+        high_u=micro(window.range[1] * per_w),
+        modulus_u=None if source.modulus is None else micro(source.modulus),
+        every_ms=period_ms(source),
+        dead_band=dead_band(source),
+        counters=counters(source),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -339,15 +208,14 @@ def _preset_name(stream: Stream) -> str | None:
     names = ("level", "hide", "radius", "quantum", "space", "metric")
     no_numbers = dict.fromkeys(names)
     privacy = stream.privacy.model_copy(update=no_numbers)
-    no_slots = {"length": None, "step": None, "blocks": None, "bands": None, "weights": None}
-    window = stream.window.model_copy(update=no_slots)
+    window = window_of(preset(stream), stream.window)
     preset_stream = stream.model_copy(update={"privacy": privacy, "window": window})
 
     def numbers(setting: Stream) -> tuple[object, ...]:
         """Return all settings that a preset determines."""
-        slot_ms = _shortest_ms(setting)
-        slots = length_ms(setting), unit(setting), slot_ms, _usual_bands(setting), space(setting)
-        return *slots, metric(setting), level(setting), quantum(setting), radius(setting, slot_ms)
+        shape = usual_shape(setting)
+        slots = shape, unit(setting), _usual_bands(setting)
+        return *slots, metric(setting), level(setting), quantum(setting), radius(setting, shape)
 
     return stream.privacy.preset if numbers(stream) == numbers(preset_stream) else None
 
@@ -376,11 +244,6 @@ def budget(stream: Stream) -> Fraction | None:
         return None
     largest_epsilon = max(window.epsilon_per_w / window.level for window in shapes(stream))
     return stream.privacy.budget.level * largest_epsilon
-
-
-def _micro(value: Fraction) -> int:
-    """Return a value in millionths, rounded half up."""
-    return round_half_up(value * MICRO)
 
 
 def sink_url(stream: Stream) -> str:

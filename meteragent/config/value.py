@@ -8,10 +8,12 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from meteragent.domain import identity
 from meteragent.domain.figures import parse_exact
 from meteragent.domain.grid import CALENDAR_UNITS, RFC3339, WEEKDAYS, Hours, parse_duration, parse_time
+from meteragent.domain.shapes import Space
 from meteragent.domain.units import UNIT_FACTOR
 
 _SIZE = re.compile(r"(\d{1,9})(B|KiB|MiB)", re.ASCII)
@@ -24,6 +26,8 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _GROUP_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 _PAGE_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@]*)?", re.ASCII)
+SPACES = [str(space) for space in Space if space is not Space.SHARE]
+_CLIENT_ID = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 _RECEIVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
 _BAND_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,30}[A-Za-z0-9])?", re.ASCII)
 
@@ -38,6 +42,18 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
         return parse(value)
 
     return validate
+
+
+def _matching(pattern: re.Pattern[str], expected: str) -> BeforeValidator:
+    """Return a validator of strings that match a pattern."""
+
+    def validate(value: Any) -> str:
+        """Return a value. Raises ValueError unless it is a string that matches."""
+        if isinstance(value, str) and pattern.fullmatch(value):
+            return value
+        raise ValueError(expected)
+
+    return BeforeValidator(validate)
 
 
 def _size(text: str) -> int:
@@ -119,28 +135,6 @@ def _moment(value: Any) -> int:
     raise ValueError("a time with its zone, such as 2026-12-01T00:00:00+01:00")
 
 
-def _receiver_name(value: Any) -> str:
-    """Check the name of a receiver, and return it."""
-    if not isinstance(value, str) or not _RECEIVER_NAME.fullmatch(value):
-        raise ValueError("1 to 32 letters, digits, - and _, the first a letter or digit, such as 'utility'")
-    return value
-
-
-def _band_name(value: Any) -> str:
-    """Check the name of a band, which appears unchanged in records, and return it."""
-    if not isinstance(value, str) or not _BAND_NAME.fullmatch(value):
-        expected = "1 to 32 letters, digits, spaces and .-_, the first and last a letter or digit"
-        raise ValueError(f"{expected}, such as 'night'")
-    return value
-
-
-def _currency(value: Any) -> str:
-    """Check the code of a currency, and return it."""
-    if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
-        raise ValueError("the three capital letters of a currency, such as 'EUR'")
-    return value
-
-
 def _template(value: Any) -> str:
     """Check a topic with its placeholders, and return it."""
     if not isinstance(value, str):
@@ -149,24 +143,18 @@ def _template(value: Any) -> str:
     return value
 
 
-def _group_id(value: Any) -> str:
-    """Check the id of a group, and return it."""
-    if isinstance(value, str) and _GROUP_ID.fullmatch(value):
-        return value
-    raise ValueError("64 lower-case hex digits, as the group's operators publish them")
+def _space(value: Any) -> Space:
+    """Check the name of a kind of window, and return it; shares follow from `sink.crowd`."""
+    if value in SPACES:
+        return Space(value)
+    expected = f"{', '.join(map(repr, SPACES[:-1]))} or {SPACES[-1]!r}"
+    raise PydanticCustomError("enum", "{expected}", {"expected": expected})
 
 
 def _plain_topic(value: Any) -> str:
     """Check a topic without placeholders, and return it."""
     if not isinstance(value, str) or "{" in value or not identity.holds_topic(value):
         raise ValueError("a topic without placeholders or wildcards, such as 'meteragent/status'")
-    return value
-
-
-def _page_url(value: Any) -> str:
-    """Check the address of a web page, and return it."""
-    if not isinstance(value, str) or not _PAGE_URL.fullmatch(value):
-        raise ValueError("an address without a login, such as 'http://gateway.local:8321'")
     return value
 
 
@@ -201,15 +189,24 @@ LengthText = Annotated[str, BeforeValidator(_length_text), _LENGTH]
 Band = Annotated[Hours, BeforeValidator(_hours), _string_schema(_HOURS.pattern, "00-07", "07:30-22")]
 Days = Annotated[frozenset[int], BeforeValidator(_days), _string_schema(_DAYS, "mon-fri", "sat,sun")]
 Day = Annotated[date, BeforeValidator(_date), _string_schema(_DATE.pattern, "2026-12-25")]
-BandName = Annotated[str, BeforeValidator(_band_name), _string_schema(_BAND_NAME.pattern, "night")]
+_BAND = "1 to 32 letters, digits, spaces and .-_, the first and last a letter or digit, such as 'night'"
+BandName = Annotated[str, _matching(_BAND_NAME, _BAND), _string_schema(_BAND_NAME.pattern, "night")]
 Moment = Annotated[
     int, BeforeValidator(_moment), _string_schema(RFC3339.pattern, "2026-12-01T00:00:00+01:00")
 ]
+_RECEIVER = "1 to 32 letters, digits, - and _, the first a letter or digit, such as 'utility'"
 ReceiverName = Annotated[
-    str, BeforeValidator(_receiver_name), _string_schema(_RECEIVER_NAME.pattern, "utility", "tariff-app")
+    str,
+    _matching(_RECEIVER_NAME, _RECEIVER),
+    _string_schema(_RECEIVER_NAME.pattern, "utility", "tariff-app"),
 ]
-Currency = Annotated[str, BeforeValidator(_currency), _string_schema(_CURRENCY.pattern, "EUR")]
-GroupId = Annotated[str, BeforeValidator(_group_id), _string_schema(_GROUP_ID.pattern, "0f" * 32)]
+_PLAIN = "1 to 200 characters without control characters"
+ClientId = Annotated[str, _matching(_CLIENT_ID, _PLAIN), _string_schema(_CLIENT_ID.pattern, "home-7")]
+_CODE = "the three capital letters of a currency, such as 'EUR'"
+Currency = Annotated[str, _matching(_CURRENCY, _CODE), _string_schema(_CURRENCY.pattern, "EUR")]
+SpaceName = Annotated[Space, BeforeValidator(_space), WithJsonSchema({"type": "string", "enum": SPACES})]
+_DIGEST = "64 lower-case hex digits, as the group's operators publish them"
+GroupId = Annotated[str, _matching(_GROUP_ID, _DIGEST), _string_schema(_GROUP_ID.pattern, "0f" * 32)]
 Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _string_schema(_SIZE.pattern, "64KiB")]
 Energy = Annotated[
     Fraction, BeforeValidator(_energy_wh), Field(gt=0), _string_schema(_ENERGY.pattern, "110Wh", "0.3kWh")
@@ -218,8 +215,9 @@ Template = Annotated[
     str, BeforeValidator(_template), _string_schema(".*[{]meter[}].*", "private/{meter}/power")
 ]
 PlainTopic = Annotated[str, BeforeValidator(_plain_topic), _string_schema("[^+#{]+", "meteragent/status")]
+_URL = "an address without a login, such as 'http://gateway.local:8321'"
 PageUrl = Annotated[
-    str, BeforeValidator(_page_url), _string_schema(_PAGE_URL.pattern, "http://gateway.local:8321")
+    str, _matching(_PAGE_URL, _URL), _string_schema(_PAGE_URL.pattern, "http://gateway.local:8321")
 ]
 Shard = Annotated[
     identity.Shard, BeforeValidator(_shard), _string_schema("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")

@@ -31,10 +31,9 @@ An interval contains the agent's value (after fill and clamp) with the stated pr
 the distribution of the noise that the descriptor names. A record states a single number for its slot, such as
 the mean power or the energy, and nothing else about the load within the slot.
 
-Records are JSON objects, SenML packs or a mixture; descriptors are JSON; archives are Parquet (`archive`,
-which needs pyarrow).
+Records and descriptors are JSON objects; archives are Parquet (`archive`, which needs pyarrow).
 
-`message` parses descriptors and records, and `senml` parses packs. `series` collects the records of each
+`message` parses descriptors and records. `series` collects the records of each
 meter and computes estimates. The other modules build on these three.
 """
 

@@ -1,9 +1,8 @@
 """The releases of an archive in the output of `sanitise`: a folder of Parquet files with a manifest.
 
 The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so readers of
-Parquet can read the folder as one table. The manifest's facts are JSON in the metadata of that file. In
-outputs of earlier versions and in folders that `meteragent.spark` writes from a stream, the facts are in
-`_manifest.json`.
+Parquet can read the folder as one table. The manifest's facts are JSON in the metadata of that file. In the
+partitioned folders that `meteragent.spark` writes from a stream, the facts are in `_manifest.json`.
 
 This module needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
 """
@@ -20,7 +19,7 @@ from meteragent.consume.series import Series
 from meteragent.domain.errors import RecordError
 
 MANIFEST = "_manifest.parquet"
-FORMER_MANIFEST = "_manifest.json"
+STREAM_MANIFEST = "_manifest.json"
 _FACTS = b"meteragent.manifest"
 """The key of the facts in the metadata of the manifest."""
 
@@ -34,7 +33,7 @@ def manifest_text(path: Path) -> bytes | None:
         metadata: dict[bytes, bytes] = pq.read_metadata(path / MANIFEST).metadata or {}
         return metadata.get(_FACTS)
     with suppress(OSError):
-        return (path / FORMER_MANIFEST).read_bytes()
+        return (path / STREAM_MANIFEST).read_bytes()
     return None
 
 
@@ -95,10 +94,9 @@ def _records(row: dict[str, Any], terms: Descriptor) -> Iterator[Record]:
         yield _record(row, terms, start_ms, end_ms - start_ms, row["value"], row.get("band"))
         return
     for index, value in enumerate(row["values"]):
-        if terms.bands:
-            yield _record(row, terms, start_ms, terms.length_ms, value, list(terms.bands)[index])
-        else:
-            yield _record(row, terms, start_ms + index * terms.step_ms, terms.step_ms, value)
+        from_ms, to_ms = terms.shape.extent(index)
+        band = terms.shape.names[index] if terms.shape.names else None
+        yield _record(row, terms, start_ms + from_ms, to_ms - from_ms, value, band)
 
 
 def _record(

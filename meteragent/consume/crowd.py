@@ -13,16 +13,53 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
-from meteragent.consume.message import Fields, Message, duration_ms, exact, load
+from meteragent.consume.message import Fields, Message, id_of, load
 from meteragent.consume.series import Estimate
+from meteragent.crowd.error import COVERAGE, half_width, sd
 from meteragent.crowd.group import LOSS_MAX, LOSS_MIN
 from meteragent.crowd.share import HOMES_MAX, MODULUS
-from meteragent.crowd.total import COVERAGE, half_width, sd
 from meteragent.domain.errors import RecordError
-from meteragent.domain.grid import parse_time
 from meteragent.domain.units import HOUR_MS
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.wire.descriptor import MECHANISM, facts_id
+from meteragent.wire import grammar
+from meteragent.wire.bounds import BOUNDS, Bounds
+from meteragent.wire.grammar import Row, Table, constant, exact_number, number
+from meteragent.wire.shapes import TWO_OPERATORS
+
+_DESCRIPTOR = Table(
+    "descriptor",
+    16_384,
+    {
+        "v": grammar.VERSION,
+        "id": Row(grammar.ID),
+        "mechanism": Row(constant(TWO_OPERATORS["mechanism"])),
+        "group": Row(grammar.NAME),
+        "group_id": Row(grammar.NAME),
+        **{name: Row(exact_number(BOUNDS[name])) for name in ("epsilon", "level", "hides_wh", "quantum")},
+        "epsilon_unit": Row(constant("1/Wh")),
+        "n": Row(constant(1)),
+        "unit": Row(constant("Wh")),
+        "step": Row(grammar.duration()),
+        "draws": Row(constant(2)),
+        "rounding": Row(constant("dithered")),
+    },
+)
+_VALUE_MAX = MODULUS * 10**6
+_TOTAL = Table(
+    "total",
+    2_048,
+    {
+        "v": grammar.VERSION,
+        "group": Row(grammar.NAME),
+        "t": Row(grammar.TIME),
+        "for": Row(grammar.duration()),
+        "homes": Row(grammar.integer(Bounds(1, HOMES_MAX))),
+        "value": Row(number(Bounds(-_VALUE_MAX, _VALUE_MAX))),
+        "unit": Row(constant("Wh")),
+        "sd": Row(grammar.SD),
+        "d": Row(grammar.ID),
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -45,32 +82,19 @@ class CrowdDescriptor:
         Raises:
             RecordError: a field is missing, invalid or inconsistent; the error names it.
         """
-        fields = Fields("descriptor", message, float)
-        facts = {name: value for name, value in fields.facts.items() if name != "id"}
-        if fields.text("id") != facts_id(facts):
+        fields = Fields(_DESCRIPTOR, message, float)
+        if fields["id"] != id_of(fields.facts, {"id"}):
             raise fields.error("id", "does not match its facts")
-        epsilon, quantum = (fields.parse_with(name, exact) for name in ("epsilon", "quantum"))
-        level, hides_wh = (fields.parse_with(name, exact) for name in ("level", "hides_wh"))
-        agreements = {
-            "mechanism": fields.text("mechanism") == MECHANISM,
-            "draws": fields.number("draws") == 2,
-            "rounding": fields.text("rounding") == "dithered",
-            "unit": fields.text("unit") == "Wh",
-            "epsilon_unit": fields.text("epsilon_unit") == "1/Wh",
-            "quantum": quantum > 0,
-            "epsilon": LOSS_MIN <= epsilon * quantum <= LOSS_MAX and epsilon * hides_wh == level,
-            "n": fields.number("n") == 1,
-        }
-        for name, agrees in agreements.items():
-            if not agrees:
-                raise fields.error(name, "contradicts other fields, or is unknown to this version")
+        names = "epsilon", "quantum", "level", "hides_wh"
+        epsilon, quantum, level, hides_wh = (fields[name] for name in names)
+        is_exact = LOSS_MIN <= epsilon * quantum <= LOSS_MAX and epsilon * hides_wh == level
+        fields.require([("epsilon", is_exact)])
         try:
             noise = LInfLaplace(epsilon, quantum, 1)
         except ValueError:
             raise fields.error("epsilon", "does not make a mechanism with the quantum") from None
-        step_ms = fields.parse_with("step", duration_ms)
-        names = fields.text("id"), fields.text("group"), fields.text("group_id")
-        return cls(*names, noise, level, hides_wh, step_ms, fields.facts)
+        group = fields["group"], fields["group_id"]
+        return cls(fields["id"], *group, noise, level, hides_wh, fields["step"], fields.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +149,7 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
             descriptor = CrowdDescriptor.parse(message)
             descriptors[descriptor.id] = descriptor
         else:
-            records.append(Fields("total", message, Decimal))
+            records.append(Fields(_TOTAL, message, Decimal))
     totals: dict[tuple[str, int], CrowdTotal] = {}
     for fields in records:
         total = _total(fields, descriptors)
@@ -143,23 +167,19 @@ def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdT
 
     Raises RecordError if a field is invalid or contradicts the descriptor, or the descriptor is missing.
     """
-    descriptor = descriptors.get(fields.text("d"))
+    descriptor = descriptors.get(fields["d"])
     if descriptor is None:
         raise RecordError("a total whose descriptor is missing")
-    time_ms, homes = fields.parse_with("t", parse_time), fields.integer("homes")
-    quanta = fields.number("value") / descriptor.noise.quantum
+    time_ms, homes = fields["t"], fields["homes"]
+    quanta = fields["value"] / descriptor.noise.quantum
     agreements = {
-        "group": fields.text("group") == descriptor.group,
-        "for": fields.parse_with("for", duration_ms) == descriptor.step_ms,
+        "group": fields["group"] == descriptor.group,
+        "for": fields["for"] == descriptor.step_ms,
         "t": time_ms % descriptor.step_ms == 0,
-        "unit": fields.text("unit") == "Wh",
-        "homes": 0 < homes <= HOMES_MAX,
         "value": quanta.denominator == 1 and abs(quanta) < MODULUS,
     }
-    for name, agrees in agreements.items():
-        if not agrees:
-            raise fields.error(name, "contradicts the descriptor")
+    fields.require(agreements.items(), "contradicts the descriptor")
     expected_sd = Fraction(sd(descriptor.noise, homes))
-    if abs(fields.number("sd") - expected_sd) > expected_sd / 1000:
+    if abs(fields["sd"] - expected_sd) > expected_sd / 1000:
         raise fields.error("sd", "does not match the descriptor")
-    return CrowdTotal(time_ms, homes, fields.number("value"), descriptor)
+    return CrowdTotal(time_ms, homes, fields["value"], descriptor)

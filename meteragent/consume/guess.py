@@ -88,7 +88,8 @@ def guess_under_prior(
     record = slot.records[0]
     table = _table(prior, within)
     log_weights = np.log(np.array(list(table.values())))
-    posterior = np.exp(_shift(log_weights + log_likelihood(slot.terms(record), record.value, list(table))))
+    logarithms = log_weights + log_likelihood(slot.terms(record), record.value, list(table))
+    posterior = np.exp(logarithms - logarithms.max())
     values = np.array([float(value) for value in table])
     if loss == "squared":
         return PriorGuess(float(posterior @ values / posterior.sum()), loss, slot.unit)
@@ -135,8 +136,3 @@ def _exact(value: float | Fraction | Decimal) -> Fraction:
     if not math.isfinite(value):
         raise ValueError("the values of a prior and of a range must be finite")
     return Fraction(value)
-
-
-def _shift(logarithms: Floats) -> Floats:
-    """Return the logarithms less the largest of them."""
-    return np.asarray(logarithms - logarithms.max())

@@ -63,20 +63,15 @@ class Cells(Columns):
     coverage: float
     unit: str
 
-    @property
-    def told(self) -> Flags:
-        """The former name of `shown`, which is kept for one version."""
-        return self.shown
-
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return columns for `to_pandas()` and `to_arrow()`.
 
-        Times are in UTC; the tables of pandas and Arrow also state the zone. The column `told` holds `shown`.
+        Times are in UTC; the tables of pandas and Arrow also state the zone.
         """
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
         columns = {name: getattr(self, name) for name in numbers}
-        return {"feeder": self.feeder, **times, **columns, "told": self.shown}
+        return {"feeder": self.feeder, **times, **columns, "shown": self.shown}
 
 
 def by_feeder(

@@ -97,7 +97,7 @@ def _check(streams: Sequence[Series], coverage: float) -> None:
     if len({series.meter for series in streams}) != 1:
         raise ValueError("nested streams must belong to one meter")
     descriptors = [terms for series in streams for terms in series.descriptors.values()]
-    if any(terms.bands or terms.mechanism.n != 1 for terms in descriptors):
+    if any(terms.shape.names or terms.mechanism.n != 1 for terms in descriptors):
         raise ValueError(
             "nested streams need windows of one slot: slots of the same window share a noise bound"
         )

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor, Message, Record, load
 from meteragent.domain.errors import RecordError
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Metric
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.table import Columns
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
@@ -136,12 +136,9 @@ class Series(Columns):
         return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in indices)
 
     def require_energy(self) -> None:
-        """Raise ValueError if values are peaks or energies above a threshold."""
-        spaces = {terms.space for terms in self.descriptors.values()}
-        if Space.PEAK in spaces:
-            raise ValueError("peaks have no energy, sum or mean: use highest_mean")
-        if Space.ABOVE in spaces:
-            raise ValueError("energies above a threshold are not total energies: use energy_above")
+        """Raise ValueError unless all values are energies or means of the load."""
+        for terms in self.descriptors.values():
+            terms.require_load()
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the records as columns of equal length, for `to_pandas()` and `to_arrow()`.
@@ -225,23 +222,31 @@ class Series(Columns):
 def collect(messages: Iterable[Message]) -> dict[str, Series]:
     """Return the series of each meter, by the meter's name, from the messages of one stream.
 
-    The messages are records and descriptors, in any order.
+    The messages are records and descriptors, in any order. A record's descriptor is the one that its meter
+    has sent; only if it sent none with that id, the one of other meters, unless theirs differ.
 
     Raises:
         RecordError: a message is neither a record nor a descriptor, or messages contradict each other (see
             `Series.of`).
     """
     records: dict[str, list[Record]] = defaultdict(list)
-    descriptors: dict[str, Descriptor] = {}
+    descriptors: dict[str, dict[str, Descriptor]] = defaultdict(dict)
+    shared: dict[str, Descriptor | None] = {}
     for message in messages:
         facts = load(message, Decimal)
         if "id" in facts:
             descriptor = Descriptor.parse(message)
-            descriptors[descriptor.id] = descriptor
+            own_descriptor = descriptors[descriptor.meter].setdefault(descriptor.id, descriptor)
+            if own_descriptor.digest != descriptor.digest:
+                raise RecordError("two descriptors of one meter with the same id")
+            other = shared.setdefault(descriptor.id, descriptor)
+            if other is not None and other.digest != descriptor.digest:
+                shared[descriptor.id] = None  # an id of 32 bits can be forged
         else:
             record = Record.parse(facts)
             records[record.meter].append(record)
-    return {meter: Series.of(records[meter], descriptors) for meter in sorted(records)}
+    common = {id_: descriptor for id_, descriptor in shared.items() if descriptor is not None}
+    return {meter: Series.of(records[meter], common | descriptors[meter]) for meter in sorted(records)}
 
 
 def mean_value(
@@ -253,7 +258,8 @@ def mean_value(
 
     Raises:
         ValueError: there is no meter; a meter has no record of that slot; records differ in kind, unit or
-            duration; values are peaks or energies above a threshold; or coverage is not between 0 and 1.
+            duration; values are neither energies or means of the load nor amounts; or coverage is not
+            between 0 and 1.
         TypeError: `meters` is a mapping.
     """
     slots = [series.slot(time_ms, band) for series in require_series(meters)]
@@ -315,10 +321,10 @@ def _weighted_sum(
 ) -> Estimate:
     """Estimate the sum of all meters' weighted values.
 
-    Raises ValueError as `Series.require_energy` does, or if coverage is not between 0 and 1.
+    Raises ValueError if values cannot be added, or coverage is not between 0 and 1.
     """
-    for series in meters:
-        series.require_energy()
+    for terms in (terms for series in meters for terms in series.descriptors.values()):
+        terms.require_load(or_amount=True)
     pairs = list(zip(meters, weights, strict=True))
     value = sum(float(weight @ series.values) for series, weight in pairs)
     parts = [part for series, weight in pairs for part in parts_of(series, weight)]
@@ -353,8 +359,7 @@ def _has_complete_bands(series: Series) -> bool:
     for record in band_records:
         duration_ms[record.time_ms] += series.terms(record).slot_ms(record.band)
     return all(
-        duration_ms[record.time_ms] == record.step_ms
-        and bands[record.time_ms] == len(series.terms(record).bands)
+        duration_ms[record.time_ms] == record.step_ms and bands[record.time_ms] == series.terms(record).n
         for record in band_records
     )
 
@@ -379,13 +384,13 @@ def require_agreement(record: Record, terms: Descriptor) -> None:
     Raises:
         RecordError: the record's unit, duration, band, number of draws, value or sd does not match `terms`.
     """
-    is_peak = terms.space is Space.PEAK
-    duration_ms = terms.length_ms if is_peak or record.band is not None else terms.step_ms
-    if (record.unit, record.step_ms) != (terms.unit, duration_ms):
+    shape = terms.shape
+    from_ms, to_ms = shape.extent(0)
+    if (record.unit, record.step_ms) != (terms.unit, to_ms - from_ms):
         raise RecordError("a record whose unit or duration does not match its descriptor")
-    if (record.band is None) != (not terms.bands) or record.band not in {None, *terms.bands}:
+    if record.band not in (shape.names or (None,)):
         raise RecordError("a record whose band is not one of its descriptor's bands")
-    if record.draws < 1 or (record.draws > 1 and not is_peak):
+    if record.draws < 1 or (record.draws > 1 and not shape.is_redrawn):
         raise RecordError("a record whose number of draws does not match its descriptor")
     if record.value % terms.mechanism.quantum or not math.isclose(record.sd, terms.facts["sd"], rel_tol=1e-3):
         raise RecordError("a record whose value or sd does not match its descriptor")

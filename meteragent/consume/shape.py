@@ -4,12 +4,12 @@ The error band of a curve or a mean day is simultaneous: with the stated probabi
 are within the half-width of the measured values. A curve that is built from the values with non-negative
 functions that sum to 1 (steps or hats) is then everywhere within the half-width of the curve that is built in
 the same way from the measured values (THEORY 4.3). The error band does not include how far the load departs
-from its mean within a block, because the records do not show this (`privacy.curve.error_bound`).
+from its mean within a block, because the records do not show this (THEORY 4.2).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Estimate, Floats, Integers, Series, frozen
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Metric, Space
+from meteragent.domain.units import KILO, UNIT_FACTOR
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.curve import reconstruct
 from meteragent.privacy.totals import half_width_of_window
@@ -73,18 +74,12 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
     """Return the curve of the window that starts at `time_ms`.
 
     Raises:
-        ValueError: there is no such window, or one of its blocks is missing; its slots are bands; its value
-            is a peak, an amount or an energy above a threshold; or coverage is not between 0 and 1.
+        ValueError: there is no such window, or one of its blocks is missing; its slots are not means of equal
+            parts; or coverage is not between 0 and 1.
     """
-    window = _window(series, time_ms)
-    if window.records[0].band is not None:
-        raise ValueError("a mean day is not a curve: use mean_day")
-    window.require_energy()
+    window, terms = _window(series, time_ms, "a curve", Space.LINF, Space.CURVE)
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
-    terms = window.terms(window.records[0])
-    if terms.space is Space.WEIGHTED:
-        raise ValueError("an amount is not a curve: use weighted_total")
-    half = half_width_of_window(terms.mechanism, coverage, terms.rounding)
+    half = _half_width(terms, coverage)
     return Curve(frozen(edges_ms), window.values, half, coverage, window.unit)
 
 
@@ -95,14 +90,9 @@ def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
         ValueError: there is no such window, or one of its bands is missing; its slots are not means of
             bands; or coverage is not between 0 and 1.
     """
-    window = _window(series, time_ms)
-    terms = window.terms(window.records[0])
-    bands = tuple(record.band for record in window.records if record.band is not None)
-    if not bands:
-        raise ValueError("slots that are not bands do not make a mean day: use curve")
-    if terms.space is Space.BANDS:
-        raise ValueError("energies of bands do not make a mean day: use band_energies")
-    duration_ms = frozen(np.array([terms.bands[band] for band in bands], np.int64))
+    window, terms = _window(series, time_ms, "a mean day", Space.PROFILE)
+    bands = tuple(record.band or "" for record in window.records)
+    duration_ms = frozen(np.array([terms.slot_ms(band) for band in bands], np.int64))
     half = _half_width(terms, coverage)
     return MeanDay(time_ms, bands, duration_ms, window.values, half, coverage, window.unit)
 
@@ -117,19 +107,9 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
         ValueError: there is no such window, or one of its bands is missing; its slots are not energies of
             bands; or coverage is not between 0 and 1.
     """
-    window = _window(series, time_ms)
-    terms = window.terms(window.records[0])
-    if terms.space is not Space.BANDS:
-        raise ValueError("only windows with the space 'bands' have energies of bands")
-    kwh = float(terms.kwh_per_unit())
-    half, deviation = (
-        kwh * half_width(terms.mechanism, coverage, terms.rounding),
-        kwh * sd(terms.mechanism, terms.rounding),
-    )
+    window, terms = _window(series, time_ms, "energies of bands", Space.BANDS)
     return {
-        record.band or "": Estimate(
-            value * kwh, deviation, value * kwh - half, value * kwh + half, coverage, "kWh"
-        )
+        record.band or "": _estimate(value, terms, float(terms.kwh_per_unit()), "kWh", coverage)
         for record, value in zip(window.records, window.values.tolist(), strict=True)
     }
 
@@ -142,14 +122,8 @@ def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Esti
     Raises:
         ValueError: there is no such window; its value is not an amount; or coverage is not between 0 and 1.
     """
-    window = _window(series, time_ms)
-    terms = window.terms(window.records[0])
-    if terms.space is not Space.WEIGHTED:
-        raise ValueError("only windows with the space 'weighted' have an amount")
-    [value] = window.values.tolist()
-    half = half_width(terms.mechanism, coverage, terms.rounding)
-    deviation = sd(terms.mechanism, terms.rounding)
-    return Estimate(value, deviation, value - half, value + half, coverage, window.unit)
+    window, terms = _window(series, time_ms, "an amount", Space.WEIGHTED)
+    return _estimate(float(window.values[0]), terms, 1, window.unit, coverage)
 
 
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
@@ -161,14 +135,8 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
         ValueError: there is no such window; its value is not an energy above a threshold; or coverage is not
             between 0 and 1.
     """
-    window = _window(series, time_ms)
-    terms = window.terms(window.records[0])
-    if terms.space is not Space.ABOVE:
-        raise ValueError("only windows with the space 'above' have an energy above a threshold")
-    [value], kwh = window.values.tolist(), float(terms.kwh_per_unit())
-    half = kwh * half_width(terms.mechanism, coverage, terms.rounding)
-    deviation = kwh * sd(terms.mechanism, terms.rounding)
-    return Estimate(value * kwh, deviation, value * kwh - half, value * kwh + half, coverage, "kWh")
+    window, terms = _window(series, time_ms, "an energy above a threshold", Space.ABOVE)
+    return _estimate(float(window.values[0]), terms, UNIT_FACTOR[window.unit] / KILO, "kWh", coverage)
 
 
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
@@ -183,16 +151,19 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     Raises:
         ValueError: there is no such window; its value is not a peak; or coverage is not between 0 and 1.
     """
-    window = _window(series, time_ms)
+    window, terms = _window(series, time_ms, "a highest mean", Space.PEAK)
     [record] = window.records
-    terms, value = window.terms(record), float(record.value)
-    if terms.space is not Space.PEAK:
-        raise ValueError("only windows with the space 'peak' have a highest mean")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
-    half = half_width(terms.mechanism, 1 - (1 - coverage) / record.draws, terms.rounding)
-    deviation = record.draws**0.5 * sd(terms.mechanism, terms.rounding)
-    return Estimate(value, deviation, value - half, value + half, coverage, window.unit)
+    estimate = _estimate(float(record.value), terms, 1, window.unit, 1 - (1 - coverage) / record.draws)
+    return replace(estimate, sd=record.draws**0.5 * estimate.sd, coverage=coverage)
+
+
+def _estimate(value: float, terms: Descriptor, factor: float, unit: str, coverage: float) -> Estimate:
+    """Return the estimate of a value times a factor, which is in `unit`."""
+    number, half = value * factor, half_width(terms.mechanism, coverage, terms.rounding) * factor
+    deviation = sd(terms.mechanism, terms.rounding) * factor
+    return Estimate(number, deviation, number - half, number + half, coverage, unit)
 
 
 def _half_width(terms: Descriptor, coverage: float) -> float:
@@ -202,9 +173,14 @@ def _half_width(terms: Descriptor, coverage: float) -> float:
     return half_width_of_window(terms.mechanism, coverage, terms.rounding)
 
 
-def _window(series: Series, time_ms: int) -> Series:
-    """Select the records of the window at `time_ms`. Raises ValueError if a record is missing."""
+def _window(series: Series, time_ms: int, noun: str, *spaces: Space) -> tuple[Series, Descriptor]:
+    """Select the records of the window at `time_ms`, which is of one of the kinds that alone have `noun`.
+
+    Raises ValueError if it is of another kind, or a record is missing.
+    """
     window = series.of_window(time_ms)
-    if len(window.records) != window.terms(window.records[0]).n:
+    terms = window.terms(window.records[0])
+    terms.require(noun, *spaces)
+    if len(window.records) != terms.n:
         raise ValueError(f"a record of the window that starts at {time_ms} ms is missing")
-    return window
+    return window, terms

@@ -16,7 +16,6 @@ import numpy as np
 from meteragent.consume import archive
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Integers, Series
-from meteragent.domain.shape import Space
 from meteragent.domain.units import MICRO
 from meteragent.extras import hint, missing
 
@@ -42,12 +41,10 @@ class Slots:
     def __post_init__(self) -> None:
         if len({(descriptor.kind, descriptor.unit) for descriptor in self.descriptors}) != 1:
             raise ValueError("totals need at least one slot, and one kind and unit for all slots")
-        if any(descriptor.bands for descriptor in self.descriptors):
-            raise ValueError("the bands of mean days have no total: they do not belong to one time")
-        if any(descriptor.space is Space.PEAK for descriptor in self.descriptors):
-            raise ValueError("peaks have no total: use highest_mean")
-        if any(descriptor.space is Space.ABOVE for descriptor in self.descriptors):
-            raise ValueError("energies above a threshold are not total energies: use energy_above")
+        for descriptor in self.descriptors:
+            if descriptor.shape.names:
+                raise ValueError("the bands of mean days have no total: they do not belong to one time")
+            descriptor.require_load(or_amount=True)
         order = np.lexsort((self.start_ms, self.meter))
         meter, start, end = (column[order] for column in (self.meter, self.start_ms, self.end_ms))
         overlap = (meter[1:] == meter[:-1]) & (start[1:] < end[:-1])
@@ -67,8 +64,9 @@ class Slots:
         """Return the slots of the given series.
 
         Raises:
-            ValueError: there are no records, or records differ in kind or unit; slots are bands, peaks or
-                energies above a threshold; two slots of a meter overlap; or two series have the same meter.
+            ValueError: there are no records, or records differ in kind or unit; slots are bands; values are
+                neither energies or means of the load nor amounts; two slots of a meter overlap; or two series
+                have the same meter.
         """
         homes = list(meters)
         descriptors = {id_: descriptor for series in homes for id_, descriptor in series.descriptors.items()}

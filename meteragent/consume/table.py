@@ -5,7 +5,6 @@ from the rows that these functions read. The functions take either a psycopg 3 c
 the folder of a dataset, which needs pyarrow.
 """
 
-import json
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -18,12 +17,13 @@ import numpy as np
 from meteragent.consume.message import Descriptor, Record
 from meteragent.consume.series import Series
 from meteragent.consume.slots import Slots
+from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.units import MICRO
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FACTS = """
-SELECT d.facts::text FROM meteragent.descriptor d JOIN meteragent.terms USING (d) WHERE stream = %s ORDER BY d
+SELECT d, facts FROM meteragent.descriptor WHERE d IN (SELECT d FROM meteragent.terms WHERE stream = %s)
 """
 _ROWS = """
 SELECT meter, (extract(epoch FROM t) * 1000)::bigint, (extract(epoch FROM until) * 1000)::bigint,
@@ -47,15 +47,18 @@ def read_table(
     """
     descriptors = _descriptors(source, stream)
     records: dict[str, list[Record]] = {}
+    terms_by_id: dict[str, dict[str, Descriptor]] = {}
     rows = _rows(source, stream, start_ms, end_ms, meters, descriptors)
     for meter, time_ms, until_ms, band, value, d, draws in rows:
         terms = descriptors[d]
         deviation = float(terms.facts["sd"])
+        if terms_by_id.setdefault(meter, {}).setdefault(terms.id, terms) is not terms:
+            raise RecordError("two descriptors of one meter with the same id")
         record = Record(
-            meter, time_ms, until_ms - time_ms, value, terms.unit, deviation, d, band or None, draws
+            meter, time_ms, until_ms - time_ms, value, terms.unit, deviation, terms.id, band or None, draws
         )
         records.setdefault(meter, []).append(record)
-    return {meter: Series.of(rows, descriptors) for meter, rows in records.items()}
+    return {meter: Series.of(rows, terms_by_id[meter]) for meter, rows in records.items()}
 
 
 def read_slots(
@@ -70,7 +73,8 @@ def read_slots(
     """
     descriptors = _descriptors(source, stream)
     rows = _rows(source, stream, start_ms, end_ms, meters, descriptors)
-    ids = sorted({row[5] for row in rows})  # floating-point sums over several terms depend on this order
+    # Floating-point sums over several terms depend on this order.
+    ids = sorted({row[5] for row in rows}, key=lambda d: descriptors[d].digest)
     names = tuple(dict.fromkeys(row[0] for row in rows))
     id_indices, meter_indices = ({key: i for i, key in enumerate(keys)} for keys in (ids, names))
     starts = {(row[5], row[1]) for row in rows}
@@ -87,14 +91,13 @@ def read_slots(
     return Slots(names, tuple(descriptors[d] for d in ids), *arrays)
 
 
-def _descriptors(source: Any, stream: str) -> dict[str, Descriptor]:
-    meter_facts = {"meter": "", "valid_from": "1970-01-01T00:00:00Z"}
+def _descriptors(source: Any, stream: str) -> dict[Any, Descriptor]:
+    """Return the descriptors of a stream, by what its rows have in `d`: a number, or in files the digest."""
     if isinstance(source, Path):
-        texts = _read_parquet(source / "descriptor.parquet", [("stream", "=", stream)], ["facts"])
+        texts = _read_parquet(source / "descriptor.parquet", [("stream", "=", stream)], ["d", "facts"])
     else:
         texts = source.execute(_FACTS, (stream,)).fetchall()
-    parsed_descriptors = [Descriptor.parse(json.loads(text) | meter_facts) for (text,) in texts]
-    return {descriptor.id: descriptor for descriptor in parsed_descriptors}
+    return {d: Descriptor.stored(text) for d, text in texts}
 
 
 def _rows(
@@ -103,9 +106,9 @@ def _rows(
     start_ms: int,
     end_ms: int,
     meters: Collection[str] | None,
-    descriptors: dict[str, Descriptor],
-) -> list[tuple[str, int, int, str, Fraction, str, int]]:
-    """Return the meter, start, end, band, exact value, descriptor id and number of draws of each record.
+    descriptors: dict[Any, Descriptor],
+) -> list[tuple[str, int, int, str, Fraction, Any, int]]:
+    """Return the meter, start, end, band, exact value, descriptor and number of draws of each record.
 
     The rows are sorted by meter, start and band.
     """

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meteragent.consume.series import Estimate, Floats, Series, parts_of
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Space
 from meteragent.domain.tariff import Tariff, price_difference
 from meteragent.privacy.tail import Term, tail
 from meteragent.privacy.totals import half_width_of_total, sd_of_total
@@ -109,8 +109,8 @@ def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
     if end_ms is None:
         end_ms = int(series.of_window(start_ms).end_ms[-1])
     windows = series.between(start_ms, end_ms)
-    if any(windows.terms(record).space is not Space.BANDS for record in windows.records):
-        raise ValueError("only windows with the space 'bands' have energies that a tariff prices")
+    for record in windows.records:
+        windows.terms(record).require("energies that a tariff prices", Space.BANDS)
     return windows
 
 

@@ -83,5 +83,7 @@ def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
     # If the k largest values remain positive, c is the excess of their weighted sum over the total, divided
     # by the sum of their weights.
     c = (np.cumsum((w * x)[order]) - total) / np.cumsum(w[order])
-    last_index = int(np.flatnonzero(x[order] > c)[-1])
+    remains = x[order] > c
+    remains[0] = True  # in exact numbers; a tiny total is lost when it is added to large values
+    last_index = int(np.flatnonzero(remains)[-1])
     return np.asarray(np.maximum(x - max(c[last_index], 0.0), 0))  # rounding may make c negative

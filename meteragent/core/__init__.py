@@ -1,15 +1,19 @@
 """The core of one stream, without I/O: it turns messages and times into effects.
 
     pipeline   decides when slots open and close, and what is charged and released (start here)
+    stream     the stream's settings, the names of its meters, and the answer to a feed
     intake     turns messages into readings of meters; `phases` sums the phases of one meter
+    arrivals   judges what arrives of each meter and phase, `judgement` which readings of a counter count
     timeline   integrates one meter's readings into slots; `register` does so for registers
-    window     holds the accumulators of a window's slots; `above`, `peak`, `shares` and `weighted` define
-               other kinds of windows, and `prices` holds the prices of weighted windows
-    noise      draws the noise and dithers of a feed; `redraw` draws noise again for lost slots and for peaks
+    window     holds the sums of a window's slots; `largest` those of a peak, `shares` those of a crowd
+    factory    makes timelines and windows, of the class that a kind of window needs
+    opening    opens and charges windows, if `claims` knows that no other store releases the meter
+    release    makes the messages of closed slots, draws noise again, and keeps the running totals
+    deadlines  when slots are next due
+    noise      draws the noise and dithers of a feed
     charges    counts the charges of a feed's windows
-    totals     keeps the running totals
-    claims     finds out which sink topics belong to this store; `names` derives the meters' public ids
-    upcoming   finds a meter's next slot to be released
+    prices     the prices of weighted windows, and what takes them from messages
+    tokens     returns a message's token after its last use
 
 No module of the core writes logs, reads a clock or owns a random number generator: times and random bits are
 passed in as arguments. No exception holds a reading.

@@ -48,7 +48,7 @@ class Charges:
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
-        """Charge a window about to open, or a peak about to be redrawn, unless the budget forbids it.
+        """Charge a window about to open or to draw noise again, unless the budget forbids it.
 
         Returns whether it is charged. The charge counts on the UTC day that contains `start_ms`.
         """

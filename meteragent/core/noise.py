@@ -4,21 +4,17 @@ Nothing is drawn before the feed, and no unused draw is kept after the feed.
 
 When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
 slot is drawn from R when that slot opens. In an l1 window, each slot has its own R, and the noise of all
-slots is drawn when the window opens. Every slot has a dither, except in half-up windows. In a pair (R, z), R
-has the mechanism's distribution and z is uniform on {-R .. R}. Pairs are independent, and so are dithers,
-which are uniform over the quantum of their slot. Readings do not influence the draws. So any number of pairs
-for the same terms, or of dithers for the same quantum, may be drawn together, as long as each is used for
-only one window or slot. If thousands of windows open at once, drawing in bulk is several times faster.
+slots is drawn when the window opens. Every slot has a dither. In a pair (R, z), R has the mechanism's
+distribution and z is uniform on {-R .. R}. Pairs are independent, and so are dithers, which are uniform over
+the quantum of their slot. Readings do not influence the draws. So any number of pairs for the same terms, or
+of dithers for the same quantum, may be drawn together, as long as each is used for only one window or slot.
+If thousands of windows open at once, drawing in bulk is several times faster.
 
 If noise for a later window were kept in memory, every copy of the memory, such as a snapshot of a virtual
 machine, would contain it. The copy and the original would then each open a window with the same noise. Hence
 each feed ends with `forget`, which drops the unused pairs, dithers and bits.
 """
 
-from meteragent.core.shares import Crowd, ShareWindow
-from meteragent.core.window import Window
-from meteragent.domain.errors import MeteragentError
-from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SecretBits
@@ -43,42 +39,18 @@ class Noise:
     the same bits.
     """
 
-    __slots__ = ("_bits", "_crowd", "_dither_counts", "_dithers", "_pair_counts", "_pairs")
+    __slots__ = ("_dither_counts", "_dithers", "_pair_counts", "_pairs", "bits")
 
-    def __init__(self, bits: SecretBits, crowd: Crowd | None = None) -> None:
-        self._bits = bits
-        self._crowd = crowd
+    def __init__(self, bits: SecretBits) -> None:
+        self.bits = bits
         self._pair_counts: dict[str, int] = {}
         self._pairs: dict[str, list[tuple[int, int]]] = {}
         self._dither_counts: dict[int, int] = {}
         self._dithers: dict[int, list[int]] = {}
 
-    def begin(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
-        """Draw the noise of a new window's first slot, and keep R if more slots follow.
-
-        In an l1 window, the noise of all slots is drawn at once, each from its own R, and no R is kept. A
-        window of a crowd gets a pad instead of noise.
-        """
-        if isinstance(window, ShareWindow) and self._crowd is not None:
-            window.begin(self._crowd, self._bits, integrated_until_ms)
-            return
-        noise_bound, noise = self.open(window.terms_id, mechanism)
-        in_all = window.terms.metric is Metric.L1
-        window.noise_bound = None if in_all else noise_bound
-        window.draw(noise, integrated_until_ms, self.dither(window.terms, 0))
-        while in_all and window.draws < window.terms.n:
-            _, noise = self.open(window.terms_id, mechanism)
-            window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
-
-    def draw_next(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
-        """Draw the noise of a window's next slot from the window's noise bound.
-
-        Raises MeteragentError if the window has no noise bound.
-        """
-        if window.noise_bound is None:
-            raise MeteragentError("the window has no noise bound for its next slot")
-        noise = mechanism.draw(window.noise_bound, self._bits)
-        window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
+    def slot(self, mechanism: LInfLaplace, noise_bound: int) -> int:
+        """Return the noise of a further slot of a window whose noise bound is `noise_bound`."""
+        return mechanism.draw(noise_bound, self.bits)
 
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
         """Return a new noise bound R for these terms, and the noise of one slot, uniform on {-R .. R}."""
@@ -88,28 +60,26 @@ class Noise:
         if pairs:
             return pairs.pop()
         if count < SINGLE_DRAWS:
-            noise_bound = mechanism.noise_bound(self._bits)
-            return noise_bound, mechanism.draw(noise_bound, self._bits)
-        noise_bounds = mechanism.noise_bounds(BATCH, self._bits)
-        noise = mechanism.slots(noise_bounds, self._bits)
+            noise_bound = mechanism.noise_bound(self.bits)
+            return noise_bound, mechanism.draw(noise_bound, self.bits)
+        noise_bounds = mechanism.noise_bounds(BATCH, self.bits)
+        noise = mechanism.slots(noise_bounds, self.bits)
         pairs = self._pairs[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
         return pairs.pop()
 
-    def dither(self, terms: Terms, slot_index: int) -> int | None:
-        """Draw the dither u of a slot, uniform on {0, ..., L - 1}; return None for half-up terms.
+    def dither(self, terms: Terms, slot_index: int) -> int:
+        """Draw the dither u of a slot, uniform on {0, ..., L - 1}.
 
         L is one quantum in units of the slot's accumulator.
         """
-        if terms.rounding != "dithered":
-            return None
         lattice = terms.lattice(slot_index)
         dithers = self._dithers.get(lattice)
         if dithers:
             return dithers.pop()
         count = self._dither_counts[lattice] = self._dither_counts.get(lattice, 0) + 1
         if count <= SINGLE_DRAWS or lattice > LATTICE_MAX:
-            return below(lattice, self._bits)
-        batch: list[int] = below_array(lattice, BATCH, self._bits).tolist()
+            return below(lattice, self.bits)
+        batch: list[int] = below_array(lattice, BATCH, self.bits).tolist()
         self._dithers[lattice] = batch
         return batch.pop()
 
@@ -117,4 +87,4 @@ class Noise:
         """Drop all unused draws and bits at the end of the feed."""
         for draws in (self._pair_counts, self._pairs, self._dither_counts, self._dithers):
             draws.clear()
-        self._bits.discard()
+        self.bits.discard()

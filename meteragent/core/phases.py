@@ -1,42 +1,58 @@
-"""The phases of one meter, summed into one reading.
+"""The phases of one meter, summed into one reading; those that are `subtracted` count with a minus.
 
 Power: a reading of a phase stands until the phase's next reading, for at most `hold`. Each reading of a phase
 gives the meter a new reading: the sum of the standing readings. There is no sum, not even a partial one,
 while some phase has never sent a reading or has been silent for `hold` or longer. The message of a reading
 may be acknowledged once a newer reading of the phase stands and every sum that includes the reading has been
-integrated. So after a crash the broker delivers all standing readings again, and the sums resume unchanged. A
-reading older than the meter's newest is refused. Readings of different phases with the same time result in
-one sum. If several readings of a phase are stamped with the same time on arrival, the last to arrive stands.
+integrated. So after a crash the broker delivers all standing readings again, and the sums resume unchanged.
+Readings of different phases with the same time result in one sum. If several readings of a phase are stamped
+with the same time on arrival, the last to arrive stands.
+
+Phases on different topics have different delays. A power that is older than the meter's newest changes each
+sum at which it stands, so within the lateness the sums do not depend on the order of arrival. What has been
+integrated does not change (`timeline`, rule 2). For this, each phase keeps the newest reading that is older
+than the meter's newest by at least the lateness, and all later ones. A reading older than these is refused.
 
 Registers: the standing readings are taken at different times, so their sum would not equal the sum of the
 registers at any single time. All energy that a phase used since its last reading would count as used at its
 next reading. Slot values from such sums would not be 1-Lipschitz in the load, and the rate could exceed any
-range. So each phase's register is interpolated, and the registers are summed at the newest time up to which
-all phases have been read, whenever this time advances. Between two sums, the sum itself is interpolated. So
-if a slot begins or ends between two sums, it may differ from the sum of the phases' slots. The total use is
-the same, and so is the Lipschitz constant, because the weights of each slot still sum to 1. A reading is kept
-until there is a sum at or after the time of the phase's next reading. If more than 64 readings of a phase are
+range. So each phase's readings are judged (`judgement`), its register is interpolated between the good ones,
+and the registers are summed at the time of each good reading up to which all phases are settled. If phases
+are subtracted, the sum may fall although no register does, so a phase is judged as one that only rises, by at
+most what the range allows in either direction (`rules_of_phase`). Between
+two sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases' slots. A
+phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is kept until
+there is a sum at or after the time of the phase's next good reading. If more than 64 readings of a phase are
 kept, because another phase lags, every second reading between the oldest and the newest is dropped. Unless a
 register is reset meanwhile, this loses no energy, only the time at which the energy was used. Sums are
 rounded to millionths of the unit, like values.
+
+Registers that report on change (`every_ms` is 0): one that is silent has not moved, like that of the tariff
+that does not count now. So it stands where another one has been read (`stand`), but only up to the time that
+is integrated: a reading that comes within the lateness still ends a line. From there its next change counts.
+A change that is larger than the range holds in this time was silenced by something else, and is clamped and
+counted.
 """
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from math import inf
 from operator import attrgetter
-from typing import NamedTuple, Protocol
 
-from meteragent.core.register import use_between
-from meteragent.core.share import Share
-from meteragent.core.timeline import Outcome, Pending
+from meteragent.core.judgement import Change, needless, next_change
+from meteragent.core.timeline import PENDING, Outcome, Pending, PhaseResult, Phases
+from meteragent.core.tokens import Share
 from meteragent.domain.reading import Token
+from meteragent.domain.readings import Readings
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
 
 _WAITING = 64
 """The largest number of readings of a phase's register that are kept while another phase lags."""
+_TIME = attrgetter("time_ms")
 
 
 class _PhaseReading(Share):
@@ -61,142 +77,234 @@ class _PhaseReading(Share):
         return tokens
 
 
-class PhaseResult(NamedTuple):
-    """The effect of a phase's reading.
-
-    `outcome` is None if the reading is too old; the timeline then determines the reason. `sum` is the new sum
-    of the phases, or None. `free` holds the tokens to give back.
-    """
-
-    outcome: Outcome | None
-    sum: Pending | None
-    free: list[Token]
+def phases_of(names: Sequence[str], terms: Terms, subtracted: Collection[str] = ()) -> Phases:
+    """Return the object that sums a meter's phases `names` under these terms, less those `subtracted`."""
+    signs = {name: -1 if name in subtracted else 1 for name in names}
+    return (RegisterPhases if terms.readings.kind is Kind.REGISTER else PowerPhases)(signs, terms)
 
 
-class Phases(Protocol):
-    """The phases of one meter, and the readings of each phase that are in use."""
-
-    def accept(self, phase: str, reading: Pending) -> PhaseResult:
-        """Accept or refuse a phase's reading."""
-
-    def forget(self) -> list[Token]:
-        """Return the tokens to give back when the meter is forgotten."""
-
-
-def phases_of(names: Sequence[str], terms: Terms) -> Phases:
-    """Return the object that sums the phases `names` of a meter under these terms."""
-    return RegisterPhases(names, terms) if terms.kind is Kind.REGISTER else PowerPhases(names, terms.hold_ms)
+def rules_of_phase(readings: Readings, subtracted: Collection[str]) -> Readings:
+    """Return how a phase's register is judged, given how the sum counts and the phases to subtract."""
+    if not subtracted:
+        return readings
+    return replace(readings, low_u=0, high_u=max(readings.high_u, -readings.low_u))
 
 
 class PowerPhases:
-    """The standing reading of each phase."""
+    """The readings of each phase that stand, or may stand at the time of a reading within the lateness."""
 
-    __slots__ = ("_hold_ms", "_live_readings", "_newest_ms", "_phase_count", "_standing")
+    __slots__ = ("_live_readings", "_newest_ms", "_readings", "_signs", "_terms")
 
-    def __init__(self, names: Sequence[str], hold_ms: int) -> None:
-        """Start without readings; a reading stands for at most `hold_ms`."""
-        self._phase_count = len(set(names))
-        self._hold_ms = hold_ms
-        self._standing: dict[str, _PhaseReading] = {}
+    def __init__(self, signs: dict[str, int], terms: Terms) -> None:
+        """Start without readings; `signs` has the sign of each phase."""
+        self._signs, self._terms = signs, terms
+        self._readings: dict[str, list[_PhaseReading]] = {name: [] for name in signs}
         self._live_readings: dict[tuple[str, int], _PhaseReading] = {}
         self._newest_ms: int | None = None
 
     def accept(self, phase: str, reading: Pending) -> PhaseResult:
-        """Accept or refuse a phase's reading."""
-        live_reading = self._live_readings.get((phase, reading.time_ms))
-        if live_reading is not None and reading.stamped and self._newest_ms == reading.time_ms:
+        """Accept or refuse a phase's reading; sum at each time at which it stands."""
+        time_ms = reading.time_ms
+        live_reading = self._live_readings.get((phase, time_ms))
+        if live_reading is not None and reading.stamped and self._newest_ms == time_ms:
             [token] = live_reading.tokens
             live_reading.tokens, live_reading.value_u = (reading.token,), reading.value_u
-            return PhaseResult(Outcome.ACCEPTED, self._sum(reading.time_ms), [token])
+            return PhaseResult(Outcome.ACCEPTED, self._sums([time_ms]), [token])
         if live_reading is not None:
-            return PhaseResult(Outcome.DUPLICATE, None, [_token_of_duplicate(live_reading, reading)])
-        if self._newest_ms is not None and reading.time_ms < self._newest_ms:
-            return PhaseResult(None, None, [reading.token])
-        self._newest_ms = reading.time_ms
-        previous_reading = self._standing.get(phase)
-        self._standing[phase] = _PhaseReading(phase, reading, self._live_readings)
-        free_tokens = [] if previous_reading is None else [previous_reading]
-        return PhaseResult(Outcome.ACCEPTED, self._sum(reading.time_ms), free_tokens)
+            return PhaseResult(Outcome.DUPLICATE, (), [_token_of_duplicate(live_reading, reading)])
+        readings = self._readings[phase]
+        self._newest_ms = max(time_ms, self._newest_ms or time_ms)
+        settled_ms = self._newest_ms - self._terms.lateness_ms
+        if readings and time_ms < readings[0].time_ms <= settled_ms:
+            return PhaseResult(None, (), [reading.token])
+        index = bisect_left(readings, time_ms, key=_TIME)
+        readings.insert(index, _PhaseReading(phase, reading, self._live_readings))
+        until_ms = readings[index + 1].time_ms if index + 1 < len(readings) else inf
+        times = {
+            item.time_ms
+            for items in self._readings.values()
+            for item in items[bisect_left(items, time_ms, key=_TIME) :]
+            if item.time_ms < until_ms
+        }
+        sums = self._sums(sorted(times))
+        return PhaseResult(Outcome.ACCEPTED, sums, self._drop(settled_ms))
 
-    def _sum(self, time_ms: int) -> Pending | None:
-        """Return the sum of the readings that stand at `time_ms`; None if a phase has no such reading."""
-        readings = list(self._standing.values())
-        oldest_ms = min(reading.time_ms for reading in readings)
-        if oldest_ms + self._hold_ms <= time_ms or len(readings) < self._phase_count:
-            return None
-        for reading in readings:
-            reading.uses += 1
-        return Pending(time_ms, sum(reading.value_u for reading in readings), Share(readings, 1), oldest_ms)
+    def _sums(self, times: Iterable[int]) -> list[Pending]:
+        """Return the sum at each of these times at which every phase has a reading that stands."""
+        sums = list[Pending]()
+        for time_ms in times:
+            indices = [bisect_right(items, time_ms, key=_TIME) for items in self._readings.values()]
+            if not all(indices):
+                continue
+            items = [items[i - 1] for items, i in zip(self._readings.values(), indices, strict=True)]
+            oldest_ms = min(item.time_ms for item in items)
+            if oldest_ms + self._terms.readings.hold_ms <= time_ms:
+                continue
+            for item in items:
+                item.uses += 1
+            sum_u = sum(self._signs[item.phase] * item.value_u for item in items)
+            sums.append(Pending(time_ms, sum_u, Share(items, 1), oldest_ms))
+        return sums
+
+    def _drop(self, settled_ms: int) -> list[Token]:
+        """Drop the readings before the one that stands at `settled_ms`, of each phase; return their tokens.
+
+        If too many remain, every second one between the oldest and the newest is dropped.
+        """
+        tokens = list[Token]()
+        for readings in self._readings.values():
+            indices = slice(max(bisect_right(readings, settled_ms, key=_TIME) - 1, 0))
+            tokens += readings[indices]
+            del readings[indices]
+            if len(readings) > PENDING:
+                tokens += readings[1:-1:2]
+                del readings[1:-1:2]
+        return tokens
+
+    def stand(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:  # noqa: ARG002 - sums stand by themselves
+        """Return no sum: each stands until the next, and for `hold` after its oldest reading."""
+        return PhaseResult(Outcome.ACCEPTED, (), [])
 
     def forget(self) -> list[Token]:
         """Return the tokens to give back when the meter is forgotten."""
-        return list(self._standing.values())
+        return [reading for readings in self._readings.values() for reading in readings]
 
 
 class RegisterPhases:
-    """For each phase, the newest register reading at or before the last sum, and all later readings."""
+    """For each phase, the newest good register reading at or before the last sum, and all later readings.
 
-    __slots__ = ("_live_readings", "_newest_ms", "_readings", "_terms")
+    `_stood_ms` has, by phase, the time of the last sum in which the phase stood.
+    """
 
-    def __init__(self, names: Sequence[str], terms: Terms) -> None:
-        """Start without readings; `terms` distinguish a rollover from a reset."""
-        self._terms = terms
-        self._readings: dict[str, list[_PhaseReading]] = {name: [] for name in names}
+    __slots__ = (
+        "_lateness_ms",
+        "_live_readings",
+        "_newest_ms",
+        "_proven_phases",
+        "_readings",
+        "_rules",
+        "_signs",
+        "_stood_ms",
+    )
+
+    def __init__(self, signs: dict[str, int], terms: Terms) -> None:
+        """Start without readings; `signs` has the sign of each phase, which is judged under the terms."""
+        self._rules = rules_of_phase(terms.readings, [name for name, sign in signs.items() if sign < 0])
+        self._signs, self._lateness_ms = signs, terms.lateness_ms
+        self._readings: dict[str, list[_PhaseReading]] = {name: [] for name in signs}
+        self._stood_ms = dict.fromkeys(signs, 0)
         self._live_readings: dict[tuple[str, int], _PhaseReading] = {}
         self._newest_ms: int | None = None
+        self._proven_phases = set[str]()
 
     def accept(self, phase: str, reading: Pending) -> PhaseResult:
-        """Accept or refuse a phase's reading."""
+        """Accept or refuse a phase's reading; sum up to the newest time up to which all are settled."""
         live_reading = self._live_readings.get((phase, reading.time_ms))
         if live_reading is not None:
-            return PhaseResult(Outcome.DUPLICATE, None, [_token_of_duplicate(live_reading, reading)])
+            return PhaseResult(Outcome.DUPLICATE, (), [_token_of_duplicate(live_reading, reading)])
         phase_readings = self._readings[phase]
         if phase_readings and reading.time_ms < phase_readings[-1].time_ms:
-            return PhaseResult(None, None, [reading.token])
+            return PhaseResult(None, (), [reading.token])
         phase_readings.append(_PhaseReading(phase, reading, self._live_readings))
         free_tokens: list[Token] = []
         if len(phase_readings) > _WAITING:
             free_tokens += phase_readings[1:-1:2]
             del phase_readings[1:-1:2]
-        return PhaseResult(Outcome.ACCEPTED, self._sum(free_tokens), free_tokens)
+        needless_readings = self._drop_needless(phase_readings)
+        free_tokens += needless_readings
+        result = PhaseResult(Outcome.ACCEPTED, [], free_tokens, ["register_glitch"] * len(needless_readings))
+        return self._with_sums(result, min(self._settled_ms()))
 
-    def _sum(self, free_tokens: list[Token]) -> Pending | None:
-        """Return the sum at the newest time up to which all phases have been read.
+    def stand(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
+        """Return the sums up to `until_ms` in which phases that report on change stand.
 
-        Returns None if some phase has not been read by that time, or if there is already a sum at that time
-        or later. Readings that no later sum needs are dropped and appended to `free_tokens`.
+        They are at times of readings, and at the end of a slot at this end, too. Before the end of a slot, a
+        phase is silent only if others have been read the lateness later: after a restart, readings may still
+        be delivered again that are older than the meter's newest.
+        """
+        result = PhaseResult(Outcome.ACCEPTED, [], [], [])
+        if self._rules.every_ms != 0 or until_ms <= (self._newest_ms or 0):
+            return result
+        if not is_slot_end:
+            heard_ms = max(readings[-1].time_ms if readings else 0 for readings in self._readings.values())
+            until_ms = min(until_ms, heard_ms - self._lateness_ms)
+        last_ms = max(self._settled_ms())
+        return self._with_sums(result, min(last_ms, until_ms), is_end=is_slot_end and until_ms <= last_ms)
+
+    def _settled_ms(self) -> list[int]:
+        """Return up to when each phase is settled; 0 if it has not been read."""
+        return [
+            readings[self._settled(readings)[-1].end].time_ms if readings else 0
+            for readings in self._readings.values()
+        ]
+
+    def _settled(self, readings: Sequence[_PhaseReading]) -> list[Change]:
+        """Return the settled changes of a phase's register; the first ends at its first reading."""
+        changes = [Change(0, 0)]
+        while (change := next_change(readings, changes[-1].end, self._rules)) is not None:
+            if change.settled_by == len(readings):
+                break
+            changes.append(change)
+        return changes
+
+    def _drop_needless(self, readings: list[_PhaseReading]) -> list[_PhaseReading]:
+        """Drop the doubted readings of a phase that can no longer matter, and return them."""
+        last = self._settled(readings)[-1].end
+        indices = needless(len(readings), last, next_change(readings, last, self._rules))
+        dropped_readings = [readings[index] for index in indices]
+        del readings[indices.start : indices.stop]
+        return dropped_readings
+
+    def _with_sums(self, result: PhaseResult, until_ms: int, *, is_end: bool = False) -> PhaseResult:
+        """Return the result with a sum at each good reading up to `until_ms`, and if `is_end` there, too.
+
+        There is no sum before all phases have been read, and none up to the last sum. Readings that no later
+        sum needs are dropped and their tokens freed, and what happened to the phases is counted.
         """
         if not all(self._readings.values()):
-            return None
-        time_ms = min(readings[-1].time_ms for readings in self._readings.values())
-        is_complete = all(readings[0].time_ms <= time_ms for readings in self._readings.values())
-        if not is_complete or (self._newest_ms is not None and time_ms <= self._newest_ms):
-            return None
-        self._newest_ms, sum_u, summands = time_ms, Fraction(0), list[_PhaseReading]()
+            return result
+        from_ms = max(readings[0].time_ms for readings in self._readings.values())
+        times = {until_ms} if is_end else set[int]()
         for readings in self._readings.values():
-            index = bisect_right(readings, time_ms, key=attrgetter("time_ms")) - 1
-            free_tokens += readings[:index]
-            del readings[:index]
-            neighbours = readings[:1] if readings[0].time_ms == time_ms else readings[:2]
-            sum_u += self._interpolated_u(time_ms, *neighbours)
-            summands += neighbours
+            times |= {readings[change.end].time_ms for change in self._settled(readings)}
+        sums, counters = [], [*result.counters]
+        for time_ms in sorted(times):
+            if max(from_ms, (self._newest_ms or 0) + 1) <= time_ms <= until_ms:
+                self._newest_ms = time_ms
+                sums.append(self._sum(time_ms, result.free, counters))
+        return result._replace(sums=sums, counters=counters)
+
+    def _sum(self, time_ms: int, free_tokens: list[Token], counters: list[str]) -> Pending:
+        """Return the sum at a time; drop the readings before those around it."""
+        sum_u, shift_u, summands = Fraction(0), 0, list[_PhaseReading]()
+        for phase, readings in self._readings.items():
+            changes = self._settled(readings)
+            passed = [change for change in changes if readings[change.end].time_ms <= time_ms]
+            counters += self._counters(readings[0].phase, passed[1:])
+            counters += ["register_glitch"] * (passed[-1].end + 1 - len(passed))
+            start, ahead, sign = readings[passed[-1].end], changes[len(passed) :], self._signs[phase]
+            shift_u += sign * sum(change.shift_u for change in passed)
+            sum_u += sign * start.value_u
+            summands.append(start)
+            if ahead and start.time_ms < time_ms:
+                end, from_ms = readings[ahead[0].end], max(start.time_ms, self._stood_ms[phase])
+                use_u = end.value_u - ahead[0].shift_u - start.value_u
+                sum_u += Fraction(sign * use_u * (time_ms - from_ms), end.time_ms - from_ms)
+                summands.append(end)
+            elif not ahead:
+                self._stood_ms[phase] = time_ms
+            free_tokens += readings[: passed[-1].end]
+            del readings[: passed[-1].end]
         for reading in summands:
             reading.uses += 1
-        return Pending(time_ms, round_half_up(sum_u), Share(summands, 1))
+        return Pending(time_ms, round_half_up(sum_u), Share(summands, 1), shift_u=shift_u)
 
-    def _interpolated_u(
-        self, time_ms: int, start: _PhaseReading, end: _PhaseReading | None = None
-    ) -> Fraction:
-        """Return a phase's register at `time_ms`, interpolated, in millionths of the unit.
-
-        `start` is the phase's newest reading up to `time_ms`, and `end` its next reading, or None if `start`
-        was taken at `time_ms`. If the register was reset between the two readings, its value is taken to be
-        constant until `end`.
-        """
-        if end is None:
-            return Fraction(start.value_u)
-        use_u, _ = use_between(start, end, self._terms)
-        return start.value_u + Fraction((use_u or 0) * (time_ms - start.time_ms), end.time_ms - start.time_ms)
+    def _counters(self, phase: str, changes: Sequence[Change]) -> list[str]:
+        names: list[str] = []
+        for change in changes:
+            names += change.counters(is_proven=phase in self._proven_phases)
+            self._proven_phases.add(phase)
+        return names
 
     def forget(self) -> list[Token]:
         """Return the tokens to give back when the meter is forgotten."""

@@ -10,11 +10,18 @@ Rules
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
+from meteragent.core.stream import Effects, Stream
+from meteragent.decode.price import prices as decode_prices
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.prices import PRICE_MS, Price, pieces
+from meteragent.domain.reading import Message
+from meteragent.domain.shapes import Amount, PriceSource
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
-from meteragent.domain.weights import PRICE_MS, Price
 
 AHEAD_MS = 62 * DAY_MS
 """The longest time from now until an accepted price ends; it limits the number of prices kept."""
@@ -54,3 +61,79 @@ class Prices:
     def prune(self, until_ms: int) -> None:
         """Drop the prices that end by `until_ms`, the time before which no price is needed any more."""
         self.rows = [row for row in self.rows if row[1] > until_ms]
+
+    def pieces(self, terms: Terms, start_ms: int, from_ms: int, to_ms: int) -> Iterator[Price]:
+        """Yield the pieces of a stretch of a window, cut at changes of price, each with its price.
+
+        The window starts at `start_ms`. Prices of a topic are clamped to the window's bound, which may differ
+        from the bound under which they were accepted.
+        """
+        shape = terms.shape
+        assert isinstance(shape, Amount), "only amounts have prices"
+        if shape.source is PriceSource.TABLE:
+            rows = pieces(terms.prices, shape.default_u, from_ms - start_ms, to_ms - start_ms)
+            for piece_from_ms, piece_to_ms, price_u in rows:
+                yield piece_from_ms + start_ms, piece_to_ms + start_ms, price_u
+            return
+        for piece_from_ms, piece_to_ms, price_u in pieces(self.rows, shape.default_u, from_ms, to_ms):
+            yield piece_from_ms, piece_to_ms, min(max(price_u, -shape.bound_u), shape.bound_u)
+
+
+class PriceIntake:
+    """The prices of a stream, taken from the messages on its price topic."""
+
+    def __init__(self, stream: Stream, book: Prices) -> None:
+        """Start with the prices from the store."""
+        self._stream = stream
+        self._book = book
+
+    def take(
+        self,
+        batch: Sequence[Message],
+        now_ms: int,
+        integrated_ms: Iterable[int],
+        counts: Counts,
+        effects: Effects,
+    ) -> Sequence[Message]:
+        """Process the prices in a batch, before any of its readings; return the batch's other messages.
+
+        `integrated_ms` are the times up to which the meters are integrated.
+        """
+        topic, rows = self._stream.price_topic, list[Price]()
+        if topic is None or all(message.topic != topic for message in batch):
+            return batch
+        for message in batch:
+            if message.topic == topic:
+                effects.acknowledge.append(message.token)
+                rows += self._rows(message.payload, counts)
+        shape = self._stream.terms.shape
+        bound_u = shape.bound_u if isinstance(shape, Amount) else 0
+        names = [name for row in rows for name in self._book.add(row, bound_u, now_ms)]
+        for name in names:
+            counts.add(name)
+        if "prices" in names:
+            self._book.prune(self._needed_from_ms(now_ms, integrated_ms))
+            effects.commit.prices = tuple(self._book.rows)
+        return [message for message in batch if message.topic != topic]
+
+    def _rows(self, payload: bytes, counts: Counts) -> list[Price]:
+        """Return the prices in a message; if the message is refused, count it and return no prices."""
+        if len(payload) > self._stream.max_payload:
+            counts.add("refused_size")
+            return []
+        try:
+            return decode_prices(payload)
+        except PayloadError as error:
+            counts.add(error.reason)
+            return []
+
+    def _needed_from_ms(self, now_ms: int, integrated_ms: Iterable[int]) -> int:
+        """Return the time from which prices are still needed.
+
+        All earlier time is integrated in every timeline, or precedes every window. The returned time is at
+        most `now_ms`, because the first window of a new meter may begin earlier than the first window for
+        which another meter is still waiting. Even for time that is not yet integrated, prices are kept for at
+        most twice the length of a window or, if longer, twice `AHEAD_MS`.
+        """
+        kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)
+        return max(min([now_ms, *integrated_ms]), now_ms - kept_ms)

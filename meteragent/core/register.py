@@ -13,10 +13,11 @@ fraction would reveal the energy of the span that the boundary cuts (THEORY-2 A.
 between that reading and the next one. When a slot closes, its time after the newest reading is gap. When the
 next reading arrives, the span counts only from the split on, at the span's rate.
 
-Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. If a register
-falls further than the range allows and adding `modulus_u` brings the rate within the range, the register is
-taken to have rolled over to 0. Otherwise it was reset or replaced, and the span is gap. The promise does not
-hide a reset or a replacement.
+Which readings count is judged in `judgement`: a register that falls, or rises as no load makes it, is
+doubted until later readings show a glitch, a reset or a jump. Until then the split stays at the last good
+reading, so nothing of a doubted reading is on disk. When the clock closes a slot, the time after the good
+reading is gap, and the use since it counts from the split on. The span of a reset or a jump is gap; the
+promise does not hide it. All other uses are clamped to the range, with a step and a second allowed.
 
 What the store keeps
 --------------------
@@ -30,11 +31,12 @@ but as
 
 which is the register at the slot's start minus noise and dither, and is constant throughout the slot (except
 for clamping and gap). M reveals no more about the register than A does about the energy: two homes whose
-registers and noises differ by the same amount have the same M. After a restart the first reading (t, r) of
-the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, delivered again, or a later one.
-The distribution of the use over [t0, t] does not matter, because all of it lies in the slot.
+registers and noises differ by the same amount have the same M. After a restart the first good reading (t, r)
+of the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, delivered again, or a later one.
+The distribution of the use over [t0, t] does not matter, because all of it lies in the slot. A reading is
+good if it and another one are explained by M (see below) and agree with each other, or if its time is t0.
 
-If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
+If the first good reading lies beyond the slot's end, or none arrives before the slot closes, the use in the
 slot cannot be separated from the use after the slot, because M and r give only the sum of the two uses and
 the noise. Counting this sum in the slot would include the power of other slots. The map would then not be
 1-Lipschitz: curves that differ by d in the other slots would change this slot's energy by more than d times
@@ -45,9 +47,10 @@ never released, and the new noise masks a constant.
 
 M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise * L
 + dither + energy for some |noise| <= K and some energy that the range allows for the time since the slot's
-start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: |noise|
-exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A reading within these bounds
-counts. So even after an unnoticed reset, the accumulator stays within what the range and the noise allow.
+start. Otherwise the register rolled over, or the reading is a glitch, or the register was reset and the slot
+is lost. K is public: |noise| exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A
+reading within these bounds counts. So even after an unnoticed reset, the accumulator stays within what the
+range and the noise allow.
 
 If the clock closed the slot after the newest reading, the next slot contains no energy from the register yet,
 and accumulators are stored unchanged. So are the accumulators of bands, because a band consists of many
@@ -61,56 +64,33 @@ since the copy was made. Two copies of a register meter's state reveal the use b
 slots. The threat model states this.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
 
-from meteragent.core.timeline import Pending, Timeline
+from meteragent.core.judgement import HELD_MAX, Change, is_within, needless, next_change
+from meteragent.core.largest import whole_ms
+from meteragent.core.timeline import Pending, Phases, Timeline, add_sums
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import OpenWindow
 from meteragent.domain.reading import Token
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import Kind
-
-_FOREVER_MS = 1 << 63
-
-
-class Read(Protocol):
-    """A reading of a register."""
-
-    @property
-    def time_ms(self) -> int:
-        """The time of the reading."""
-
-    @property
-    def value_u(self) -> int:
-        """The register, in millionths of the unit."""
-
-
-def use_between(start: Read, end: Read, terms: Terms) -> tuple[int | None, bool]:
-    """Return the use between two readings, and whether the register rolled over between them.
-
-    The use is in millionths of the unit; None if the register was reset or replaced.
-    """
-    span_ms, use_u = end.time_ms - start.time_ms, end.value_u - start.value_u
-    if use_u >= 0 or use_u * terms.interval_ms >= terms.low_u * span_ms:
-        return use_u, False
-    if terms.modulus_u is not None:
-        use_u += terms.modulus_u
-        if terms.low_u * span_ms <= use_u * terms.interval_ms <= terms.high_u * span_ms:
-            return use_u, True
-    return None, False
 
 
 class RegisterTimeline(Timeline):
-    """The pending readings and open windows of one meter of a stream of registers."""
+    """The pending readings and open windows of one meter of a stream of registers.
 
-    __slots__ = ("_counts",)
+    The oldest pending reading is good. Those after it are judged whenever time is integrated.
+    """
+
+    __slots__ = ("_counts", "_is_proven", "_stood", "phases")
 
     def __init__(self, terms: Terms, first_ms: int) -> None:
         """Start without readings; the meter's first window starts at `first_ms`, a boundary of the grid."""
         super().__init__(terms, first_ms)
         self._counts: list[str] = []
+        self._stood: list[Pending] = []
+        self.phases: Phases | None = None
+        self._is_proven = False  # whether another reading has gone on from one since the start
 
     def counts(self) -> list[str]:
         """Return the names of the counters to increase for the spans integrated since the last call."""
@@ -121,7 +101,7 @@ class RegisterTimeline(Timeline):
         standing = self.pending[0] if self.pending else None
         if standing is None or standing.time_ms != self.integrated_until_ms:
             return window.state()
-        return window.state((standing.time_ms, standing.value_u * self.terms.interval_ms))
+        return window.state((standing.time_ms, standing.value_u * self.terms.readings.interval_ms))
 
     def _is_integrated(self, reading: Pending) -> bool:
         return self.standing_ms is not None and reading.time_ms < self.standing_ms
@@ -134,46 +114,119 @@ class RegisterTimeline(Timeline):
         """
         return pending.time_ms > self.integrated_until_ms
 
-    def _end_ms(self, index: int) -> int:
-        """Return where a pending reading's span ends: at the next reading; `_FOREVER_MS` if there is none."""
-        return self.pending[index + 1].time_ms if index + 1 < len(self.pending) else _FOREVER_MS
+    # --- judging -------------------------------------------------------------------------------
+
+    def _changes(self, count: int | None = None) -> Iterator[tuple[int, Change]]:
+        """Yield the changes between good readings among the first `count` pending ones (all if None).
+
+        Each comes with the index of the reading at its start. The last may not be settled. Sums of phases
+        were judged phase by phase.
+        """
+        items = self.pending if count is None else self.pending[:count]
+        readings, start = self._reading_terms.readings, 0
+        while start + 1 < len(items):
+            shift_u = items[start + 1].shift_u
+            is_sum = shift_u is not None
+            change = (
+                Change(start + 1, start + 1, shift_u or 0) if is_sum else next_change(items, start, readings)
+            )
+            if change is None:
+                return
+            yield start, change
+            start = change.end
+
+    def _ended_ms(self, watermark_ms: int) -> int | None:
+        """Return the time of the newest reading that the readings up to the watermark show to be good."""
+        count = self._count_up_to(watermark_ms)
+        ends = [change.end for _, change in self._changes(count) if change.settled_by < count]
+        return self.pending[max(ends, default=0)].time_ms if count else None
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:
-        """Yield the spans between pending readings as (start, end, use), in order.
+        """Yield the spans between good readings as (start, end, use), in order.
 
         Spans that start at `until_ms` or later are left out. The use is None if the register was reset.
         """
-        terms = self._reading_terms
-        for start, end in pairwise(self.pending):
+        for index, change in self._changes():
+            start, end = self.pending[index], self.pending[change.end]
             if start.time_ms >= until_ms:
                 return
-            use_u, _ = use_between(start, end, terms)
-            span_ms = end.time_ms - start.time_ms
-            use = None if use_u is None else RegisterUse(start.time_ms, span_ms, use_u * terms.interval_ms)
-            yield start.time_ms, end.time_ms, use
+            use_u = end.value_u - start.value_u - change.shift_u
+            use = RegisterUse(
+                start.time_ms, end.time_ms - start.time_ms, use_u * self._reading_terms.readings.interval_ms
+            )
+            yield start.time_ms, end.time_ms, None if change.is_gap else use
 
     def _free(self) -> list[Token]:
         """Drop the pending readings whose span is wholly integrated; return their tokens.
 
-        Clamped rates, resets and rollovers are counted.
+        Glitches, clamped rates, resets, jumps and rollovers are counted.
         """
-        pending = self.pending
-        tokens = super()._free()
-        for start, end in pairwise(pending[: len(tokens) + 1]):
-            self._count(start, end)
+        if not self.pending or self.pending[0].time_ms > self.integrated_until_ms:
+            return []
+        good = 0
+        for index, change in self._changes():
+            if self.pending[change.end].time_ms > self.integrated_until_ms:
+                break
+            self._count(index, change)
+            good = change.end
+        self.standing_ms = max(self.standing_ms or 0, self.pending[good].time_ms)
+        return self._drop(range(good))
+
+    def _drop(self, indices: Sequence[int], counter: str | None = None) -> list[Token]:
+        """Drop pending readings and count each under `counter`, if given; return their tokens."""
+        readings = [self.pending[index] for index in indices]
+        for index in reversed(indices):
+            del self.pending[index]
+        for reading in readings:
+            self._remember(reading.time_ms)
+        self._counts += [counter] * len(readings) if counter else []
+        return [reading.token for reading in readings]
+
+    def _count(self, index: int, change: Change) -> None:
+        readings, start, end = self._reading_terms.readings, self.pending[index], self.pending[change.end]
+        self._counts += ["register_glitch"] * (change.end - index - 1)
+        self._counts += change.counters(is_proven=self._is_proven)
+        self._is_proven = True
+        if not change.is_gap and not is_within(readings, start, end, change.shift_u):
+            self._counts.append("clamped")
+
+    # --- integrating ---------------------------------------------------------------------------
+
+    def integrate_to_watermark(self, clock_ms: int) -> list[Token]:
+        """Integrate the spans that are settled by the watermark; return the freed tokens.
+
+        After a restart, the masked slot is first resumed or lost. Doubted readings that cannot matter any
+        longer are dropped.
+        """
+        watermark_ms = min((self.newest_ms or 0) - self._reading_terms.lateness_ms, clock_ms)
+        tokens = [*self._stand(watermark_ms, is_slot_end=False), *self._resume(watermark_ms)]
+        if self._masked_window is not None:
+            return tokens
+        return [*tokens, *super().integrate_to_watermark(clock_ms), *self._drop_needless(watermark_ms)]
+
+    def _stand(self, until_ms: int, *, is_slot_end: bool) -> list[Token]:
+        """Let phases stand that have been silent up to `until_ms`; return the freed tokens."""
+        if self.phases is None:
+            return []
+        result = self.phases.stand(until_ms, is_slot_end=is_slot_end)
+        self._counts += result.counters
+        sums, _, tokens = add_sums(self, result)
+        self._stood += sums
         return tokens
 
-    def _count(self, start: Pending, end: Pending) -> None:
-        terms, span_ms = self._reading_terms, end.time_ms - start.time_ms
-        use_u, is_rollover = use_between(start, end, terms)
-        if use_u is None:
-            self._counts.append("register_reset")
-        elif not terms.low_u * span_ms <= use_u * terms.interval_ms <= terms.high_u * span_ms:
-            self._counts.append("clamped")
-        if is_rollover:
-            self._counts.append("rolled_over")
+    def take_stood(self) -> Sequence[Pending]:
+        """Return the new sums in which phases stand."""
+        stood, self._stood = self._stood, []
+        return stood
 
-    # --- after a restart -----------------------------------------------------------------------
+    def _drop_needless(self, watermark_ms: int) -> list[Token]:
+        count = self._count_up_to(watermark_ms)
+        if count <= 1 + HELD_MAX or whole_ms(self.windows, watermark_ms) < watermark_ms:
+            return []  # in a peak, good readings wait, too, until their part ends
+        good, unsettled = 0, None
+        for _, change in self._changes(count):
+            good, unsettled = (change.end, None) if change.settled_by < count else (good, change)
+        return self._drop(needless(count, good, unsettled), "register_glitch")
 
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the freed tokens.
@@ -181,39 +234,80 @@ class RegisterTimeline(Timeline):
         After a restart, the masked slot is first resumed or lost, unless a reading that resumes it may still
         arrive.
         """
-        window = next((window for window in self.windows if window.masked_slot is not None), None)
-        if window is None:
-            return super().integrate_until(until_ms)
-        return self._resume(window, until_ms) + super().integrate_until(until_ms)
+        is_new = until_ms > self.integrated_until_ms
+        tokens = self._stand(until_ms, is_slot_end=True) if is_new else []
+        tokens += self._resume(until_ms)
+        return tokens if self._masked_window is not None else tokens + super().integrate_until(until_ms)
 
-    def _resume(self, window: Window, until_ms: int) -> list[Token]:
-        """Recover the masked slot's accumulator, or lose the slot once it has ended without a reading.
+    # --- after a restart -----------------------------------------------------------------------
 
-        The slot is also lost if its first reading is implausible. Returns the freed tokens.
+    @property
+    def _masked_window(self) -> Window | None:
+        return next((window for window in self.windows if window.masked_slot is not None), None)
+
+    def _resume(self, until_ms: int) -> list[Token]:
+        """Recover the masked slot's accumulator, if any, or lose the slot; return the freed tokens.
+
+        The reading at which it was stored resumes it, if that is delivered again, or two readings that the
+        slot explains, and that agree with each other. Once the slot has
+        ended, or the register moves on at another level, the highest explained reading does, because a wrong
+        one is low rather than high. Without any, the slot is lost.
         """
+        if (window := self._masked_window) is None:
+            return []
         end_ms = window.slot_end_ms(window.masked_slot or 0)
-        oldest = self.pending[0] if self.pending else None
-        if oldest is not None and oldest.time_ms <= min(until_ms, end_ms):
-            if self._unmask(window, oldest):
-                self.integrated_until_ms = oldest.time_ms
-                return self._free()
+        is_over = until_ms >= end_ms
+        items = self.pending if is_over else self.pending[: self._count_up_to(until_ms)]
+        added = [self._added_u(window, reading) for reading in items]
+        explained = [index for index, added_u in enumerate(added) if added_u is not None]
+        within = [index for index in explained if items[index].time_ms <= end_ms]
+        first = next((a for a, b in pairwise(explained) if a in within and self._agree(a, b)), None)
+        if explained[:1] == [0] and items[0].time_ms == self.standing_ms:
+            first = 0  # the reading at which the slot was stored, delivered again
+        is_over = is_over or any(
+            added[index : index + 2] == [None, None] and self._agree(index, index + 1)
+            for index in range(len(items) - 1)
+        )
+        if first is None and is_over:
+            first = max(within, key=lambda index: items[index].value_u, default=None)
+        if first is not None:
+            return self._resume_at(window, first, added[first] or 0)
+        if is_over:
+            return self._lose(window, end_ms)
+        keep = explained[:1]
+        return self._drop([i for i in range(len(items) - HELD_MAX) if i not in keep], "register_glitch")
+
+    def _added_u(self, window: Window, reading: Pending) -> int | None:
+        """Return what is to be added to a reading for the masked slot to explain it: 0 or the modulus."""
+        readings = window.terms.readings
+        for added_u in (0,) if readings.modulus_u is None else (0, readings.modulus_u):
+            if window.explains(reading.time_ms, (reading.value_u + added_u) * readings.interval_ms):
+                return added_u
+        return None
+
+    def _agree(self, first: int, second: int) -> bool:
+        """Return whether a pending reading goes on from another: by a rise within the range, on one level.
+
+        A register that stands still agrees with nothing: it may be zero all night.
+        """
+        readings, start, end = self._reading_terms.readings, self.pending[first], self.pending[second]
+        if any(item.shift_u for item in self.pending[first + 1 : second + 1]):
+            return False
+        has_moved = end.value_u > start.value_u or (readings.low_u < 0 and end.value_u != start.value_u)
+        return has_moved and is_within(readings, start, end)
+
+    def _resume_at(self, window: Window, index: int, added_u: int) -> list[Token]:
+        tokens = self._drop(range(index), "register_glitch")
+        [reading, *_] = self.pending
+        window.unmask((reading.value_u + added_u) * window.terms.readings.interval_ms)
+        self._counts += ["rolled_over"] if added_u else []
+        self._is_proven = True
+        self.integrated_until_ms = reading.time_ms
+        return tokens + self._free()
+
+    def _lose(self, window: Window, end_ms: int) -> list[Token]:
+        if self.pending and self.pending[0].time_ms <= end_ms:
             self._counts.append("register_reset")
-        elif until_ms <= self.integrated_until_ms:
-            return []  # the slot has not ended, so a reading within it may still arrive
         window.lose()
         self.integrated_until_ms = end_ms
         return self._free()
-
-    def _unmask(self, window: Window, reading: Pending) -> bool:
-        c, modulus_u = window.terms.interval_ms, window.terms.modulus_u
-        if window.unmask(reading.time_ms, reading.value_u * c):
-            return True
-        if modulus_u is None or not window.unmask(reading.time_ms, (reading.value_u + modulus_u) * c):
-            return False
-        self._counts.append("rolled_over")
-        return True
-
-
-def timeline_of(terms: Terms) -> type[Timeline]:
-    """Return the class of timeline for readings under these terms."""
-    return RegisterTimeline if terms.kind is Kind.REGISTER else Timeline

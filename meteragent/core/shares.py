@@ -11,57 +11,51 @@ For a register's slot, too, the store keeps A itself, as for bands, so an outage
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from meteragent.core.window import Window
+from meteragent.core.noise import Noise
+from meteragent.core.stream import Crowd
+from meteragent.core.window import Release, Window
 from meteragent.crowd.share import MODULUS
-from meteragent.domain.commit import OpenWindow, Outgoing, SealedPad
-from meteragent.domain.terms import Terms
-from meteragent.privacy.bits import Bits
-
-
-class Crowd(Protocol):
-    """The cryptography of a stream whose windows release shares."""
-
-    def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether `label` can be a home's label, and the slot's two keys are known and differ.
-
-        The slot starts at `start_ms`.
-        """
-        ...
-
-    def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
-        """Draw a pad and a dither; return the accumulator and the sealed pad."""
-        ...
-
-    def close(self, window: OpenWindow, terms: Terms) -> bytes:
-        """Return the report of a complete slot, with its share sealed."""
-        ...
+from meteragent.domain.commit import OpenWindow, SealedPad
+from meteragent.domain.errors import MeteragentError
+from meteragent.domain.shapes import Share
+from meteragent.wire.record import RecordFormat
 
 
 @dataclass(slots=True)
 class ShareWindow(Window):
-    """An open window that releases a share of its energy."""
+    """An open window that releases a share of its energy.
 
-    def begin(self, crowd: Crowd, bits: Bits, integrated_until_ms: int) -> None:
+    crowd       what seals pads and shares
+    sealed_pad  the pad, which only the helper can open; None until the window is open
+    """
+
+    crowd: Crowd | None = None
+    sealed_pad: SealedPad | None = None
+
+    def begin(self, noise: Noise, integrated_until_ms: int) -> None:
         """Open the slot with a pad; count its already integrated time as gap."""
         lattice = self.terms.lattice(0)
-        self.slots[0], self.sealed_pad = crowd.open(self.public_id, self.start_ms, lattice, bits)
+        self.slots[0], self.sealed_pad = self._crowd.open(self.public_id, self.start_ms, lattice, noise.bits)
         self.draws = 1
-        self._fill_gap(0, integrated_until_ms)
+        self.add_gap(0, self.start_ms, integrated_until_ms)
 
-    def report(self, crowd: Crowd, leave_ms: int) -> Outgoing:
-        """Close the slot and return its report, which is due at `leave_ms`.
-
-        The report is not sent after the group's deadline for the slot.
-        """
-        until_ms = self.end_ms + (0 if self.terms.crowd is None else self.terms.crowd.deadline_ms)
-        payload = crowd.close(self.state(), self.terms)
+    def release(self, _slot_index: int, _form: RecordFormat) -> Release:
+        """Close the slot; return its report, which is not sent after the group's deadline, and no value."""
+        shape = self.terms.shape
+        assert isinstance(shape, Share), "only shares are reported to a crowd"
+        payload = self._crowd.close(self.state(), self.terms)
         self.slots.clear()
-        return Outgoing(self.topic, payload, leave_ms, False, until_ms=until_ms)
+        return Release(payload, None, self.end_ms + shape.deadline_ms)
 
     def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
         """Reduce the accumulator modulo 2^64 L, and return what the store keeps of the window."""
         for slot_index in self.slots:
             self.slots[slot_index] %= MODULUS * self.terms.lattice(slot_index)
-        return Window.state(self)
+        return Window.state(self)._replace(sealed_pad=self.sealed_pad)
+
+    @property
+    def _crowd(self) -> Crowd:
+        if self.crowd is None:
+            raise MeteragentError("a window of a crowd has nothing to seal its share with")
+        return self.crowd

@@ -1,17 +1,45 @@
-"""The core's view of a stream, and the core's answer to a feed."""
+"""The core's view of a stream, the names of its meters, and the core's answer to a feed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
-from meteragent.core.shares import Crowd
+from meteragent.core.arrivals import Arrivals
+from meteragent.core.charges import Charges
+from meteragent.core.noise import Noise
 from meteragent.decode import Decoder
 from meteragent.domain import identity
-from meteragent.domain.commit import Commit, TimelineState
+from meteragent.domain.commit import (
+    Commit,
+    Destination,
+    OpenWindow,
+    Receiver,
+    SealedPad,
+    TimelineState,
+)
 from meteragent.domain.reading import Token
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
-from meteragent.domain.validity import Validity
-from meteragent.wire.record import Form
+from meteragent.privacy.bits import Bits
+
+
+class Crowd(Protocol):
+    """The cryptography of a stream whose windows release shares."""
+
+    def may_open(self, label: str, start_ms: int) -> bool:
+        """Return whether `label` can be a home's label, and the slot's two keys are known and differ.
+
+        The slot starts at `start_ms`.
+        """
+        ...
+
+    def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
+        """Draw a pad and a dither; return the accumulator and the sealed pad."""
+        ...
+
+    def close(self, window: OpenWindow, terms: Terms) -> bytes:
+        """Return the report of a complete slot, with its share sealed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +50,19 @@ class Stream:
     secret         the key of the meters' delays
     pseudonym_key  the key of the meters' public ids; None: meters leave under their names in the source
     claim_key      the key from which the store's mark in descriptors is derived; None: there is no mark
-    listens        whether windows wait until the shell reports that no other store owns their topic
+    listens        whether a receiver gets no window until no other store is found on its topic
     total          whether running totals are also released
     format         the format of records
     price_topic    the topic of prices; None if no weights come from a topic
     local_times    whether the times of readings are correct only if read in the source's time zone
-    validities     the validities of the receivers, each of which has a topic of its own (`store.grants`);
-                   None: the stream is not shared
-    unannounced    by topic, the validities of the receivers that lack the topic's latest descriptor
+    receivers      who gets the stream: its sink, or the receivers that have a grant (`store.grants`)
     crowd          the cryptography of shares; None unless the windows release shares
     """
 
     name: str
     source: identity.SourceTopic
-    sink_topic: str
-    decode: Decoder
+    receivers: tuple[Receiver, ...]
+    decode: Decoder | Mapping[str | None, Decoder]  # by phase, if each has a decoder of its own
     schedule: Schedule
     ahead_ms: int
     forget_ms: int
@@ -48,11 +74,8 @@ class Stream:
     claim_key: bytes | None = None
     listens: bool = False
     total: bool = False
-    format: Form = "json"
     price_topic: str | None = None
     local_times: bool = False
-    validities: tuple[Validity, ...] | None = None
-    unannounced: Mapping[str, Sequence[Validity]] = field(default_factory=dict)
     crowd: Crowd | None = None
 
     @property
@@ -60,35 +83,79 @@ class Stream:
         """The terms of an ordinary window, under which readings count."""
         return self.schedule.usual
 
-    def has_receiver(self, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether at least one receiver gets a slot.
+    def queues(self, window_ms: int, slot_end_ms: int) -> set[str]:
+        """Return the queues of the receivers that get a slot, given its end and the start of its window."""
+        return {item.queue for item in self.receivers if item.has_slot(window_ms, slot_end_ms)}
 
-        The slot ends at `slot_end_ms`, and its window starts at `window_ms`. The sink of a stream that is not
-        shared gets every slot.
-        """
-        if self.validities is None:
-            return True
-        return any(validity.has_slot(window_ms, slot_end_ms) for validity in self.validities)
+    def having(
+        self, destinations: Iterable[Destination], window_ms: int, slot_end_ms: int
+    ) -> tuple[Destination, ...]:
+        """Return those destinations whose receivers get a slot."""
+        queues = self.queues(window_ms, slot_end_ms)
+        return tuple([destination for destination in destinations if destination.queue in queues])
 
-    def is_wanted(self, start_ms: int, terms: Terms) -> bool:
-        """Return whether at least one receiver gets a slot of the window that starts at `start_ms`.
+    def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
+        """Return `state` without the open windows whose slots no receiver gets any more.
 
         It suffices to ask about the slot that ends first: if any slot has a receiver, that slot has one.
         """
-        return self.has_receiver(start_ms, start_ms + terms.first_slot[1])
-
-    def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
-        """Return `state` without the open windows whose slots no receiver gets any more."""
-        if self.validities is None:
-            return state
-        windows = [item for item in state.windows if self.is_wanted(item.start_ms, terms[item.terms_id])]
+        ends_ms = [item.start_ms + terms[item.terms_id].first_slot[1] for item in state.windows]
+        windows = [
+            item
+            for item, end_ms in zip(state.windows, ends_ms, strict=True)
+            if self.having(item.destinations, item.start_ms, end_ms)
+        ]
         return state._replace(windows=tuple(windows))
+
+
+class Name(NamedTuple):
+    """A meter's public id, its destination at each receiver, and its fixed delay (law 4)."""
+
+    public_id: str
+    destinations: tuple[Destination, ...]
+    delay_ms: int
+
+
+class Names:
+    """A mapping from the meters of a stream to their names."""
+
+    __slots__ = ("_names", "_stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._names: dict[str, Name] = {}
+
+    def __getitem__(self, meter: str) -> Name:
+        name = self._names.get(meter)
+        if name is None:
+            name = self._names[meter] = self._name(meter)
+        return name
+
+    def _name(self, meter: str) -> Name:
+        stream = self._stream
+        public_id = meter if stream.pseudonym_key is None else identity.pseudonym(stream.pseudonym_key, meter)
+        delay_ms = identity.delay_ms(stream.secret, stream.name, meter, stream.spread_ms)
+        return Name(public_id, tuple([item.destination(public_id) for item in stream.receivers]), delay_ms)
+
+    def forget(self, meter: str) -> None:
+        """Drop the name of a forgotten meter."""
+        self._names.pop(meter, None)
+
+
+class Running(NamedTuple):
+    """A running stream: its settings, and the parts that its openings and its releases share."""
+
+    stream: Stream
+    names: Names
+    charges: Charges
+    noise: Noise
+    arrivals: Arrivals
 
 
 @dataclass(slots=True)
 class Effects:
-    """Instructions to the shell: write `commit`, then acknowledge the tokens and listen on the topics."""
+    """Instructions to the shell: write `commit`, acknowledge the tokens, and listen at the destinations."""
 
     commit: Commit
     acknowledge: list[Token] = field(default_factory=list)
-    listen: list[str] = field(default_factory=list)
+    listen: list[Destination] = field(default_factory=list)

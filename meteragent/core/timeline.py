@@ -23,7 +23,7 @@ Rules
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
    span lies partly before the split counts from the split on (law 7).
 3. A reading's token is returned once its whole span is integrated, or once the reading is refused, replaced
-   or dropped (rule 5). If readings share a message or are summed over phases, `meteragent.core.share`
+   or dropped (rule 5). If readings share a message or are summed over phases, `meteragent.core.tokens`
    determines when the message is acknowledged.
 4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
    because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
@@ -33,15 +33,14 @@ Rules
 """
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from meteragent.core.peak import whole_ms
-from meteragent.core.weighted import restored
-from meteragent.core.window import RegisterUse, Window
+from meteragent.core.largest import whole_ms
+from meteragent.core.window import Value, Window
 from meteragent.domain.commit import OpenWindow, TimelineState
 from meteragent.domain.reading import Token
 from meteragent.domain.terms import Terms
@@ -66,7 +65,9 @@ class Pending(NamedTuple):
     """A reading whose span is not wholly integrated, and the token that acknowledges its message.
 
     `hold` begins at `since_ms`: in a sum of phases, the time of the oldest reading. If `since_ms` is None,
-    `hold` begins at `time_ms`. `stamped` is True if the time was derived from the arrival.
+    `hold` begins at `time_ms`. `stamped` is True if the time was derived from the arrival. In a sum of
+    registers, which were judged one by one, `shift_u` is the part of the change since the last sum that is
+    not use; otherwise it is None.
     """
 
     time_ms: int
@@ -74,6 +75,34 @@ class Pending(NamedTuple):
     token: Token
     since_ms: int | None = None
     stamped: bool = False
+    shift_u: int | None = None
+
+
+class PhaseResult(NamedTuple):
+    """The effect of a phase's reading.
+
+    `outcome` is None if the reading is too old; the timeline then determines the reason. `sums` are the new
+    sums of the phases, in order of time. `free` holds the tokens to give back, and `counters` the names of
+    the counters to increase.
+    """
+
+    outcome: Outcome | None
+    sums: Sequence[Pending]
+    free: list[Token]
+    counters: Sequence[str] = ()
+
+
+class Phases(Protocol):
+    """The phases of one meter, and the readings of each phase that are in use."""
+
+    def accept(self, phase: str, reading: Pending) -> PhaseResult:
+        """Accept or refuse a phase's reading."""
+
+    def stand(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
+        """Return the sums in which silent phases stand, up to the time until which all is integrated."""
+
+    def forget(self) -> list[Token]:
+        """Return the tokens to give back when the meter is forgotten."""
 
 
 class Timeline:
@@ -105,30 +134,20 @@ class Timeline:
         self.pending: list[Pending] = []
         self.windows: list[Window] = []
         self.recent_ms = array("q")
-        self.observe: Callable[[int, int, int | RegisterUse | None], None] | None = None
+        self.observe: Callable[[int, int, Value], None] | None = None
 
-    @classmethod
-    def restore(
-        cls, terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
-    ) -> "Timeline":
-        """Restore a timeline from the store under the current terms; open windows keep their own terms.
+    def resume(self, state: TimelineState, windows: list[Window]) -> None:
+        """Resume from a state in the store with its open windows, which keep their own terms.
 
-        A crowd's windows are dropped if the stream no longer belongs to a crowd. If the meaning of the
-        readings has changed (kind, unit or interval), the open windows are sealed.
+        If the meaning of the readings has changed (kind, unit or interval), the windows are sealed.
         """
-        timeline = cls(terms, next_ms)
-        timeline.integrated_until_ms = state.integrated_until_ms
-        timeline.standing_ms = state.standing_ms
-        timeline.newest_ms = state.newest_ms
-        timeline.idle_windows = state.idle_windows
-        for w in state.windows:
-            # Use one object for equal terms, because `_reading_terms` compares identities.
-            own_terms = terms if stored_terms[w.terms_id] == terms else stored_terms[w.terms_id]
-            if own_terms.crowd is None or terms.crowd is not None:  # otherwise nobody can seal its share
-                timeline.windows.append(restored(w, own_terms))
-        if any(_meaning(window.terms) != _meaning(terms) for window in timeline.windows):
-            timeline._seal()
-        return timeline
+        self.integrated_until_ms = state.integrated_until_ms
+        self.standing_ms = state.standing_ms
+        self.newest_ms = state.newest_ms
+        self.idle_windows = state.idle_windows
+        self.windows = windows
+        if any(window.terms.readings.meaning != self.terms.readings.meaning for window in windows):
+            self._seal()
 
     def _seal(self) -> None:
         """Seal the open windows: their remaining time counts as gap or, in a peak, does not count."""
@@ -154,10 +173,10 @@ class Timeline:
     @property
     def _reading_terms(self) -> Terms:
         """The oldest open window's terms (law 1) if readings mean the same under them, else `self.terms`."""
-        if not self.windows or self.windows[0].terms is self.terms:
+        if not self.windows:
             return self.terms
         oldest = self.windows[0].terms
-        return oldest if _meaning(oldest) == _meaning(self.terms) else self.terms
+        return oldest if oldest.readings.meaning == self.terms.readings.meaning else self.terms
 
     # --- readings in ---------------------------------------------------------------------------
 
@@ -195,7 +214,7 @@ class Timeline:
         distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
         remaining, tokens = [oldest], []
         for reading in readings:
-            if reading.time_ms - remaining[-1].time_ms < distance_ms:
+            if reading.time_ms - remaining[-1].time_ms < distance_ms and not reading.shift_u:
                 tokens.append(reading.token)
             else:
                 remaining.append(reading)
@@ -209,8 +228,8 @@ class Timeline:
 
     def replace_sum(self, reading: Pending) -> tuple[Outcome, list[Token]]:
         """Accept or refuse the sum of a meter's phases, which replaces an earlier sum with the same time."""
-        if self.pending and self.pending[-1].time_ms == reading.time_ms:
-            previous_sum, self.pending[-1] = self.pending[-1], reading
+        if (i := self._count_up_to(reading.time_ms) - 1) >= 0 and self.pending[i].time_ms == reading.time_ms:
+            previous_sum, self.pending[i] = self.pending[i], reading
             return Outcome.ACCEPTED, [previous_sum.token]
         return self.accept(reading)
 
@@ -223,11 +242,11 @@ class Timeline:
     def _is_integrated(self, reading: Pending) -> bool:
         """Return whether the span of a reading lies wholly before the split (rule 2)."""
         time_ms, terms = reading.time_ms, self._reading_terms
-        if terms.kind is Kind.INTERVAL_ENERGY:
+        if terms.readings.kind is Kind.INTERVAL_ENERGY:
             return time_ms <= self.integrated_until_ms
         is_older = self.standing_ms is not None and time_ms < self.standing_ms
         from_ms = time_ms if reading.since_ms is None else reading.since_ms
-        return is_older or from_ms + terms.hold_ms <= self.integrated_until_ms
+        return is_older or from_ms + terms.readings.hold_ms <= self.integrated_until_ms
 
     def refusal(self, time_ms: int) -> Outcome:
         """Return the outcome of a reading that is refused because its time is already integrated."""
@@ -258,7 +277,7 @@ class Timeline:
             return None
         [standing], [window] = self.pending, self.windows
         time_ms, from_ms = reading.time_ms, self.integrated_until_ms
-        end_ms = standing.time_ms + window.terms.hold_ms
+        end_ms = standing.time_ms + window.terms.readings.hold_ms
         if not (
             standing.time_ms == self.newest_ms
             and standing.time_ms <= from_ms < min(time_ms, end_ms)
@@ -271,9 +290,9 @@ class Timeline:
         # is the watermark, because there is no lateness and the clock has reached it. Up to the watermark,
         # the slot has only the span of the standing reading, for at most `hold`, and then gap. `_free` would
         # drop the standing reading.
-        window.put(slot_index, min(time_ms, end_ms) - from_ms, standing.value_u)
+        window.put(slot_index, from_ms, min(time_ms, end_ms), standing.value_u)
         if end_ms < time_ms:
-            window.put(slot_index, time_ms - end_ms, None)
+            window.put(slot_index, end_ms, time_ms, None)
         if self.observe is not None:
             self.observe(from_ms, min(time_ms, end_ms), standing.value_u)
             self.observe(min(time_ms, end_ms), time_ms, None)
@@ -296,11 +315,15 @@ class Timeline:
         watermark_ms = min(self.newest_ms - self._reading_terms.lateness_ms, clock_ms)
         if (until_ms := whole_ms(self.windows, watermark_ms)) <= self.integrated_until_ms:
             return self.integrate_until(until_ms)  # no effect, unless a register resumes its slot
+        ended_ms = self._ended_ms(watermark_ms)
+        return [] if ended_ms is None else self.integrate_until(whole_ms(self.windows, ended_ms))
+
+    def _ended_ms(self, watermark_ms: int) -> int | None:
+        """Return up to when it is settled by the watermark what counts; None if no reading is that old."""
         if not (count := self._count_up_to(watermark_ms)):
-            return []
+            return None
         until_ms, end_ms = self.pending[count - 1].time_ms, self._end_ms(count - 1)
-        until_ms = end_ms if until_ms < end_ms <= watermark_ms else until_ms
-        return self.integrate_until(whole_ms(self.windows, until_ms))
+        return end_ms if until_ms < end_ms <= watermark_ms else until_ms
 
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the freed tokens."""
@@ -319,16 +342,16 @@ class Timeline:
         self.integrated_until_ms = until_ms
         return self._free()
 
-    def _add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
+    def _add(self, start_ms: int, end_ms: int, value: Value) -> None:
         for window in self.windows:
             window.add(start_ms, end_ms, value)
         if self.observe is not None:
             self.observe(start_ms, end_ms, value)
 
-    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | RegisterUse | None]]:
+    def _spans(self, until_ms: int) -> Iterator[tuple[int, int, Value]]:
         """Yield the spans that begin before `until_ms` as (start, end, value), in order of both times."""
         terms = self._reading_terms
-        interval_ms = terms.interval_ms if terms.kind is Kind.INTERVAL_ENERGY else 0
+        interval_ms = terms.readings.interval_ms if terms.readings.kind is Kind.INTERVAL_ENERGY else 0
         for index, reading in enumerate(self.pending):
             start_ms = reading.time_ms - interval_ms
             if start_ms >= until_ms:
@@ -337,20 +360,15 @@ class Timeline:
 
     def _count_up_to(self, time_ms: int) -> int:
         """Count the pending readings whose time is at most `time_ms`."""
-        count = 0
-        for reading in self.pending:
-            if reading.time_ms > time_ms:
-                break
-            count += 1
-        return count
+        return bisect_right(self.pending, time_ms, key=itemgetter(0))
 
     def _end_ms(self, index: int) -> int:
         """Return the end of a pending reading's span."""
         reading, terms = self.pending[index], self._reading_terms
-        if terms.kind is Kind.INTERVAL_ENERGY:
+        if terms.readings.kind is Kind.INTERVAL_ENERGY:
             return reading.time_ms
         since_ms = reading.since_ms
-        end_ms = (reading.time_ms if since_ms is None else since_ms) + terms.hold_ms
+        end_ms = (reading.time_ms if since_ms is None else since_ms) + terms.readings.hold_ms
         if index + 1 < len(self.pending):
             return min(end_ms, self.pending[index + 1].time_ms)
         return end_ms
@@ -396,5 +414,14 @@ class Timeline:
         return None
 
 
-def _meaning(terms: Terms) -> tuple[Kind, str, int]:
-    return terms.kind, terms.unit, terms.interval_ms
+def add_sums(timeline: Timeline, result: PhaseResult) -> tuple[list[Pending], Outcome, list[Token]]:
+    """Add the sums of a meter's phases to its timeline.
+
+    Return those that are accepted, the outcome of the last or else of the result, and the freed tokens.
+    """
+    outcome, tokens, accepted = result.outcome or Outcome.LATE, list(result.free), list[Pending]()
+    for item in result.sums:
+        outcome, free_tokens = timeline.replace_sum(item)
+        tokens += free_tokens
+        accepted += [item] if outcome is Outcome.ACCEPTED else []
+    return accepted, outcome, tokens

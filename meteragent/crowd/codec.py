@@ -9,6 +9,9 @@ MESSAGE_BYTES_MAX = 4 << 20
 class Malformed(ValueError):
     """The error for bytes that are not the expected message; its text names the fault."""
 
+    refusal = "malformed"
+    """The reason by which an operator counts the message."""
+
 
 def number(value: int, size: int) -> bytes:
     """Encode an unsigned integer in `size` bytes."""

@@ -133,8 +133,7 @@ def is_label(text: str) -> bool:
 def parse(text: str) -> Group:
     """Parse the text of a group's file.
 
-    Raises:
-        ConfigErrors: the text is refused; the exception holds all errors.
+    Raises ConfigErrors if the text is refused; the exception holds all errors.
     """
     try:
         fields = tomllib.loads(text, parse_float=_decimal)

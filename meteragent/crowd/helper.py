@@ -8,7 +8,7 @@ from meteragent.crowd import message
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.draw import draw
 from meteragent.crowd.machine import Effects, Key, Machine, Outgoing
-from meteragent.crowd.message import Answer, Batch, Chunk, Entry, OtherGroup, Refusal
+from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal
 from meteragent.crowd.seal import PAD, TOTAL, DayKeys, info, is_signed, key_id, seal
 from meteragent.crowd.share import total
 
@@ -35,11 +35,8 @@ class Helper(Machine):
         effects = Effects()
         try:
             signed_chunk = Chunk.decode(self.group.id, payload)
-        except OtherGroup:
-            effects.refusals.append("other_group")
-            return effects
-        except Malformed:
-            effects.refusals.append("malformed")
+        except Malformed as error:
+            effects.refusals.append(error.refusal)
             return effects
         if not is_signed(self.group.identities["leader"], signed_chunk.body, signed_chunk.signature):
             effects.refusals.append("bad_signature")

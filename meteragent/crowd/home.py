@@ -51,15 +51,13 @@ class SlotKeys(NamedTuple):
 def keys_of(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList:
     """Decode and check a key list that arrived on a role's topic; return it without unusable keys.
 
-    `role` is the role of the topic, never a role from the message: otherwise a leader could publish a list of
-    its own keys as the helper's, and open both pads and shares. `serial_min` is the highest serial that the
-    home has committed for this role, or 0 if there is none. The home commits the list's serial before it uses
-    a key of the list. So the home refuses every older list, for example one from before the operator lost its
-    store. A key is unusable if nothing can be sealed to it.
-
-    Raises:
-        Malformed: the payload is not a list of this group and role, is not signed by the role's identity, or
-            has a serial below `serial_min`.
+    `role` is the role of the topic, never a role from the message: otherwise a leader could publish a
+    list of its own keys as the helper's, and open both pads and shares. `serial_min` is the highest
+    serial that the home has committed for this role, or 0 if there is none. The home commits the list's
+    serial before it uses a key of the list. So the home refuses every older list, for example one from
+    before the operator lost its store. A key is unusable if nothing can be sealed to it. Raises Malformed
+    if the payload is not a list of this group and role, is not signed by the role's identity, or has a
+    serial below `serial_min`.
     """
     signed_list = KeyList.decode(group.id, payload)
     keys = signed_list.message

@@ -11,7 +11,7 @@ from meteragent.crowd import message
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.draw import draw
 from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
-from meteragent.crowd.message import Answer, Batch, Chunk, Entry, OtherGroup, Refusal, Report, Signed
+from meteragent.crowd.message import Answer, Batch, Chunk, Entry, Refusal, Report, Signed
 from meteragent.crowd.seal import SHARE, TOTAL, DayKeys, info, is_signed
 from meteragent.crowd.share import HOMES_MAX, signed, total
 from meteragent.crowd.total import TotalFormat
@@ -37,11 +37,8 @@ class Leader(Machine):
         effects = Effects()
         try:
             report = Report.decode(self.group.id, payload)
-        except OtherGroup:
-            effects.refusals.append("other_group")
-            return effects
-        except Malformed:
-            effects.refusals.append("malformed")
+        except Malformed as error:
+            effects.refusals.append(error.refusal)
             return effects
         reason = self._refusal_of(label, report, payload, now_s)
         if reason:
@@ -102,11 +99,8 @@ class Leader(Machine):
         effects = Effects()
         try:
             answer = self._decode(payload)
-        except OtherGroup:
-            effects.refusals.append("other_group")
-            return effects
-        except Malformed:
-            effects.refusals.append("malformed")
+        except Malformed as error:
+            effects.refusals.append(error.refusal)
             return effects
         reply = answer.message
         if not is_signed(self.group.identities["helper"], answer.body, answer.signature):

@@ -40,6 +40,8 @@ Sign = Callable[[bytes], bytes]
 class OtherGroup(Malformed):
     """A message that names another group."""
 
+    refusal = "other_group"
+
 
 class Entry(NamedTuple):
     """A home's part of a request: its label, the id of the helper's key, and the pad sealed to this key."""

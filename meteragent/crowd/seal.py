@@ -11,8 +11,7 @@ from meteragent.crowd.message import KEY_ID_BYTES
 def check_platform(word_max: int = sys.maxsize) -> None:
     """Check that this is a 64-bit system, because `cryptography` 50, with HPKE, has no 32-bit wheels.
 
-    Raises:
-        ImportError: this is a 32-bit system.
+    Raises ImportError if this is a 32-bit system.
     """
     if word_max < 1 << 32:
         raise ImportError("a crowd needs a 64-bit system: HPKE (cryptography 50) is not available on 32 bits")
@@ -57,10 +56,8 @@ def key_id(public: bytes) -> bytes:
 def seal(value: int, public: bytes, info_: bytes) -> bytes:
     """Return a number below 2^64 in sealed form, 56 bytes, which only the holder of the private key can open.
 
-    The library draws the ephemeral key from the operating system's generator.
-
-    Raises:
-        ValueError: the public key has the wrong length, or is a point of small order.
+    The library draws the ephemeral key from the operating system's generator. Raises ValueError if the
+    public key has the wrong length, or is a point of small order.
     """
     return _SUITE.encrypt(number(value, 8), X25519PublicKey.from_public_bytes(public), info_)
 

@@ -1,32 +1,17 @@
-"""The published total of a slot, its error, and the descriptor that states its promise (crowd.md 12).
-
-The error of a total of n homes is the sum of two draws of discrete Laplace noise and of n dithering errors.
-The variance of a dithering error is f (1 - f) quanta^2, where f is the fractional part of the home's energy
-in quanta. The variance is 1/6 on average over f, and at most 1/4. So with the quantum q, one draw z and the
-privacy loss a per quantum,
-
-    sd = q sqrt(2 Var z + n/6),     Var z = 1 / (2 sinh(a/2)^2).
-
-`half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies between two
-others: that of the two draws, which dominate if a is small, and the normal distribution, which many dithering
-errors approach. So the half-width is the standard deviation of the error, times the larger of the half-widths
-of these two distributions at a standard deviation of 1, plus half a quantum for the lattice.
-tests/crowd/test_total.py compares the result with exact convolutions.
-"""
+"""The published total of a slot, and the descriptor that states its promise (crowd.md 12)."""
 
 import json
-import math
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
+from meteragent.crowd.error import half_width, sd
 from meteragent.crowd.group import Group
 from meteragent.domain.grid import iso_duration, iso_time
 from meteragent.domain.units import MICRO
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
-from meteragent.wire.descriptor import MECHANISM, facts_id
+from meteragent.wire.descriptor import facts_id
 from meteragent.wire.number import decimal_text, figure
+from meteragent.wire.shapes import TWO_OPERATORS
 
 ASSUMES = (
     "leader and helper do not collude",
@@ -35,32 +20,8 @@ ASSUMES = (
     "pads and keys come from secure random generators",
 )
 IF_BOTH_COLLUDE = "every home's energy in every slot is known, without noise"
-COVERAGE = 0.95
 
 _PLAUSIBLE_LOSS, _PLAUSIBLE_QUANTA = 16, 2
-_DITHER_MEAN, _DITHER_MAX = 1 / 6, 1 / 4
-
-
-def sd(noise: LInfLaplace, homes: int) -> float:
-    """Return the standard deviation of a total of `homes` homes, in the unit of the quantum."""
-    return _deviation(noise, homes * _DITHER_MEAN)
-
-
-def half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> float:
-    """Return the half-width, in the quantum's unit, of the interval around a total of `homes` homes.
-
-    The interval contains the true value with a probability of about `coverage` or more, for all loads.
-    """
-    two_draws, quantum = [Part(noise, windows=2)], float(noise.quantum)
-    rounding_sd = quantum / math.sqrt(6)  # of the two rounding errors that `half_width_of_total` includes
-    draws_factor = half_width_of_total(two_draws, coverage) / math.hypot(sd_of_total(two_draws), rounding_sd)
-    normal_factor = NormalDist().inv_cdf((1 + coverage) / 2)
-    return max(draws_factor, normal_factor) * _deviation(noise, homes * _DITHER_MAX) + quantum / 2
-
-
-def _deviation(noise: LInfLaplace, dither_variance: float) -> float:
-    draw_variance = 1 / (2 * math.sinh(float(noise.a) / 2) ** 2)
-    return float(noise.quantum) * math.sqrt(2 * draw_variance + dither_variance)
 
 
 class TotalFormat:
@@ -99,7 +60,7 @@ class TotalFormat:
         group = self.group
         return {
             "v": 1,
-            "mechanism": MECHANISM,
+            "mechanism": TWO_OPERATORS["mechanism"],
             "group": group.name,
             "group_id": group.id.hex(),
             "metric": "linf",

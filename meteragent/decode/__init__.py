@@ -17,24 +17,45 @@ from meteragent.domain.reading import Reading
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
+ARRIVAL = "arrival"
+"""The word in profiles and configurations for the time of arrival, if that counts."""
 Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
     """A number in a payload, or a sum of such numbers, in the device's unit.
 
-    `time_ms` has the same meaning as in `Reading`. `id` is the meter that the payload names; None if the
-    payload names no meter.
+    `time_ms` and `seen_ms` have the same meaning as in `Reading`. `id` is the meter that the payload names;
+    None if the payload names no meter.
     """
 
     time_ms: int | None
     number: Decimal
     id: str | None = None
+    seen_ms: int | None = None
 
 
 def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
     """Make a decoder for payloads with one reading each."""
     return lambda payload: (decode(payload),)
+
+
+def stamped_at_start(decode: Decoder, interval_ms: int) -> Decoder:
+    """Make a decoder whose readings have the end of their interval, from one whose readings have its start.
+
+    A reading without a time keeps the time of its arrival as its end. The decoder raises PayloadError for an
+    interval that begins at a time relative to the arrival and ends after the arrival.
+    """
+
+    def end_ms(start_ms: int | None) -> int | None:
+        """Return the end of the interval that begins at `start_ms`."""
+        if start_ms is None:
+            return None
+        if start_ms < 0 < start_ms + interval_ms:
+            raise PayloadError("refused_ahead")
+        return start_ms + interval_ms or None
+
+    return lambda payload: [reading._replace(time_ms=end_ms(reading.time_ms)) for reading in decode(payload)]
 
 
 def parse_without_context(

@@ -8,11 +8,13 @@ A payload becomes a reading in this order:
 2. Document: the text is JSON, with decimals for all numbers (`document_of`), so the meter's own digits count,
    not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in
    fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
-   slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or with 0.
+   slower parser then replaces that number with ±10**100, which later steps clamp or refuse, or with 0. A
+   string that spells an object or a list counts as that object or list, wherever it is.
 3. Selection: the expressions are evaluated (`finder`); a plain field name needs only a dictionary look-up.
 4. Types: the value must be a finite number (`number_of`), and the time must be in Unix seconds, Unix
    milliseconds or RFC 3339 (`time_of`). A number in a string is refused.
-5. Unit: the value is multiplied by a constant factor and rounded to whole millionths (`scaled`).
+5. Unit: a document that states another unit beside the value is refused (`is_another_unit`). The value is
+   multiplied by a constant factor and rounded to whole millionths (`scaled`).
 
 If steps 1 to 4 refuse a payload, they raise PayloadError with the name of a counter. The error's context
 contains no parser exception, because such an exception would contain the payload. Expressions are compiled
@@ -29,6 +31,7 @@ unacknowledged message again, and the same bytes give the same reading.
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -36,12 +39,15 @@ from typing import Any
 from jmespath.exceptions import JMESPathError
 
 from meteragent.decode import PayloadNumber, parse_without_context
+from meteragent.decode.dialects import is_of_template, translated
 from meteragent.decode.expression import searcher
+from meteragent.decode.foreign import form_of_text
 from meteragent.decode.number import finite, number_in, scaled, text_of
+from meteragent.decode.unit import BESIDE, is_another_unit
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Reading
-from meteragent.domain.units import MICRO
+from meteragent.domain.units import MICRO, UNIT_FACTOR
 
 _MILLISECONDS_FROM = 10**11
 """The smallest Unix time that is read as milliseconds; in seconds, it would be after the year 5000."""
@@ -64,14 +70,32 @@ _QUICK_DECODER = json.JSONDecoder(parse_float=Decimal)
 
 def document_of(payload: bytes) -> Any:
     """Decode a payload as JSON with decimals for numbers. Raises PayloadError for any other payload."""
-    return parse_without_context("refused_json", ValueError, _parse, text_of(payload))
+    text = text_of(payload)
+    try:
+        return _parse(text)
+    except (ValueError, RecursionError):
+        pass
+    raise PayloadError(form_of_text(text) or "refused_json")
 
 
 def _parse(text: str) -> Any:
+    """Parse a document; a string in it that spells an object or a list counts as that object or list."""
     try:
-        return _DECODER.decode(text)
+        document = _DECODER.decode(text)
     except ArithmeticError:
-        return _FALLBACK_DECODER.decode(text)
+        document = _FALLBACK_DECODER.decode(text)
+    return _unwrapped(document) if "\\" in text else document
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _unwrapped(child) for name, child in value.items()}
+    if isinstance(value, list):
+        return [_unwrapped(child) for child in value]
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
+        with suppress(ValueError):
+            return _parse(value)
+    return value
 
 
 def value_at(document: Any, *names: str) -> Any:
@@ -119,11 +143,13 @@ def time_of(value: Any) -> int:
 
 def compile_expression(expression: str) -> Callable[[Any], Any]:
     """Compile a JMESPath expression into a function of documents. Raises ValueError if it is invalid."""
-    try:
-        return searcher(expression)
-    except (JMESPathError, RecursionError) as error:
-        reason = str(error).partition("\n")[0].removesuffix(", for expression:")
-        raise ValueError(f"a JMESPath expression ({reason})") from None
+    reason = "value_json is a name in templates only" if is_of_template(expression) else None
+    if reason is None:
+        try:
+            return searcher(expression)
+        except (JMESPathError, RecursionError) as error:
+            reason = str(error).partition("\n")[0].removesuffix(", for expression:")
+    raise ValueError(f"a JMESPath expression ({translated(expression) or reason})")
 
 
 def finder(expression: str) -> Callable[[Any], Any]:
@@ -141,27 +167,37 @@ def finder(expression: str) -> Callable[[Any], Any]:
     return find
 
 
-def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
+def reader(
+    value: str, time: str | None, unit: str | None = None, factor: Fraction = Fraction(1)
+) -> Callable[[bytes], PayloadNumber]:
     """Make a reader of a payload's number and time, selected by the expressions `value` and `time`.
 
-    If `time` is None, readings have their time of arrival. The reader raises PayloadError if it refuses a
+    If `time` is None, readings have their time of arrival. The number 1 counts as 1 `unit` times `factor`; an
+    object that states another unit for the number is refused. The reader raises PayloadError if it refuses a
     payload. This function raises ValueError if a JMESPath expression is invalid.
     """
     find_value = finder(value)
     find_time = finder(time) if time is not None else None
+    names = value.split(".")
+    place = names[:-1] if all(map(_PLAIN.fullmatch, names)) else []
+    size = factor * UNIT_FACTOR[unit] if unit is not None else factor
 
     def read(payload: bytes) -> PayloadNumber:
         """Return the number and the time. Raises PayloadError if the payload is refused."""
         document = document_of(payload)
-        number = number_of(find_value(document))
+        number, beside = number_of(find_value(document)), value_at(document, *place)
+        if unit is not None and isinstance(beside, dict) and is_another_unit(beside, unit, size):
+            raise PayloadError("refused_unit")
         return PayloadNumber(time_of(find_time(document)) if find_time else None, number)
 
     return read
 
 
-def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Callable[[bytes], Reading]:
+def decoder(
+    value: str, time: str | None, factor: Fraction = Fraction(1), unit: str | None = None
+) -> Callable[[bytes], Reading]:
     """Make a decoder from a `reader`. The number times `factor` is the value in the stream's unit."""
-    read, micro = reader(value, time), scaled(factor)
+    read, micro = reader(value, time, unit, factor), scaled(factor)
     fast_path = (
         _fast_path(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None
     )
@@ -193,7 +229,7 @@ def _fast_path(value: str, time: str | None, factor: Fraction) -> Callable[[byte
             document, end = _QUICK_DECODER.raw_decode(text)
         except (ValueError, ArithmeticError, RecursionError):
             return None
-        if end != len(text) or type(document) is not dict:
+        if end != len(text) or type(document) is not dict or not BESIDE.isdisjoint(document):
             return None
         number, time_ms = document.get(value), None
         if time is not None and (time_ms := _fast_time(document.get(time))) is None:

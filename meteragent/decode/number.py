@@ -11,7 +11,8 @@ from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import partial
 
-from meteragent.decode import PayloadNumber, parse_without_context
+from meteragent.decode import PayloadNumber
+from meteragent.decode.foreign import form_of_bytes, form_of_text
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MICRO
 from meteragent.privacy.exact import round_half_up
@@ -31,10 +32,18 @@ _ZERO = Decimal(0)
 
 
 def text_of(payload: bytes) -> str:
-    """Decode a payload as text. Raises PayloadError if it is empty or not UTF-8."""
-    if not payload.strip():
+    """Decode a payload as text, without the zero bytes and white space that programs append to it.
+
+    Raises PayloadError if the payload is empty or not UTF-8.
+    """
+    content = payload.rstrip(b"\0 \t\r\n")
+    if not content:
         raise PayloadError("refused_empty")
-    return parse_without_context("refused_encoding", UnicodeDecodeError, bytes.decode, payload)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        pass
+    raise PayloadError(form_of_bytes(content) or "refused_encoding")
 
 
 def finite(text: str) -> Decimal:
@@ -105,5 +114,5 @@ def number_in(text: str) -> Decimal:
     if _NOT_FINITE.fullmatch(text):
         raise PayloadError("refused_not_finite")
     if not _NUMBER.fullmatch(text):
-        raise PayloadError("refused_type")
+        raise PayloadError(form_of_text(text) or "refused_type")
     return finite(text.strip())

@@ -27,12 +27,10 @@ from functools import cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from meteragent.decode import parse_without_context
+from meteragent.decode import ARRIVAL, parse_without_context
+from meteragent.decode.foreign import form_of_text
 from meteragent.decode.number import text_of
 from meteragent.domain.errors import PayloadError
-
-ARRIVAL = "arrival"
-"""The value of `zone` for which a telegram's time is ignored and the time of arrival counts."""
 
 _LINE = re.compile(
     r"([0-9]-[0-9]:[0-9]{1,2}\.[0-9]{1,2}\.(?:[0-9]{1,2}|255))(?:\*([0-9]{1,3}))?(\(.*\))", re.ASCII
@@ -109,7 +107,7 @@ def telegram(payload: bytes, zone: str | None = None) -> Telegram:
     """
     text = text_of(payload).strip()
     if not text.startswith("/"):
-        raise PayloadError("refused_type")
+        raise PayloadError(form_of_text(text) or "refused_type")
     body, _, crc = text.rpartition("!")  # without a ``!``, `crc` is the whole text, which is not a CRC
     values, is_readout = _values(body.splitlines())
     if any(code in values for code in _CODES_WITH_CRC) or (crc and not is_readout):

@@ -9,7 +9,7 @@ is ignored (default deny).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from meteragent.decode import Decoder, PayloadNumber
 from meteragent.decode.number import scaled
@@ -31,10 +31,31 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Knowledge:
+    """How a family is known: from which `origins`, and by which signs where users have changed the topics.
+
+    `marks` returns whether a document is certainly the family's; None if its messages are recognised by what
+    they hold, or not at all. `ends` are ends of topics that the family keeps. If another family may have
+    them, too, one of the topics `beside` them must have been heard.
+    """
+
+    origins: tuple[Origin, ...] = ()
+    marks: Callable[[Any], bool] | None = None
+    ends: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether real messages were seen, and not only a documentation."""
+        return any(origin.facts == "captured" for origin in self.origins)
+
+
+@dataclass(frozen=True, slots=True)
 class Quantity:
     """A quantity in a device's messages.
 
-    `read` returns the numbers in a payload, or raises PayloadError. `scale` is the number of W or Wh in one
+    `read` returns the numbers in a payload, or raises PayloadError. `every_ms` is the usual time between its
+    readings, if it is not that of the profile. `scale` is the number of W or Wh in one
     of the device's units; None if the configuration has to state the unit. `interval_ms` is the time that an
     interval energy covers, if the device's documentation states it. `timed` is False if the messages have no
     unambiguous time; in that case the time of arrival counts. `step_wh` is the step in which an energy is
@@ -48,6 +69,7 @@ class Quantity:
     scale: Fraction | None
     read: Callable[[bytes], Sequence[PayloadNumber]]
     interval_ms: int | None = None
+    every_ms: int | None = None
     timed: bool = True
     step_wh: Fraction | None = None
     is_count: bool = False
@@ -73,8 +95,7 @@ class Profile:
     `identifies` describes the `{meter}` in the topics if it names a device, a person or a contract and so
     must not be published unchanged. If `needs_id`, one topic carries messages of several meters, each with
     its meter's id. `personal` lists the fields that identify a person, a place or a contract; they are
-    dropped. `traps` lists facts to know before trusting a number. If the profile is a file, `fields` are the
-    names in payloads on which the profile depends, and `origins` are the sources of its facts.
+    dropped. `traps` are facts to know beforehand, and `fields` the names that the profile reads in payloads.
     """
 
     name: str
@@ -93,19 +114,30 @@ class Profile:
     personal: tuple[str, ...] = ()
     traps: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
-    origins: tuple[Origin, ...] = ()
+    known: Knowledge = Knowledge()
 
     def quantity(self, kind: Kind, name: str | None) -> Quantity | None:
-        """Return the quantity with a kind and name, or the kind's first quantity if `name` is None.
-
-        Return None if there is no such quantity.
-        """
+        """Return the quantity with a kind and, if it is given, a name; None if there is no such quantity."""
         if name is not None:
             quantity = self.quantities.get(name)
             if quantity is not None and quantity.kind is kind:
                 return quantity
             return None if self.named is None else self.named(kind, name)
         return next((quantity for quantity in self.quantities.values() if quantity.kind is kind), None)
+
+    def usual_ms(self, quantity: Quantity | None) -> int:
+        """Return the usual time between readings of a quantity, or else between messages."""
+        return (quantity and quantity.every_ms) or self.every_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """What only code can say of a family; its `Profile` has these beside what its file says."""
+
+    quantities: Mapping[str, Quantity]
+    named: Callable[[Kind, str], Quantity | None] | None = None
+    needs_id: bool = False
+    fields: tuple[str, ...] = ()
 
 
 def decoder(
@@ -128,6 +160,6 @@ def decoder(
         own_numbers = numbers if meter_id is None else [number for number in numbers if number.id == meter_id]
         if numbers and not own_numbers:
             raise PayloadError("refused_meter")
-        return [Reading(number.time_ms, micro(number.number)) for number in own_numbers]
+        return [Reading(number.time_ms, micro(number.number), number.seen_ms) for number in own_numbers]
 
     return decode

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from meteragent.decode.profile import Profile
-from meteragent.decode.profile_model import ProfileTable, QuantityTable, SourceTable
+from meteragent.decode.profile_model import CodedTable, ProfileTable, QuantityTable, SourceTable
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, line_of, lines
 from meteragent.domain.refusal import expectation, key_text, parse_toml, raise_all, value_text
@@ -24,11 +24,14 @@ _RESERVED_NAMES = ("number", "json")
 """The names of the formats that any device may send."""
 
 
-def parse(text: str, name: str) -> Profile:
-    """Parse the text of the profile file `name`.toml. Raises ConfigError, which lists the errors."""
+def parse(text: str, name: str, *, is_coded: bool = False) -> Profile:
+    """Parse the text of the profile file `name`.toml. Raises ConfigError, which lists the errors.
+
+    If `is_coded`, a module reads the messages, and the file may lack what the module states.
+    """
     document = parse_toml(text)
     try:
-        table = ProfileTable.model_validate(document)
+        table = (CodedTable if is_coded else ProfileTable).model_validate(document)
     except ValidationError as error:
         raise_all(_refusals(error.errors(include_url=False), document, text))
         raise

@@ -12,15 +12,24 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from meteragent.decode import ARRIVAL
 from meteragent.decode.json import compile_expression
 from meteragent.decode.path import finder, names_of, words_in
-from meteragent.decode.profile import Direction, Origin, Profile, Quantity
-from meteragent.decode.reader import Condition, Conditions, Message, Term, Value, bare_reader, document_reader
+from meteragent.decode.profile import Direction, Knowledge, Origin, Profile, Quantity
+from meteragent.decode.reader import (
+    Condition,
+    Conditions,
+    Message,
+    Term,
+    Value,
+    bare_reader,
+    document_reader,
+    matcher,
+)
 from meteragent.domain.figures import parse_exact
 from meteragent.domain.grid import parse_duration
 from meteragent.domain.units import Kind
 
-ARRIVAL = "arrival"
 ON_CHANGE = "on change"
 _UNITS: dict[str, Fraction] = {
     "W": Fraction(1),
@@ -159,6 +168,8 @@ class QuantityTable(_Table):
     """Conditions under which the number's sign is reversed."""
     interval: _Duration | None = None
     """The time that an interval energy covers."""
+    every: _Duration | None = None
+    """The usual time between readings, if it is not that between messages."""
     step: _Positive | None = None
     """The step in which an energy is counted, in Wh."""
     counters: int = Field(default=1, ge=1, strict=True)
@@ -213,6 +224,7 @@ class QuantityTable(_Table):
             scale=scale,
             read=read,
             interval_ms=self.interval,
+            every_ms=self.every,
             timed=timed,
             step_wh=self.step,
             counters=self.counters,
@@ -246,10 +258,19 @@ class ProfileTable(_Table):
     partial: _Match | None = None
     """The conditions that messages meet if they omit unchanged values. If such a message lacks the
     quantity, it is counted as `other`."""
+    marks: _Match = ()
+    """The conditions by which `discover` recognises this family's messages on any topic. Without this key,
+    it recognises them by their quantities, unless a plain object may have these, too."""
+    ends: list[Annotated[_Text, AfterValidator(_topic)]] = []
+    """The ends of topics by which `discover` recognises this family, whatever precedes them."""
+    beside: list[_Text] = []
+    """If `ends` may be of others, too: topics of this family in the same place, one of which was heard."""
     time: Annotated[str | None, BeforeValidator(_time)]
     """The path of the time, which must be a Unix time or have a zone; or `arrival`."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None
     """The path of the string that names the meter."""
+    last_seen: Annotated[str, AfterValidator(_plain_path)] | None = None
+    """The path of the time at which a gateway last heard from the meter, whose value it may repeat."""
     every: _Duration
     """The usual time between messages."""
     period: Annotated[int, BeforeValidator(_period)] | None = None
@@ -277,7 +298,7 @@ class ProfileTable(_Table):
 
     def profile(self) -> Profile:
         """Return the profile that this file describes."""
-        message = Message(self.match, self.partial, self.time, self.id)
+        message = Message(self.match, self.partial, self.time, self.id, self.last_seen)
         named = None if self.others is None else partial(_other_quantity, message, self.others)
         return Profile(
             name=self.name,
@@ -295,12 +316,17 @@ class ProfileTable(_Table):
             personal=tuple(self.dropped),
             traps=tuple(self.traps),
             fields=tuple(dict.fromkeys(self._words())),
-            origins=tuple(Origin(origin.address, origin.date, origin.facts) for origin in self.source),
+            known=Knowledge(
+                origins=tuple(Origin(origin.address, origin.date, origin.facts) for origin in self.source),
+                marks=matcher(self.marks) if self.marks else None,
+                ends=tuple(self.ends),
+                beside=tuple(self.beside),
+            ),
         )
 
     def _words(self) -> Iterator[str]:
         """Yield the names on which the profile depends, and the strings that identify a kind of message."""
-        paths = [path for path in (self.time, self.id, self.others) if path is not None]
+        paths = [path for path in (self.time, self.id, self.last_seen, self.others) if path is not None]
         matches = (
             self.match,
             self.partial or (),
@@ -314,6 +340,14 @@ class ProfileTable(_Table):
             paths += [] if table.unit_at is None else [table.unit_at]
         for path in paths:
             yield from words_in(path)
+
+
+class CodedTable(ProfileTable):
+    """The keys of a file whose family a module of `decode.profiles` reads, or reads in part."""
+
+    time: Annotated[str | None, BeforeValidator(_time)] = None
+    source: list[SourceTable] = []
+    quantity: dict[str, QuantityTable] = {}
 
 
 def _other_quantity(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:

@@ -21,6 +21,7 @@ A JSON payload becomes a number in this order:
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -28,8 +29,8 @@ from typing import Any, Literal, NamedTuple
 
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of, number_or_text, time_of
-from meteragent.decode.number import bare, total
-from meteragent.decode.path import ABSENT, Find, finder, finder_of, names_of
+from meteragent.decode.number import number_in, text_of, total
+from meteragent.decode.path import ABSENT, finder, finder_of, names_of
 from meteragent.domain.errors import PayloadError
 
 Read = Callable[[bytes], Sequence[PayloadNumber]]
@@ -43,12 +44,12 @@ Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
 """Conditions on a message: for each path, at least one of its conditions must hold."""
 
 _WRAP_W = Decimal(2) ** 31 / 1000
-_NO_VALUE = (b"unknown", b"unavailable", b"none")
+_NO_VALUE = ("unknown", "unavailable", "none")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The facts that all quantities of a profile share: conditions, and the paths of the time and the id.
+    """The facts that all quantities of a profile share: conditions, and the paths of times and the id.
 
     A message must meet one of the alternatives in `match`, if there are any. A message that meets one of the
     alternatives in `partial` may lack the quantity, and is then counted as `other`.
@@ -58,6 +59,7 @@ class Message:
     partial: tuple[Conditions, ...] | None = None
     time: str | None = None
     id: str | None = None
+    last_seen: str | None = None
 
 
 class Term(NamedTuple):
@@ -91,13 +93,14 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
 
     `scale` is the number of W or Wh in the device's unit; None if it is unknown.
     """
-    message_matches, quantity_matches = _matcher(message.match), _matcher(value.match)
-    is_partial = None if message.partial is None else _matcher(message.partial)
+    message_matches, quantity_matches = matcher(message.match), matcher(value.match)
+    is_partial = None if message.partial is None else matcher(message.partial)
     find_number, find_time = _sum_finder(value), _time_finder(message.time)
     find_id = None if message.id is None else finder(message.id)
-    unit_matches = None if value.unit_path is None else _matcher((((value.unit_path, (value.unit or "",)),),))
+    seen_ms = _seen_finder(message.last_seen)
+    unit_matches = None if value.unit_path is None else matcher((((value.unit_path, (value.unit or "",)),),))
     limit = _limit(scale) if is_power else None
-    is_negative = _matcher(value.negative) if value.negative else None
+    is_negative = matcher(value.negative) if value.negative else None
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the number with its time and id. Raises PayloadError if the message is refused."""
@@ -117,7 +120,8 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
         if is_negative is not None and is_negative(document):
             number = number.copy_negate()
         meter_id = None if find_id is None else find_id(document)
-        return (PayloadNumber(find_time(document), number, meter_id if isinstance(meter_id, str) else None),)
+        named = meter_id if isinstance(meter_id, str) else None
+        return (PayloadNumber(find_time(document), number, named, seen_ms(document)),)
 
     return read
 
@@ -128,9 +132,10 @@ def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
 
     def read(payload: bytes) -> Sequence[PayloadNumber]:
         """Read the number. Raises PayloadError if the payload is not a number, or is too large a power."""
-        if payload.strip().lower() in _NO_VALUE:
+        text = text_of(payload)
+        if text.strip().lower() in _NO_VALUE:
             raise PayloadError("refused_unavailable")
-        numbers = bare(payload)
+        numbers = (PayloadNumber(None, number_in(text)),)
         if limit is not None and numbers[0].number.copy_abs() >= limit:
             raise PayloadError("refused_wrapped")
         return numbers
@@ -143,7 +148,7 @@ def _limit(scale: Fraction | None) -> Decimal | None:
     return None if scale is None else _WRAP_W * scale.denominator / scale.numerator
 
 
-def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
+def matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
     """Make a function that returns whether a document meets at least one alternative.
 
     If there are no alternatives, or one has no conditions, the function always returns True.
@@ -183,36 +188,17 @@ def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
     if place.channel is not None:
         number = _channel(number, place.channel)
     alternatives = [[(finder(path), is_negative) for path, is_negative in terms] for terms in place.sums]
-    if not any(is_negative or len(terms) > 1 for terms in alternatives for _, is_negative in terms):
-        return _first_finder([find for ((find, _),) in alternatives], number)
 
     def find_sum(document: Any) -> Decimal | None:
         """Return the sum of the first alternative with a value. Raises PayloadError if a term is wrong."""
         for terms in alternatives:
             values = [(find(document), is_negative) for find, is_negative in terms]
             if any(value is not ABSENT for value, _ in values):
-                return total(
-                    _signed_number(number, value, is_negative=is_negative) for value, is_negative in values
-                )
+                signed = [_signed_number(number, value, is_negative=minus) for value, minus in values]
+                return total(signed) if len(signed) > 1 else signed[0]
         return None
 
     return find_sum
-
-
-def _first_finder(
-    finders: Sequence[Find], number: Callable[[Any], Decimal]
-) -> Callable[[Any], Decimal | None]:
-    """Make a function that returns the first value that is present; None if no value is present."""
-
-    def find_first(document: Any) -> Decimal | None:
-        """Return the number. Raises PayloadError if the value is not a number."""
-        for find in finders:
-            value = find(document)
-            if value is not ABSENT:
-                return number(value)
-        return None
-
-    return find_first
 
 
 def _signed_number(number: Callable[[Any], Decimal], value: Any, *, is_negative: bool) -> Decimal:
@@ -235,6 +221,19 @@ def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) ->
         return total(numbers)
 
     return read_channel
+
+
+def _seen_finder(path: str | None) -> Callable[[Any], int | None]:
+    """Make a function that returns when the gateway last heard from the meter; None if it does not say."""
+    find_time = _time_finder(path)
+
+    def find_seen(document: Any) -> int | None:
+        """Return the time in ms; None for a value that is not a time."""
+        with suppress(PayloadError):
+            return find_time(document)
+        return None
+
+    return find_seen
 
 
 def _time_finder(path: str | None) -> Callable[[Any], int | None]:

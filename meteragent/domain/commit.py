@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
+from meteragent.domain import identity
+from meteragent.domain.prices import Price
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import ENERGY_UNIT, HOUR_MS
-from meteragent.domain.weights import Price
 from meteragent.privacy.exact import round_half_up
 
 
@@ -39,22 +40,30 @@ class SealedPad(NamedTuple):
     leader_public: bytes
 
 
+class Destination(NamedTuple):
+    """Where a meter's messages for one receiver go: the receiver's queue in the outbox, and a sink topic."""
+
+    queue: str
+    topic: str
+
+
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
-    The window's records leave on the topic `topic`, under the name `public_id`. `noise_bound` is the secret R
-    of THEORY 2.1. It is None once noise has been drawn for all n slots; in l1 and in crowds, it is always
-    None. Noise is drawn for the slots in the order of their indices; `draws` is the number of slots that have
-    it or, in a peak, the number of draws for its one slot. `slots` are the open slots. `masked_slot` is the
-    index of the slot that holds a difference instead of an accumulator: the register at the newest integrated
-    reading minus the accumulator. This difference equals the register at the slot's start minus noise and
-    dither. `masked_slot` is None if no slot holds a difference. `sealed_pad` is the pad of a crowd's slot,
-    whose accumulator started from the negated pad instead of noise; outside crowds, it is None.
+    The window's records leave for `destinations`, those of the receivers that got the window when it opened,
+    under the name `public_id`. `noise_bound` is the secret R of THEORY 2.1. It is None once noise has been
+    drawn for all n slots; in l1 and in crowds, it is always None. Noise is drawn for the slots in the order
+    of their indices; `draws` is the number of slots that have it or, in a peak, the number of draws for its
+    one slot. `slots` are the open slots. `masked_slot` is the index of the slot that holds a difference
+    instead of an accumulator: the register at the newest integrated reading minus the accumulator. This
+    difference equals the register at the slot's start minus noise and dither. `masked_slot` is None if no
+    slot holds a difference. `sealed_pad` is the pad of a crowd's slot, whose accumulator started from the
+    negated pad instead of noise; outside crowds, it is None.
     """
 
     start_ms: int
     terms_id: str
-    topic: str
+    destinations: tuple[Destination, ...]
     public_id: str
     noise_bound: int | None
     draws: int
@@ -112,11 +121,8 @@ class Total(NamedTuple):
 
         The sum starts again at 0 if `total` is None, an earlier slot is missing, or the unit has changed.
         """
-        (from_ms, _), *_ = terms.stretches(slot_index)
-        to_ms = terms.stretches(slot_index)[-1][1]
-        if terms.bands:
-            from_ms, to_ms = 0, terms.length_ms
-        unit = ENERGY_UNIT[terms.unit]
+        from_ms, to_ms = terms.shape.extent(slot_index)
+        unit = ENERGY_UNIT[terms.readings.unit]
         if total is None or total.unit != unit or window_start_ms + from_ms > total.end_ms:
             total = cls(window_start_ms + from_ms, window_start_ms + from_ms, unit, 0, 0.0)
         quanta, deviation = release
@@ -129,7 +135,7 @@ class Total(NamedTuple):
 
 
 class ReleasedSlot(NamedTuple):
-    """A slot of a shared stream: its descriptor's id, the start of its window, and its own end."""
+    """A released slot: its descriptor's id, the start of its window, and its own end."""
 
     descriptor_id: str
     window_ms: int
@@ -137,13 +143,13 @@ class ReleasedSlot(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A message to send, byte for byte, at `due_ms` (wall clock) or later.
+    """A message to send to a receiver, byte for byte, at `due_ms` (wall clock) or later.
 
-    `slot` determines which receivers get a message of a shared stream. For a record, it is the record's slot;
-    for a descriptor, the first slot that it covers; for other messages, None. A report to a crowd is not sent
-    at or after `until_ms`, which is None for other messages.
+    `queue` is the receiver's queue in the outbox, and `slot` the slot of a record; None for other messages. A
+    report to a crowd is not sent at or after `until_ms`, which is None for other messages.
     """
 
+    queue: str
     topic: str
     payload: bytes
     due_ms: int
@@ -153,15 +159,12 @@ class Outgoing(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """The latest descriptor of a sink topic, which is retained and sent again on each connection.
+    """The latest descriptor of a receiver's topic, which is retained and sent again on each connection."""
 
-    If the stream is shared, `slot` is the first slot that the descriptor covers; otherwise it is None.
-    """
-
+    queue: str
     topic: str
     id: str
     payload: bytes
-    slot: ReleasedSlot | None = None
 
 
 class Charge(NamedTuple):
@@ -185,8 +188,7 @@ class Commit:
     order in which their meters' messages arrived, so that meters that report together share pages of the
     database. `terms`: the terms to which states refer, by id. `descriptors`: new descriptors. `outgoing`: the
     messages to send, in order. `totals`: running totals by public name. `prices`: all prices of the stream
-    that are still needed, or None if they have not changed. `shared`: whether the messages go to each active
-    receiver (`store.grants`); if so, each topic begins with the public id instead of a sink topic.
+    that are still needed, or None if they have not changed.
     """
 
     stream: str
@@ -200,7 +202,6 @@ class Commit:
     outgoing: list[Outgoing] = field(default_factory=list)
     totals: dict[str, Total] = field(default_factory=dict)
     prices: tuple[Price, ...] | None = None
-    shared: bool = False
 
     def __bool__(self) -> bool:
         """Return whether there is anything to write."""
@@ -214,13 +215,45 @@ class Snapshot:
 
     `marks`, `states`, `terms` and `totals` are as in `Commit`. `floor_ms`: the time before which no window of
     any meter opens because a store was lost or restored; 0 if that has not happened. `announced`: the id of
-    the latest descriptor of each sink topic. `prices`: the latest committed prices.
+    the latest descriptor at each destination. `prices`: the latest committed prices.
     """
 
     marks: dict[str, int]
     states: dict[str, TimelineState]
     terms: dict[str, Terms]
     floor_ms: int = 0
-    announced: dict[str, str] = field(default_factory=dict)
+    announced: dict[Destination, str] = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
     prices: tuple[Price, ...] = ()
+
+
+class Receiver(NamedTuple):
+    """A receiver of a stream, and the period for which it gets the stream: public facts alone (law 4).
+
+    The receiver gets windows that start at or after `since_ms`, and of these the slots that end by
+    `until_ms`. If `until_ms` is None, the period has no end; the sink of a stream is a receiver that gets
+    everything. `queue` names its queue in the outbox, and `topic` is the template of its topics.
+    """
+
+    queue: str
+    topic: str
+    since_ms: int = 0
+    until_ms: int | None = None
+
+    def has_slot(self, window_ms: int, end_ms: int) -> bool:
+        """Return whether the receiver gets a slot, given the start of its window and the slot's own end."""
+        return window_ms >= self.since_ms and (self.until_ms is None or end_ms <= self.until_ms)
+
+    def destination(self, public_id: str) -> Destination:
+        """Return where the messages about a meter go."""
+        return Destination(self.queue, identity.render(self.topic, public_id))
+
+
+class Budget(NamedTuple):
+    """The largest sum of charges, `epsilon_per_w` (1/W), over all streams of a meter in each period.
+
+    Periods last `period_ms`, a number of whole days, and are aligned to the Unix epoch.
+    """
+
+    epsilon_per_w: Fraction
+    period_ms: int

@@ -9,13 +9,24 @@ REFUSALS = {
     "refused_empty": "the payload is empty",
     "refused_encoding": "the payload is not UTF-8",
     "refused_json": "the payload is not JSON",
+    "refused_compressed": "the payload is compressed: switch compression off where it is sent",
+    "refused_encrypted": "the payload is an encrypted or undecoded telegram (DLMS, M-Bus, SML): decode it"
+    " where it is read, with the meter's key",
+    "refused_sparkplug": "the payload is Sparkplug B, which is binary: have its gateway publish JSON",
+    "refused_influx": "the payload is a line for InfluxDB: send JSON (telegraf: data_format = 'json')",
+    "refused_notation": "the payload is Python or JavaScript: send JSON (json.dumps, JSON.stringify)",
+    "refused_part": "the payload begins with a part of a telegram: send each one whole, in one message",
+    "refused_comma": "the number has a comma or separators: send it with a point only, such as 1234.5",
+    "refused_list": "the payload is a list of values as text: send a number on each topic, or JSON",
+    "refused_suffix": "the payload is a number with a unit: send only the number",
     "refused_missing": "the payload lacks the value or the time",
     "refused_type": "the value is not a number",
     "refused_not_finite": "the value is NaN or infinite",
     "refused_time": "the time is not unix seconds, milliseconds or RFC 3339 with a zone",
     "refused_ahead": "the time is further ahead of the clock than window.ahead",
     "refused_zone": "the times differ persistently from their arrival by whole hours: check source.timezone",
-    "refused_unit": "the payload's unit differs from the one in the device's documentation",
+    "refused_stale": "the gateway repeats a value of a meter that it has not heard for source.hold",
+    "refused_unit": "the unit that the payload or source.unit_topic states is another than configured",
     "refused_wrapped": "the power is a negative 32-bit number that the device sends as a positive one",
     "refused_checksum": "the telegram is cut short, or its checksum is wrong",
     "refused_unavailable": "the payload states that there is no value (unknown, unavailable)",
@@ -36,12 +47,15 @@ COUNTERS = {
     "late": "readings for a time that is already integrated",
     "duplicate": "readings with the time of an earlier reading",
     "replaced": "readings without a timestamp, replaced by a newer one that arrived in the same millisecond",
+    "from_future": "readings dropped because the meter's clock was fast when it sent them, and is right now",
     "early": "readings from before the meter's first window",
     "accepted": "readings accepted",
     "clamped": "values outside window.range, clamped to it",
     "thinned": "readings dropped because too many readings of their meter were pending",
     "rolled_over": "rollovers of registers at source.modulus",
     "register_reset": "resets and replacements of registers: the time between the two readings is a gap",
+    "register_jump": "jumps of registers to a level that no load explains: that time is a gap",
+    "register_glitch": "readings of registers dropped because other readings contradict them",
     "register_lost": "slots of a register lost: no reading arrived between a stop and the end of the slot",
     "shed": "QoS 0 messages dropped because the queue to the core was full",
     "acked_open": "readings acknowledged early because source.inflight messages were unacknowledged",
@@ -55,9 +69,9 @@ COUNTERS = {
     "opened": "windows opened and charged",
     "peak_redrawn": "peaks charged again because of a restart between parts of their window",
     "over_budget": "windows not opened because they would exceed the budget",
-    "withheld": "windows of a refused topic not opened: messages of such topics fill a tenth of the store",
+    "withheld": "windows that a receiver of a refused topic did not get: such rows fill a tenth of the store",
     "no_keys": "slots of a crowd not opened: an operator's day key is missing, or a name is an invalid label",
-    "held": "windows not opened because another agent releases the meter, or because this was not yet known",
+    "held": "windows that a receiver did not get: another agent releases the meter to it, or may do so",
     "unchecked": "meters whose first window opened although the sink's broker did not say who releases them",
     "released": "slots released",
     "forgotten": "meters forgotten after window.forget without a reading",
@@ -76,9 +90,6 @@ COUNTERS = {
     "store_set_aside": "corrupt stores set aside",
 }
 """Every counter, with the events that it counts."""
-
-FORMER_NAMES = {"over_budget": "passed"}
-"""The former names of renamed counters; metrics and health report both names until the next version."""
 
 PUBLIC = frozenset(
     {

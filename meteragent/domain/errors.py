@@ -123,7 +123,16 @@ class RecordError(MeteragentError):
 
 
 class LinkError(MeteragentError):
-    """A broker or database that cannot be reached or was lost, or a broker that refused a request."""
+    """A broker or database that cannot be reached or was lost, or a broker that refused a request.
+
+    `code` is the code of the problem that names the cause; empty if the cause is not known.
+    """
+
+    code = ""
+
+    def __init__(self, text: str = "", code: str = "") -> None:
+        super().__init__(text)
+        self.code = code or self.code
 
 
 class DatabaseError(MeteragentError):

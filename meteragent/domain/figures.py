@@ -46,6 +46,11 @@ def exact(number: Fraction) -> str:
     return f"{decimal:f}" if Fraction(decimal) == number else str(number)
 
 
+def counted(count: int, noun: str) -> str:
+    """Format a count with its noun: ``1 part``, ``1,200 parts``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def figures(number: float | Fraction) -> str:
     """Format a number to three figures; from 1,000 on, as a whole number: ``0.0123``, ``659``, ``12,345``."""
     rounded = float(number)

@@ -299,3 +299,19 @@ def parse_time(text: str) -> int:
     if RFC3339.fullmatch(text) is None:
         raise ValueError("not an RFC 3339 time with a zone, such as 2026-11-20T12:00:00Z")
     return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND
+
+
+class Band(NamedTuple):
+    """Hours of the day that form one slot; `stretches` are (from, to) in ms after the window's start.
+
+    The band for energy whose time of use is unknown has no hours: its only stretch is empty and lies at the
+    window's end.
+    """
+
+    name: str
+    stretches: tuple[tuple[int, int], ...]
+
+    @property
+    def duration_ms(self) -> int:
+        """The total duration of the band's stretches."""
+        return sum(end_ms - start_ms for start_ms, end_ms in self.stretches)

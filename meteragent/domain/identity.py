@@ -12,12 +12,15 @@ names hash to the shard's number.
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 PLACEHOLDER = "{meter}"
 PHASE = "{phase}"
 SHARD = "{shard}"
+ALL_METERS = "0/1 by name"
+"""The shard of a stream outside a fleet, as a store records it."""
 _SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)
 _SHARED = ("$share/", "$queue/")
 _NAME_MAX = 128
@@ -150,16 +153,23 @@ def _insert_shard(text: str, shard: Shard | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A source template: the filter to subscribe to, and the meter and phase that a topic names.
+    """A source template: the filters to subscribe to, and the meter and phase that a topic names.
 
     `name` is the meter's name if the template has no ``{meter}``. `phases` are the values of ``{phase}`` to
-    be summed. `shard` selects meters by the hash of their names; None selects all meters.
+    be summed. `shard` selects meters by the hash of their names; None selects all meters. `unit` has the
+    topics that state the unit of the readings, if there are any, and `units` the names that it must have, by
+    phase. If the phases have topics of their own, `parts` has the phase of each topic, in place of the
+    template. The readings of the phases in `subtracted` are subtracted.
     """
 
     segments: tuple[str, ...]
     name: str | None = None
     phases: tuple[str, ...] = ()
     shard: Shard | None = None
+    unit: "SourceTopic | None" = None
+    units: Mapping[str | None, Collection[str]] = field(default_factory=dict, hash=False)
+    parts: Mapping[str, str] = field(default_factory=dict, hash=False)
+    subtracted: frozenset[str] = frozenset()
 
     @classmethod
     def parse(
@@ -174,6 +184,11 @@ class SourceTopic:
     def filter(self) -> str:
         """The topic filter to subscribe to: the template with ``+`` for the meter and the phase."""
         return "/".join("+" if s in (PLACEHOLDER, PHASE) else s for s in self.segments)
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The topic filters to subscribe to: that of the template, or the topics of the parts."""
+        return tuple(self.parts) or (self.filter,)
 
     def holds(self, meter: str) -> bool:
         """Return whether a meter belongs to the agent's shard of a fleet."""
@@ -191,6 +206,8 @@ class SourceTopic:
         than `_NAME_MAX` characters, or if its phase is not one of `phases`. The phase is None if the template
         has no ``{phase}``.
         """
+        if self.parts:
+            return (self.name or "", self.parts[topic]) if topic in self.parts else None
         segments = topic.split("/")
         if len(segments) != len(self.segments):
             return None

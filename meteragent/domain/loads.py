@@ -21,29 +21,14 @@ once. For k rises, add (k - 1) s and (k - 1) p H (`privacy.loads`).
 from fractions import Fraction
 from math import ceil
 
-from meteragent.domain.shape import Metric
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.domain.units import HOUR_MS, Kind
 from meteragent.privacy.in_all import A_LIMIT, kappa
-from meteragent.privacy.loads import counted, counted_in_all, sampled, sampled_in_all
-from meteragent.privacy.stream import reported_radius
+from meteragent.privacy.loads import counted, counted_in_all, reported_radius, sampled, sampled_in_all
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 """The changes in energy for which levels are reported, in Wh."""
-
-
-def width_w(terms: Terms) -> Fraction:
-    """Return the width of the readings' range as a power, in W."""
-    width = Fraction(terms.high_u - terms.low_u, MICRO) * UNIT_FACTOR[terms.unit]
-    return width if terms.kind is Kind.POWER else width * HOUR_MS / terms.interval_ms
-
-
-def longest_hold_ms(terms: Terms) -> int:
-    """Return the longest time, in ms, for which a power reading holds until the next reading.
-
-    The result is 0 if the time between readings is unknown, or if readings are sent on change.
-    """
-    return min(terms.every_ms or 0, terms.hold_ms)
 
 
 def counts(terms: Terms) -> int:
@@ -51,12 +36,12 @@ def counts(terms: Terms) -> int:
 
     Each counter contributes one count for each interval or, for a register, for each price in each stretch.
     """
-    slots = range(terms.n if terms.bands else 1)
-    if terms.kind is Kind.INTERVAL_ENERGY:
-        numbers = [ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in slots]
+    slots = range(terms.n if terms.places else 1)
+    if terms.readings.kind is Kind.INTERVAL_ENERGY:
+        numbers = [ceil(Fraction(terms.slot_ms(i), terms.readings.interval_ms)) for i in slots]
     else:
         numbers = [terms.prices_count * len(terms.stretches(i)) for i in slots]
-    return terms.counters * (sum(numbers) if terms.metric is Metric.L1 else max(numbers))
+    return terms.readings.counters * (sum(numbers) if terms.metric is Metric.L1 else max(numbers))
 
 
 def distance(terms: Terms, change_wh: Fraction) -> Fraction:
@@ -64,11 +49,11 @@ def distance(terms: Terms, change_wh: Fraction) -> Fraction:
 
     The change adds or removes `change_wh` within one slot.
     """
-    if not change_wh or terms.kind is not Kind.POWER:
+    if not change_wh or terms.readings.kind is not Kind.POWER:
         return as_reported(terms, change_wh / terms.hours / terms.wh_per_value)
-    energy_wh = sampled(change_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
+    energy_wh = sampled(change_wh, terms.readings.width_w, Fraction(terms.readings.longest_hold_ms, HOUR_MS))
     reported = as_reported(terms, energy_wh / terms.hours / terms.wh_per_value)
-    return min(reported, width_w(terms) / terms.wh_per_value * terms.reach_of_power)
+    return min(reported, terms.readings.width_w / terms.wh_per_value * terms.reach_of_power)
 
 
 def as_reported(terms: Terms, change: Fraction) -> Fraction:
@@ -76,22 +61,12 @@ def as_reported(terms: Terms, change: Fraction) -> Fraction:
 
     A power may differ by the dead band from the last reported one; an energy is counted in steps.
     """
-    step = (terms.dead_band or Fraction(0)) * terms.value_per_reading
+    step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if not change or not step:
         return change
-    if terms.kind is Kind.POWER:
+    if terms.readings.kind is Kind.POWER:
         return reported_radius(change, step * terms.reach_of_power)
-    return counted(change, step, counts(terms), _step_limit(terms))
-
-
-def _step_limit(terms: Terms) -> Fraction | None:
-    """Return the largest change that the range allows between two readings of a register, in a value's unit.
-
-    The result is None for other kinds, and if the longest time between readings is unknown or 0.
-    """
-    if terms.kind is not Kind.REGISTER or not terms.every_ms:
-        return None
-    return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / terms.hours / terms.wh_per_value
+    return counted(change, step, counts(terms))
 
 
 def level(terms: Terms, change_wh: Fraction) -> Fraction:
@@ -110,11 +85,10 @@ def step_wh(terms: Terms) -> Fraction:
 
     In l1 the bound covers all slots of a window together.
     """
-    step = (terms.dead_band or Fraction(0)) * terms.value_per_reading
-    if terms.kind is Kind.POWER:
+    step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
+    if terms.readings.kind is Kind.POWER:
         return reported_radius(Fraction(0), step * terms.reach_of_power) * wh_per_unit(terms)
-    limit = _step_limit(terms)
-    return counts(terms) * (step if limit is None else min(step, limit)) * wh_per_unit(terms)
+    return counts(terms) * step * wh_per_unit(terms)
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
@@ -132,9 +106,9 @@ def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> 
     if not change_wh:
         return change_wh
     count = ceil(Fraction(slots * terms.slots_per_bound, terms.n))  # of slots or, in l1, of windows
-    if terms.kind is Kind.POWER:
-        hold_h = Fraction(longest_hold_ms(terms), HOUR_MS)
-        return sampled_in_all(change_wh, width_w(terms), hold_h, rises) + count * step_wh(terms)
+    if terms.readings.kind is Kind.POWER:
+        hold_h = Fraction(terms.readings.longest_hold_ms, HOUR_MS)
+        return sampled_in_all(change_wh, terms.readings.width_w, hold_h, rises) + count * step_wh(terms)
     return counted_in_all(change_wh, step_wh(terms), count, rises)
 
 
@@ -165,17 +139,17 @@ def level_of_curves(terms: Terms) -> Fraction:
     two steps, except that intervals, which are rounded one by one, add one step each and at least two steps
     in total. The distance is rounded up to the lattice.
     """
-    count = terms.reach_of_power if terms.kind is Kind.POWER else Fraction(counts(terms))
-    steps = max(Fraction(2), count) if terms.kind is Kind.INTERVAL_ENERGY else 2 * count
-    change = terms.radius + steps * (terms.dead_band or 0) * terms.value_per_reading
+    count = terms.reach_of_power if terms.readings.kind is Kind.POWER else Fraction(counts(terms))
+    steps = max(Fraction(2), count) if terms.readings.kind is Kind.INTERVAL_ENERGY else 2 * count
+    change = terms.radius + steps * (terms.readings.dead_band or 0) * terms.value_per_reading
     return terms.epsilon * ceil(change / terms.quantum) * terms.quantum
 
 
 def unknown(terms: Terms) -> tuple[str, ...]:
     """Return the keys of the facts that a promise about loads requires but that are unknown."""
     keys = []
-    if terms.kind is Kind.POWER and terms.every_ms is None:
+    if terms.readings.kind is Kind.POWER and terms.readings.every_ms is None:
         keys.append("source.every")
-    if terms.dead_band is None:
+    if terms.readings.dead_band is None:
         keys.append("source.dead_band")
     return tuple(keys)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Space
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 
@@ -22,6 +22,11 @@ class Preset:
     space: Space = Space.LINF
     blocks: int = 1
 
+    @property
+    def has_calendar(self) -> bool:
+        """Whether windows are local days or months, for which a configuration states a time zone."""
+        return isinstance(self.length, str)
+
 
 _HALF_HOUR_MS = HOUR_MS // 2
 PRESETS = {
@@ -34,17 +39,11 @@ PRESETS = {
     "peak": Preset("1mo", Fraction("27.5"), Fraction(1), space=Space.PEAK),
     "tariff": Preset("1mo", Fraction(1000), Fraction(1), space=Space.BANDS),
 }
-COMPLETE = {name: preset for name, preset in PRESETS.items() if preset.space is not Space.BANDS}
-"""The presets that define a window's slots; for the others, the configuration defines the bands."""
+DEFAULT = "appliance"
+"""The preset of a stream that names none, which `discover` and `init` propose first."""
 
 
 def units_per_watt(kind: Kind, unit: str, duration_ms: int) -> Fraction:
     """Return 1 W in `unit` or, unless the kind is power, the energy of 1 W over `duration_ms` in `unit`."""
     hours = Fraction(1) if kind is Kind.POWER else Fraction(duration_ms, HOUR_MS)
     return hours / UNIT_FACTOR[unit]
-
-
-def radius_that_hides(hide_wh: Fraction, slot_ms: int, units_per_w: Fraction, quantum: Fraction) -> Fraction:
-    """Return `hide_wh` / `slot_ms` as a radius in the unit, rounded up to the lattice (DESIGN 2)."""
-    power_w = hide_wh * HOUR_MS / slot_ms
-    return -(-power_w * units_per_w // quantum) * quantum

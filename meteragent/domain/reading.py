@@ -32,11 +32,13 @@ class Reading(NamedTuple):
 
     `time_ms` is in whole milliseconds, since the Unix epoch or, if negative, relative to the arrival. It is
     None if the payload has no time; the time of arrival is then used. `value_u` is the value in millionths of
-    the stream's unit.
+    the stream's unit. `seen_ms` is when a gateway last heard from the meter, if it says so: it may repeat a
+    value that it has kept.
     """
 
     time_ms: int | None
     value_u: int
+    seen_ms: int | None = None
 
 
 class Message(NamedTuple):

@@ -30,6 +30,8 @@ _QUOTED = re.compile(r"'([^']*)'")
 _SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")
 _KINDS: dict[type, str] = {bool: "a boolean", int: "a number", Decimal: "a number", list: "a list"}
 _PLACE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
+_CURLY = re.compile("[“”„‟‘’‚‛«»]")
+_BYTE_ORDER, _UTF_16 = "\ufeff", (b"\xff\xfe", b"\xfe\xff")
 _EXTREME = re.compile(r"\d[eE][+-]?[\d_]{19}")
 _TEXT_MAX = 60
 """The largest number of characters of a value that `value_text` repeats."""
@@ -98,7 +100,8 @@ def text_of_file(path: Path) -> str:
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        refusal = ConfigError("", "a byte that is not UTF-8", "UTF-8 text")
+        fault = "UTF-16 text" if error.object[:2] in _UTF_16 else "a byte that is not UTF-8"
+        refusal = ConfigError("", fault, "UTF-8 text")
         refusal.line = error.object.count(b"\n", 0, error.start) + 1
         raise refusal from None
     except (OSError, ValueError) as error:
@@ -117,6 +120,8 @@ def parse_toml(text: str) -> dict[str, Any]:
 
     Raises ConfigError, with the reason and the line, if the text is not TOML.
     """
+    if text.startswith(_BYTE_ORDER):
+        raise ConfigError("", "a byte order mark before the text", "UTF-8 without such a mark")
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except InvalidOperation:  # an exponent with more digits than a Decimal has
@@ -130,10 +135,15 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 def _not_toml(error: Exception, text: str) -> ConfigError:
     message = "brackets nested too deeply" if isinstance(error, RecursionError) else str(error)
-    place = _PLACE.search(message)
-    refusal = ConfigError("", f"text that is not TOML ({_PLACE.sub('', message)})", "TOML")
-    if place is not None:
-        refusal.line = int(place[1]) if place[1] else max(1, len(text.splitlines()))
+    place, lines = _PLACE.search(message), text.splitlines()
+    line = 0 if place is None else int(place[1]) if place[1] else max(1, len(lines))
+    quote = _CURLY.search("".join(lines[line - 1 : line]))
+    if quote is None:
+        refusal = ConfigError("", f"text that is not TOML ({_PLACE.sub('', message)})", "TOML")
+    else:
+        expected = "straight quotation marks, such as 'W' or \"W\""
+        refusal = ConfigError("", f"a typographic quotation mark ({quote[0]})", expected)
+    refusal.line = line or None
     return refusal
 
 

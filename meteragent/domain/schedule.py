@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from meteragent.domain.grid import BandRule, Calendar, Grid
-from meteragent.domain.shape import UNKNOWN_BAND, Band
+from meteragent.domain.grid import Band, BandRule, Calendar, Grid
+from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.domain.terms import Terms
 
 Shape = Callable[[int, tuple[Band, ...]], Terms]
@@ -19,13 +19,13 @@ Shape = Callable[[int, tuple[Band, ...]], Terms]
 
 @dataclass(frozen=True, slots=True)
 class BandRules:
-    """The rules of a window's bands; `rest` names the band for the time that no rule covers.
+    """The rules of a window's bands; `remainder` names the band for the time that no rule covers.
 
     If `has_unknown`, there is also a band for energy whose time of use is unknown.
     """
 
     rules: tuple[BandRule, ...] = ()
-    rest: str | None = None
+    remainder: str | None = None
     has_unknown: bool = False
 
     def bands(self, calendar: Calendar, start_ms: int) -> tuple[Band, ...]:
@@ -35,8 +35,8 @@ class BandRules:
         """
         length_ms = calendar.end_ms(start_ms) - start_ms
         bands = [Band(rule.name, calendar.stretches(start_ms, rule)) for rule in self.rules]
-        if self.rest is not None:
-            bands.append(Band(self.rest, uncovered(bands, length_ms)))
+        if self.remainder is not None:
+            bands.append(Band(self.remainder, uncovered(bands, length_ms)))
         bands = sorted((band for band in bands if band.stretches), key=lambda band: band.stretches[0])
         return (*bands, Band(UNKNOWN_BAND, ((length_ms, length_ms),))) if self.has_unknown else tuple(bands)
 

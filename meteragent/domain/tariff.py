@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from meteragent.domain.shape import UNKNOWN_BAND
+from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.domain.units import DAY_MS
 
 MONTH_DAYS = 30.4375
@@ -37,8 +37,7 @@ class Tariff:
     def price_range(self, band: str) -> tuple[float, float]:
         """Return the lowest and the highest price of energy in a band; they differ only for "unknown".
 
-        Raises:
-            ValueError: there is no price for the band.
+        Raises ValueError if there is no price for the band.
         """
         if band in self.prices:
             return self.prices[band], self.prices[band]
@@ -57,11 +56,9 @@ class Tariff:
 def price_difference(tariff: Tariff, cheaper: Tariff, band: str) -> tuple[float, float]:
     """Return the smallest and the largest difference in the price of a band: `tariff` minus `cheaper`.
 
-    The two numbers differ only for "unknown". That energy was used in the same bands and shares under both
-    tariffs, so if neither has a price for it, the difference lies within the range of the bands' differences.
-
-    Raises:
-        ValueError: one tariff has no price for the band.
+    The two numbers differ only for "unknown". That energy was used in the same bands and shares under
+    both tariffs, so if neither has a price for it, the difference lies within the range of the bands'
+    differences. Raises ValueError if one tariff has no price for the band.
     """
     is_priced = band in tariff.prices or band in cheaper.prices
     bands = tariff.prices.keys() & cheaper.prices.keys()

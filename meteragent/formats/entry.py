@@ -7,12 +7,10 @@ from typing import Literal, NamedTuple
 
 from meteragent.consume.series import Series
 from meteragent.domain.errors import FormatError
-from meteragent.domain.shape import Space
 from meteragent.domain.units import MICRO, UNIT_FACTOR
 
 Quality = Literal["measured", "estimated"]
 
-_SPACES_WITHOUT_INTERVALS = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
 _BITS = 63
 
 
@@ -57,7 +55,7 @@ def released(meters: Iterable[Series]) -> Iterator[Entry]:
     """
     for series in meters:
         for record in series.records:
-            if series.terms(record).space in _SPACES_WITHOUT_INTERVALS:
+            if not series.terms(record).shape.is_additive:
                 raise FormatError("peaks, energies above a threshold and amounts of money are not converted")
             yield Entry(
                 record.meter,

@@ -14,14 +14,14 @@ people and `read` find it.
 import re
 import uuid
 import xml.etree.ElementTree as ET
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from meteragent.domain.errors import FormatError
-from meteragent.domain.grid import iso_time
+from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.identity import holds_name
 from meteragent.domain.units import DAY_MS
 from meteragent.formats.entry import Entry, Quality, require_intervals
@@ -46,6 +46,8 @@ _POWERS: Final = (0, -3, -6)
 _POWER_MAX: Final = 12
 """The largest absolute value of an exponent of ten that is read: from pico to tera."""
 _INT48_MAX: Final = 2**47 - 1
+_START_S: Final = parse_time("1990-01-01T00:00:00Z") // 1000
+_END_S: Final = parse_time("2101-01-01T00:00:00Z") // 1000
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
 """The namespace of the feed's ids, so that a repeated conversion yields the same ids."""
@@ -197,24 +199,33 @@ class _Type(NamedTuple):
 def read(content: bytes) -> Iterator[Entry]:
     """Yield a feed's entries, in W and Wh. Raises FormatError for other quantities or an invalid feed."""
     feed = parse(content)
-    points = dict(_resources(feed, "UsagePoint"))
+    meters = _Meters(dict(_resources(feed, "UsagePoint")))
     readings = dict(_resources(feed, "MeterReading"))
+    streams = {link: place for place in reversed(readings) for link in _links(readings[place], "related")}
+    meter_and_type: dict[str, tuple[str, _Type]] = {}
     types = {place: _type(resource) for place, resource in _resources(feed, "ReadingType")}
     if not types:
         raise FormatError("no ReadingType: this is not a Green Button file, or its units are missing")
     for place, block in _resources(feed, "IntervalBlock"):
         stream = _parent_place(block, place, "IntervalBlock")
-        if stream not in readings:
-            stream = next((p for p, r in readings.items() if stream in _links(r, "related")), stream)
-        reading = readings.get(stream)
-        if reading is None:
-            raise FormatError("an IntervalBlock belongs to no MeterReading of the file")
-        names = [name for name in _links(reading, "related") if name in types]
-        if len(names) != 1:
-            raise FormatError("a MeterReading does not have exactly one ReadingType in the file")
-        meter = _meter(points, _parent_place(reading, stream, "MeterReading"))
+        stream = stream if stream in readings else streams.get(stream, stream)
+        if stream not in meter_and_type:
+            meter_and_type[stream] = _stream_of(readings, stream, types, meters)
         for element in block.iter(f"{ESPI}IntervalReading"):
-            yield _entry(element, meter, types[names[0]])
+            yield _entry(element, *meter_and_type[stream])
+
+
+def _stream_of(
+    readings: dict[str, ET.Element], place: str, types: dict[str, _Type], meters: "_Meters"
+) -> tuple[str, _Type]:
+    """Return the meter and the ReadingType of a MeterReading. Raises FormatError if one is missing."""
+    reading = readings.get(place)
+    if reading is None:
+        raise FormatError("an IntervalBlock belongs to no MeterReading of the file")
+    names = [name for name in _links(reading, "related") if name in types]
+    if len(names) != 1:
+        raise FormatError("a MeterReading does not have exactly one ReadingType in the file")
+    return meters.name(_parent_place(reading, place, "MeterReading")), types[names[0]]
 
 
 def _resources(feed: ET.Element, kind: str) -> Iterator[tuple[str, ET.Element]]:
@@ -234,17 +245,28 @@ def _parent_place(element: ET.Element, place: str, kind: str) -> str:
     return parent_place.removesuffix(f"/{kind}")
 
 
-def _meter(points: dict[str, ET.Element], place: str) -> str:
-    """Return a meter's name: its UsagePoint's title or, if that is not unique, the last part of `place`.
+class _Meters:
+    """The names of meters: a UsagePoint's title or, if that is not unique, the last part of its place."""
 
-    Raises FormatError if the name is not valid.
-    """
-    titles = {name: (point.findtext(f"{ATOM}title") or "").strip() for name, point in points.items()}
-    title = titles.get(place, "")
-    name = title if title and list(titles.values()).count(title) == 1 else place.rpartition("/")[2]
-    if not holds_name(name):
-        raise FormatError("a UsagePoint has no name")
-    return name
+    def __init__(self, points: dict[str, ET.Element]) -> None:
+        self._titles = {
+            place: (point.findtext(f"{ATOM}title") or "").strip() for place, point in points.items()
+        }
+        self._counts = Counter(self._titles.values())
+        self._places: dict[str, str] = {}
+
+    def name(self, place: str) -> str:
+        """Return the name of the meter at a place. Raises FormatError if it has none of its own."""
+        title = self._titles.get(place, "")
+        name = title if title and self._counts[title] == 1 else place.rpartition("/")[2]
+        if not holds_name(name):
+            raise FormatError("a UsagePoint has no name")
+        if self._places.setdefault(name, place) != place:
+            places = f"{self._places[name]} and {place}"
+            raise FormatError(
+                f"two UsagePoints have the name {name!r}: {places}: give each a title of its own"
+            )
+        return name
 
 
 def _type(resource: ET.Element) -> _Type:
@@ -279,6 +301,8 @@ def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:
     start_s, duration_s = _integer(period, "start"), _integer(period, "duration")
     if duration_s <= 0:
         raise FormatError("an IntervalReading has no duration")
+    if not _START_S <= start_s < start_s + duration_s <= _END_S:
+        raise FormatError("start: expected seconds since 1970, of the years 1990 to 2100")
     codes = [_integer(quality, "quality") for quality in element.iter(f"{ESPI}ReadingQuality")]
     is_measured = all(code in _MEASURED for code in codes or [form.quality or 0])
     value = _integer(element, "value") * form.scale

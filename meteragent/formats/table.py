@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Literal, NamedTuple, cast
 
+from meteragent.consume.cell import cell_of, name_of
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.identity import holds_name
@@ -40,14 +41,14 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
         deviation = "" if entry.sd is None else repr(entry.sd).replace(".", mark)
         table.writerow(
             [
-                entry.meter,
+                cell_of(entry.meter),
                 iso_time(entry.start_ms),
                 iso_time(entry.end_ms),
                 f"{decimal(entry.value):f}".replace(".", mark),
                 entry.unit,
                 entry.quality,
                 deviation,
-                entry.band,
+                cell_of(entry.band),
                 entry.d,
             ]
         )
@@ -79,7 +80,8 @@ def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:
     start_ms, end_ms = cells.time("start"), cells.time("end")
     if end_ms <= start_ms:
         raise cells.refuse("end", "a time after start")
-    if not holds_name(cells.texts["meter"]):
+    meter = name_of(cells.texts["meter"])
+    if not holds_name(meter):
         raise cells.refuse("meter", "a name of printable characters")
     if cells.texts["unit"] not in UNIT_FACTOR:
         raise cells.refuse("unit", f"one of {', '.join(UNIT_FACTOR)}")
@@ -89,14 +91,14 @@ def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:
     if deviation is not None and not math.isfinite(deviation):
         raise cells.refuse("sd", "a finite number")
     return Entry(
-        cells.texts["meter"],
+        meter,
         start_ms,
         end_ms,
         Fraction(cells.number("value", _NUMBER, "311.5")),
         cells.texts["unit"],
         cast("Quality", cells.texts["quality"] or "measured"),
         deviation,
-        cells.texts["band"],
+        name_of(cells.texts["band"]),
         cells.texts["d"],
     )
 

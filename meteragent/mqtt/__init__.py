@@ -1,13 +1,14 @@
 """An MQTT client that acknowledges messages only after processing, publishes messages, and reconnects.
 
-    watch -> reconnect -> session -> transport -> protocol -> packets; endpoint
+    watch -> reconnect -> session -> transport -> protocol -> packets; link -> endpoint
 
 Theory of operation
-    `keep_connected` connects, runs `serve(session)` until the connection ends, and connects again after a
-    random pause, until it is cancelled. `protocol` turns bytes into events and requests into bytes.
-    `transport` moves the bytes and keeps the connection alive; it drops the connection if the broker is
-    silent for two keep-alive periods. `session` makes all other decisions. Every connection has a new
-    session: no packet id, acknowledgement or unsent byte of a lost connection can reach the next one.
+    `keep_connected` serves a `Link`: it connects, runs `serve(session)` until the connection ends, and
+    connects again after a random pause, until it is cancelled. `protocol` turns bytes into events and
+    requests into bytes. `transport` moves the bytes and keeps the connection alive; it drops the connection
+    if the broker is silent for two keep-alive periods. `session` makes all other decisions. Every connection
+    has a new session: no packet id, acknowledgement or unsent byte of a lost connection can reach the next
+    one.
 
     Receiving: a QoS 1 message is passed to a callback synchronously, with a token, and is acknowledged when
     the caller returns the token. The broker keeps unacknowledged messages for `session_expiry_s`, across
@@ -32,19 +33,23 @@ Rules
 """
 
 from meteragent.mqtt.endpoint import Endpoint
+from meteragent.mqtt.link import WEEK_S, Link, OnMessage, Token
 from meteragent.mqtt.packets import Will
-from meteragent.mqtt.reconnect import Backoff, keep_connected
-from meteragent.mqtt.session import LoginRefused, Session, SubscriptionRefused, Token
-from meteragent.mqtt.watch import watch
+from meteragent.mqtt.reconnect import Backoff, Entropy, keep_connected
+from meteragent.mqtt.session import LoginRefused, Serve, Session, SubscriptionRefused
 
 __all__ = [
+    "WEEK_S",
     "Backoff",
     "Endpoint",
+    "Entropy",
+    "Link",
     "LoginRefused",
+    "OnMessage",
+    "Serve",
     "Session",
     "SubscriptionRefused",
     "Token",
     "Will",
     "keep_connected",
-    "watch",
 ]

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt.session import LoginRefused
 
 SUMMARY_S: Final = 60.0
 """The shortest time, in seconds, from a warning to a summary of further failures."""
@@ -27,9 +27,9 @@ class ConnectionLog:
     them at once.
     """
 
-    def __init__(self, name: str, login_hint: str) -> None:
+    def __init__(self, name: str, advice: Callable[[str], str]) -> None:
         self._name = name
-        self._login_hint = login_hint
+        self._advice = advice
         self._loop = asyncio.get_running_loop()
         self._last_log_s = 0.0
         self._failure_count = 0
@@ -70,9 +70,10 @@ class ConnectionLog:
         if not is_new and now_s - self._last_log_s < SUMMARY_S:
             self._unlogged_count += 1
             return
-        hint = f": {self._login_hint}" if self._login_hint and isinstance(reason, LoginRefused) else ""
+        advice = self._advice(reason.code)
+        hint = f". {advice}" if advice else ""
         count = f" ({self._failure_count} failures so far)" if self._failure_count > 1 else ""
-        _log.warning("%s: %s%s; next try in %.1f s%s", self._name, text, hint, delay_s, count)
+        _log.warning("%s: %s; next try in %.1f s%s%s", self._name, text, delay_s, count, hint)
         self._reasons.add(text)
         self._last_log_s, self._unlogged_count = now_s, 0
 

@@ -10,14 +10,17 @@ StrPath = str | PathLike[str]
 Version = Literal["auto", "5", "3.1.1"]
 
 VERSIONS: Final = ("auto", "5", "3.1.1")
+_UNTRUSTED = range(18, 22)
+"""OpenSSL's numbers of certificates that no trusted authority has signed."""
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A broker's address and MQTT version, and the login, certificates and authorities for it.
+    """A broker's address and MQTT version, and the client id, login, certificates and authorities for it.
 
-    The version "auto" means 5, or 3.1.1 if the broker refuses 5 or does not answer it.
+    If `client_id` is None, each caller has its own. If `in_order`, messages are acknowledged in the order of
+    their arrival. The version "auto" means 5, or 3.1.1 if the broker refuses 5 or does not answer it.
     """
 
     host: str
@@ -29,6 +32,8 @@ class Endpoint:
     cert_file: StrPath | None = None
     key_file: StrPath | None = None
     version: Version = "auto"
+    client_id: str | None = None
+    in_order: bool = False
 
     def __post_init__(self) -> None:
         if self.password is not None and self.username is None:
@@ -41,7 +46,7 @@ class Endpoint:
             raise ValueError("a version that is not one of " + ", ".join(VERSIONS))
 
     @classmethod
-    def parse(
+    def parse(  # noqa: PLR0913 -- one for each key of a broker
         cls,
         url: str,
         *,
@@ -51,6 +56,7 @@ class Endpoint:
         cert_file: StrPath | None = None,
         key_file: StrPath | None = None,
         version: Version = "auto",
+        client_id: str | None = None,
     ) -> Self:
         """Return the endpoint at `mqtt://host[:1883]` or `mqtts://host[:8883]`.
 
@@ -59,7 +65,8 @@ class Endpoint:
         because it may contain a password.
         """
         scheme, host, port = _parse_url(url)
-        return cls(host, port, scheme == "mqtts", username, password, ca_file, cert_file, key_file, version)
+        files = (ca_file, cert_file, key_file)
+        return cls(host, port, scheme == "mqtts", username, password, *files, version, client_id)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return a TLS context that verifies the host name, or None for mqtt://.
@@ -72,6 +79,21 @@ class Endpoint:
         if self.cert_file is not None:
             context.load_cert_chain(self.cert_file, self.key_file)
         return context
+
+    def cause(self, error: OSError) -> str:
+        """Return the code of the problem that a failed connection indicates; empty if it is not known.
+
+        A port without TLS closes a connection that begins with TLS, without saying why.
+        """
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return "certificate_unknown" if error.verify_code in _UNTRUSTED else "certificate_wrong"
+        reason = str(getattr(error, "reason", None))
+        if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+            return "certificate_wanted"
+        if "ALERT_HANDSHAKE" in reason and self.cert_file is None:
+            return "certificate_wanted"  # over TLS 1.2, a broker has no better word for it
+        is_plain = isinstance(error, ConnectionResetError | ssl.SSLEOFError) or "WRONG_VERSION" in reason
+        return "port_without_tls" if self.tls and is_plain else ""
 
 
 def _parse_url(url: str) -> tuple[str, str, int]:

@@ -4,6 +4,7 @@ Section numbers are those of the OASIS standard 5.0 (2019-03-07) or, where noted
 """
 
 import struct
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -12,11 +13,7 @@ MQTT_3: Final = 4
 MQTT_5: Final = 5
 """Protocol levels in CONNECT (3.1.2.2)."""
 
-LONGEST: Final = 268_435_455
-"""The largest remaining length that four bytes can encode (2.1.4)."""
-
 _SHORT: Final = struct.Struct("!H")
-_LONG: Final = struct.Struct("!I")
 _PUBACK: Final = struct.Struct("!BBH").pack
 _DIGIT, _MORE = 0x7F, 0x80
 _NUMBERS: Final = 2048
@@ -44,10 +41,27 @@ class Malformed(Exception):
 
 
 class Will(NamedTuple):
-    """A last will, which the broker publishes when a connection has ended, as a retained message at QoS 1."""
+    """A last will, which the broker publishes when a connection has ended, at QoS 1."""
 
     topic: str
     payload: bytes
+    retain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """What a client asks for with CONNECT; with an expiry of 0, the broker keeps no session.
+
+    `receive_maximum` limits the messages that the broker may send without acknowledgement (MQTT 5 only).
+    """
+
+    client_id: str
+    session_expiry_s: int
+    receive_maximum: int
+    keepalive_s: int
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    will: Will | None = None
 
 
 # Packets to write ---------------------------------------------------------------------------------
@@ -55,27 +69,24 @@ class Will(NamedTuple):
 PINGREQ: Final = bytes((Kind.PINGREQ, 0))
 
 
-def connect(  # noqa: PLR0913 -- CONNECT has these fields
-    level: int,
-    client_id: str,
-    *,
-    clean: bool,
-    keepalive_s: int,
-    username: str | None = None,
-    password: str | None = None,
-    will: Will | None = None,
-    properties: bytes = b"",
-) -> bytes:
+def connect(level: int, request: Connect, properties: bytes = b"") -> bytes:
     """Return a CONNECT (3.1); `properties` are the encoded properties of MQTT 5, without their length."""
-    flags = (clean << 1) | ((username is not None) << 7) | ((password is not None) << 6)
-    parts = [_text("MQTT"), bytes((level, flags | (0x2C if will else 0))), _SHORT.pack(keepalive_s)]
+    will, login = request.will, (request.username, request.password)
+    flags = (
+        (request.session_expiry_s == 0) << 1 | 0x80 * (login[0] is not None) | 0x40 * (login[1] is not None)
+    )
+    parts = [
+        _text("MQTT"),
+        bytes((level, flags | (0x0C | will.retain << 5 if will else 0))),
+        _SHORT.pack(request.keepalive_s),
+    ]
     if level == MQTT_5:
         parts += [number(len(properties)), properties]
-    parts.append(_text(client_id))
+    parts.append(_text(request.client_id))
     if will:
         parts += [b"\0"] if level == MQTT_5 else []
         parts += [_text(will.topic), _SHORT.pack(len(will.payload)), will.payload]
-    parts += [_text(text) for text in (username, password) if text is not None]
+    parts += [_text(text) for text in login if text is not None]
     return _packet(Kind.CONNECT, *parts)
 
 
@@ -254,8 +265,9 @@ _RETURN_CODES: Final = {
     3: "the broker is not available",
     4: "the user name or the password is malformed",
     5: "the broker does not authorise this client",
+    0x80: "the broker gives no reason",
 }
-"""The meaning of MQTT 3.1.1's return codes (3.1.1, section 3.2.2.3)."""
+"""The meaning of MQTT 3.1.1's return codes (3.1.1, sections 3.2.2.3 and 3.9.3)."""
 _REASONS: Final = {
     0x00: "normal disconnection",
     0x01: "the broker does not support this version of MQTT",  # the reply of an older broker
@@ -297,5 +309,5 @@ _REASONS: Final = {
 
 
 def reason_text(level: int, reason: int) -> str:
-    """Return the meaning of a code in a CONNACK or DISCONNECT, or a general text if it is not listed."""
+    """Return the meaning of a code in a CONNACK, SUBACK or DISCONNECT; a general text if it is not listed."""
     return (_RETURN_CODES if level == MQTT_3 else _REASONS).get(reason, "an unknown reason")

@@ -23,24 +23,34 @@ from typing import Final, NamedTuple
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import packets
-from meteragent.mqtt.packets import MQTT_5, Cursor, Kind, Malformed, Will
+from meteragent.mqtt.packets import MQTT_5, Connect, Cursor, Kind, Malformed
 
 REFUSED: Final = 0x80
 """The smallest reason code of a refusal."""
 LAST_ID: Final = 65_535
 
+TLS_ANSWER: Final = "an answer in TLS"
+"""The rule of the Violation by a port that speaks only TLS."""
+
 _SESSION_EXPIRY, _SERVER_KEEP_ALIVE, _RECEIVE_MAXIMUM, _MAXIMUM_PACKET = 0x11, 0x13, 0x21, 0x27
+_MAXIMUM_QOS, _RETAIN_AVAILABLE = 0x24, 0x25
+_TLS_ALERT = 0x15
 _UNLIMITED, _UNLIMITED_BYTES = 65_535, 2**32 - 1
 _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compare three times as fast
 
 
 class Connected(NamedTuple):
-    """A CONNACK that accepts the connection; None means as requested."""
+    """A CONNACK that accepts the connection; None means as requested.
+
+    MQTT 3.1.1 has no way to say that the broker has no QoS 1, or no retained messages.
+    """
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
     session_expiry_s: int | None = None
     keepalive_s: int | None = None
+    has_qos_1: bool = True
+    retains: bool = True
 
 
 class Refusal(NamedTuple):
@@ -82,10 +92,6 @@ class Suback(NamedTuple):
     reason: int
 
 
-class Pong(NamedTuple):
-    """A PINGRESP."""
-
-
 class Disconnect(NamedTuple):
     """A DISCONNECT from an MQTT 5 broker."""
 
@@ -99,7 +105,7 @@ class Violation(NamedTuple):
     rule: str
 
 
-Event = Connected | Refusal | Message | Oversized | Puback | Suback | Pong | Disconnect | Violation
+Event = Connected | Refusal | Message | Oversized | Puback | Suback | Disconnect | Violation
 
 
 class TooMany(LinkError):
@@ -127,38 +133,17 @@ class Protocol:
 
     # --- packets to write ----------------------------------------------------------------------
 
-    def connect(
-        self,
-        client_id: str,
-        *,
-        session_expiry_s: int,
-        receive_maximum: int,
-        keepalive_s: int,
-        username: str | None = None,
-        password: str | None = None,
-        will: Will | None = None,
-    ) -> bytes:
-        """Return a CONNECT; with an expiry of 0, the broker keeps no session, in either version of MQTT."""
-        properties = b""
-        if self.level == MQTT_5:
-            requests = (
-                (_SESSION_EXPIRY, session_expiry_s, 4),
-                (_RECEIVE_MAXIMUM, receive_maximum, 2),
-                (_MAXIMUM_PACKET, self._max_packet_bytes, 4),
-            )
-            properties = b"".join(
-                bytes((identifier,)) + value.to_bytes(size, "big") for identifier, value, size in requests
-            )
-        return packets.connect(
-            self.level,
-            client_id,
-            clean=session_expiry_s == 0,
-            keepalive_s=keepalive_s,
-            username=username,
-            password=password,
-            will=will,
-            properties=properties,
+    def connect(self, request: Connect) -> bytes:
+        """Return a CONNECT; the limits that it states are those of MQTT 5 only."""
+        limits = (
+            (_SESSION_EXPIRY, request.session_expiry_s, 4),
+            (_RECEIVE_MAXIMUM, request.receive_maximum, 2),
+            (_MAXIMUM_PACKET, self._max_packet_bytes, 4),
         )
+        properties = [
+            bytes((identifier,)) + value.to_bytes(size, "big") for identifier, value, size in limits
+        ]
+        return packets.connect(self.level, request, b"".join(properties))
 
     def subscribe(self, topic_filter: str) -> tuple[int, bytes]:
         """Return a packet id and a SUBSCRIBE that requests QoS 1."""
@@ -215,7 +200,7 @@ class Protocol:
         if self._finished:
             return
         if self._bytes_to_skip:
-            data = self._skip_oversized(data)
+            data, self._bytes_to_skip = data[self._bytes_to_skip :], max(self._bytes_to_skip - len(data), 0)
         if self._pieces:
             self._pieces.append(data)
             self._buffered_bytes += len(data)
@@ -256,12 +241,6 @@ class Protocol:
             self._pieces.append(data[offset:])
             self._buffered_bytes = len(data) - offset
 
-    def _skip_oversized(self, data: bytes) -> bytes:
-        """Skip the remainder of an oversized packet; return the data after it."""
-        next_data = data[self._bytes_to_skip :]
-        self._bytes_to_skip = max(self._bytes_to_skip - len(data), 0)
-        return next_data
-
     def _oversized(self, data: bytes, offset: int, begin: int, end: int) -> Oversized | None:
         """Return the event of a PUBLISH that is too large; None until its packet id has arrived."""
         if data[offset] & 0xF0 != Kind.PUBLISH:
@@ -282,12 +261,13 @@ class Protocol:
         kind = first_byte & 0xF0
         if self._accepted:
             if kind == _PUBLISH:
-                return self._publish(first_byte, data, begin, end)
+                return _message(self.level, first_byte, data, begin, end)
             if first_byte == _PUBACK:
                 return self._puback(data, begin, end)
         cursor = Cursor(data, begin, end)
         if kind not in (first_byte, Kind.PUBLISH):
-            raise Malformed("flags that are reserved")
+            is_tls = first_byte == _TLS_ALERT and not self._accepted
+            raise Malformed(TLS_ANSWER if is_tls else "flags that are reserved")
         event = self._control(kind, cursor)
         cursor.finish()
         return event
@@ -300,8 +280,8 @@ class Protocol:
             return self._connack(cursor)
         if kind in (Kind.SUBACK, Kind.UNSUBACK):
             return self._suback(Kind(kind), cursor)
-        if kind == Kind.PINGRESP:
-            return Pong()
+        if kind == Kind.PINGRESP:  # its bytes alone show that the broker answers
+            return None
         if kind == Kind.DISCONNECT and self.level == MQTT_5:
             return self._disconnect(cursor)
         raise Malformed("a packet that a client at QoS 1 never receives")
@@ -318,36 +298,7 @@ class Protocol:
         if not self._receive_maximum or grants.get(_MAXIMUM_PACKET) == 0:
             raise Malformed("a maximum of 0")
         self._publish_max_bytes = grants.get(_MAXIMUM_PACKET, _UNLIMITED_BYTES)
-        session_expiry_s, keepalive_s = grants.get(_SESSION_EXPIRY), grants.get(_SERVER_KEEP_ALIVE)
-        return Connected(bool(flags), self._receive_maximum, session_expiry_s, keepalive_s)
-
-    def _publish(self, first_byte: int, data: bytes, begin: int, end: int) -> Event:
-        """Return the message of a PUBLISH, read in place for speed because thousands may arrive at once."""
-        qos = _qos(first_byte)
-        name_end = begin + 2 + (data[begin] << 8 | data[begin + 1]) if end - begin > 1 else end + 1
-        payload_start = name_end + 2 * qos
-        if self.level == MQTT_5:
-            if payload_start < end and not data[payload_start]:
-                payload_start += 1  # no properties, as in most messages
-            elif payload_start <= end:
-                cursor = Cursor(data, payload_start, end)
-                cursor.properties()
-                payload_start = cursor.offset
-        if payload_start > end:
-            raise Malformed("a packet that ends too early")
-        packet_id = data[name_end] << 8 | data[name_end + 1] if qos else 0
-        if qos and not packet_id:
-            raise Malformed("a packet id of 0")
-        try:
-            topic = data[begin + 2 : name_end].decode()
-        except UnicodeDecodeError:
-            raise Malformed("a topic that is not UTF-8") from None
-        # MQTT also forbids wildcards in topic names, but RabbitMQ turns an AMQP sender's `*` into `+`. If
-        # that were a violation, one such sender would end every connection of its source.
-        if not topic or "\0" in topic:
-            raise Malformed("an empty topic, or one with a zero byte")
-        retain, duplicate = bool(first_byte & 1), bool(first_byte & 8)
-        return Message(topic, data[payload_start:end], qos, retain, packet_id, duplicate)
+        return _connected(bool(flags), grants)
 
     def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
         """Return a PUBACK, read in place; None if it matches no request. Most contain only a packet id."""
@@ -390,6 +341,18 @@ class Protocol:
         return True
 
 
+def _connected(session_present: bool, grants: packets.Properties) -> Connected:
+    """Return the event of a CONNACK that accepts the connection, from its properties."""
+    return Connected(
+        session_present,
+        grants.get(_RECEIVE_MAXIMUM, _UNLIMITED),
+        grants.get(_SESSION_EXPIRY),
+        grants.get(_SERVER_KEEP_ALIVE),
+        has_qos_1=bool(grants.get(_MAXIMUM_QOS, True)),
+        retains=bool(grants.get(_RETAIN_AVAILABLE, True)),
+    )
+
+
 def _qos(first_byte: int) -> int:
     """Return a PUBLISH's QoS. Raises Malformed if it is above 1, or for a repeated message at QoS 0."""
     qos = first_byte >> 1 & 3
@@ -398,3 +361,32 @@ def _qos(first_byte: int) -> int:
     if first_byte & 8 and not qos:
         raise Malformed("a message at QoS 0 that is sent again")
     return qos
+
+
+def _message(level: int, first_byte: int, data: bytes, begin: int, end: int) -> Message:
+    """Return the message of a PUBLISH, read in place for speed because thousands may arrive at once."""
+    qos = _qos(first_byte)
+    name_end = begin + 2 + (data[begin] << 8 | data[begin + 1]) if end - begin > 1 else end + 1
+    payload_start = name_end + 2 * qos
+    if level == MQTT_5:
+        if payload_start < end and not data[payload_start]:
+            payload_start += 1  # no properties, as in most messages
+        elif payload_start <= end:
+            cursor = Cursor(data, payload_start, end)
+            cursor.properties()
+            payload_start = cursor.offset
+    if payload_start > end:
+        raise Malformed("a packet that ends too early")
+    packet_id = data[name_end] << 8 | data[name_end + 1] if qos else 0
+    if qos and not packet_id:
+        raise Malformed("a packet id of 0")
+    try:
+        topic = data[begin + 2 : name_end].decode()
+    except UnicodeDecodeError:
+        raise Malformed("a topic that is not UTF-8") from None
+    # MQTT also forbids wildcards in topic names, but RabbitMQ turns an AMQP sender's `*` into `+`. If
+    # that were a violation, one such sender would end every connection of its source.
+    if not topic or "\0" in topic:
+        raise Malformed("an empty topic, or one with a zero byte")
+    retain, duplicate = bool(first_byte & 1), bool(first_byte & 8)
+    return Message(topic, data[payload_start:end], qos, retain, packet_id, duplicate)

@@ -1,24 +1,16 @@
 """The loop that connects, serves and reconnects, with its pauses and its choice of the MQTT version."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import Final, NoReturn
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt.connection_log import STABLE_S, ConnectionLog
-from meteragent.mqtt.endpoint import Endpoint, Version
-from meteragent.mqtt.packets import Will
-from meteragent.mqtt.session import (
-    Count,
-    Link,
-    NoConnack,
-    OnDelivered,
-    OnMessage,
-    OnRefused,
-    Session,
-    VersionRefused,
-)
+from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Link
+from meteragent.mqtt.session import NoConnack, Serve, Session, VersionRefused
 
 Entropy = Callable[[int], bytes]
 """A function that returns as many random bytes as requested, such as `os.urandom`."""
@@ -26,77 +18,33 @@ Entropy = Callable[[int], bytes]
 FLOOR_S: Final = 0.5
 CEILING_S: Final = 30.0
 """The upper limits, in seconds, of the first pause (`FLOOR_S`) and of all pauses (`CEILING_S`)."""
-WEEK_S: Final = 7 * 86_400
 
 
-def _ignore(*_: object) -> None:
-    """Do nothing; this is the default callback."""
-
-
-async def keep_connected(  # noqa: PLR0913 -- each argument is the caller's choice
-    endpoint: Endpoint,
-    client_id: str,
-    serve: Callable[[Session], Awaitable[None]],
-    *,
-    entropy: Entropy,
-    on_message: OnMessage = _ignore,
-    on_delivered: OnDelivered = _ignore,
-    on_refused: OnRefused | None = None,
-    receive_maximum: int = 65_535,
-    inflight: int = 100,
-    session_expiry_s: int = WEEK_S,
-    keepalive_s: int = 60,
-    timeout_s: float = 10.0,
-    count: Count = _ignore,
-    will: Will | None = None,
-    on_failed: Callable[[LinkError], None] = _ignore,
-    role: str = "",
-    login_hint: str = "",
-) -> NoReturn:
+async def keep_connected(link: Link, serve: Serve, entropy: Entropy) -> NoReturn:
     """Keep one connection to a broker open until cancelled, and run `serve` on each connection.
 
     A lost connection cancels `serve`. If `serve` returns, the connection stays open; if it raises LinkError,
     the connection is replaced. Any other exception from `serve` or a callback is raised here. A cancelled
-    connection ends with a DISCONNECT (except over 3.1.1 with a `will`). The broker publishes `will` after
-    each connection, and keeps the session for `session_expiry_s` (0: no session; over 3.1.1 it decides).
-
-    `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight` is
-    an upper limit of `Session.inflight`, and `timeout_s` limits each wait for a connection or a subscription.
-    `on_refused` gets each publication that the broker refuses (MQTT 5 only). If it is None, or the refusal
-    does not concern a topic, the connection ends. `on_failed` gets the reason when a connection or an attempt
-    fails, and may raise an error to give up. `role` and `login_hint` are for the log.
+    connection ends with a DISCONNECT (except over 3.1.1 with a `will`).
     """
-    link = Link(
-        name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
-        endpoint=endpoint,
-        client_id=client_id,
-        on_message=on_message,
-        on_delivered=on_delivered,
-        on_refused=on_refused,
-        receive_maximum=receive_maximum,
-        inflight=inflight,
-        session_expiry_s=session_expiry_s,
-        keepalive_s=keepalive_s,
-        timeout_s=timeout_s,
-        count=count,
-        will=will,
-    )
-    backoff, versions = Backoff(entropy), _Versions(endpoint.version)
-    with closing(ConnectionLog(link.name, login_hint)) as log:
+    backoff, versions = Backoff(entropy), _Versions(link.endpoint.version)
+    with closing(ConnectionLog(link.name, link.advice)) as log:
         while True:
             session = Session(link, versions.next_version)
             lifetime_s, reason = await _one_connection(log, session, serve)
+            if link.will is not None and reason.code == "no_retain":
+                link = replace(link, will=link.will._replace(retain=False))
             versions.note_attempt(reason, has_worked=session.accepted)
             if lifetime_s is not None:
-                count("lost")
-            on_failed(reason)
+                link.count("lost")
+            link.on_failed(reason)
             delay_s = backoff.delay_s(lifetime_s or 0.0)
             log.failed(reason, lifetime_s or 0.0, delay_s)
             await asyncio.sleep(delay_s)
 
 
 async def _one_connection(
-    log: ConnectionLog, session: Session, serve: Callable[[Session], Awaitable[None]]
+    log: ConnectionLog, session: Session, serve: Serve
 ) -> tuple[float | None, LinkError]:
     """Open, serve and close a session; return its lifetime (None: not opened) and the reason for its end."""
     now_s = asyncio.get_running_loop().time

@@ -2,21 +2,22 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn, assert_never
+from functools import partial
+from typing import Any, Final, NoReturn, assert_never
 
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt.endpoint import Endpoint
-from meteragent.mqtt.packets import MQTT_3, Will
+from meteragent.mqtt.link import Link, Token
+from meteragent.mqtt.packets import MQTT_3, reason_text
 from meteragent.mqtt.protocol import (
     REFUSED,
+    TLS_ANSWER,
     Connected,
     Disconnect,
     Event,
     Message,
     Oversized,
-    Pong,
     Protocol,
     Puback,
     Refusal,
@@ -24,21 +25,7 @@ from meteragent.mqtt.protocol import (
     Violation,
 )
 from meteragent.mqtt.transport import Transport
-
-Token = tuple[int]
-"""A handle for acknowledging one message, compared by identity, not by value."""
-
-OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
-"""A function of a message's topic, payload, QoS (0 or 1), retain flag and token (None at QoS 0)."""
-
-OnDelivered = Callable[[int, int], None]
-"""A function of a packet id and the broker's reason code, below 0x80 (0x10: nobody is subscribed)."""
-
-OnRefused = Callable[[int, int], None]
-"""A function of the packet id of a refused publication, and the broker's reason code, 0x80 or above."""
-
-Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
-"""A function of an event: an open connection lost, a publication refused, or a message too large."""
+from meteragent.mqtt.unacknowledged import Unacknowledged
 
 MAX_PACKET_BYTES: Final = 4 * 2**20
 """The size of the largest packet that is read; a larger message is skipped."""
@@ -53,7 +40,13 @@ _WITH_WILL: Final = 0x04
 _MALFORMED: Final = 0x81
 """Reason codes of a DISCONNECT (MQTT 5): publish the last will; the broker has sent a malformed packet."""
 
+_SHORT_EXPIRY: Final = "%s: the broker keeps a lost session for %d s instead of the requested %d s"
+
 _log = logging.getLogger(__name__)
+
+
+Serve = Callable[["Session"], Awaitable[None]]
+"""A function that uses a session until it ends."""
 
 
 class VersionRefused(LinkError):
@@ -63,43 +56,36 @@ class VersionRefused(LinkError):
 class LoginRefused(LinkError):
     """A refusal of the user name or password, or of a client that is not authorised."""
 
+    code = "login_refused"
+
 
 _REFUSALS: Final[dict[int, type[LinkError]]] = {
     **dict.fromkeys((0x01, 0x84), VersionRefused),
     **dict.fromkeys((0x04, 0x05, 0x86, 0x87), LoginRefused),
 }
 """The error for each reason code in a CONNACK of MQTT 3.1.1 or 5; other codes raise a LinkError."""
+_PROBLEMS: Final = {
+    **dict.fromkeys((0x02, 0x85), "client_id_refused"),
+    0x9A: "no_retain",
+    0x9B: "qos_refused",
+}
+"""The code of the problem that a reason code in a CONNACK or DISCONNECT names."""
 
 
 class SubscriptionRefused(LinkError):
     """A refusal of a subscription, or its grant at a QoS other than 1."""
 
+    code = "subscription_refused"
+
 
 class NoConnack(LinkError):
     """A CONNECT without an answer; perhaps the broker does not know this version."""
 
+    code = "no_answer"
+
 
 class NoAnswer(LinkError):
     """A connection attempt or a subscription that was not answered in time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The arguments of one `keep_connected` call, shared by all its connections; `name` is for the log."""
-
-    name: str
-    endpoint: Endpoint
-    client_id: str
-    on_message: OnMessage
-    on_delivered: OnDelivered
-    on_refused: OnRefused | None
-    receive_maximum: int
-    inflight: int
-    session_expiry_s: int
-    keepalive_s: int
-    timeout_s: float
-    count: Count
-    will: Will | None
 
 
 class Session:
@@ -109,6 +95,8 @@ class Session:
     accepted         whether the broker has accepted the connection
     session_present  whether the broker has kept the session of an earlier connection, with its subscriptions
     inflight         the largest number of unanswered publications: min(requested, CONNACK's Receive Maximum)
+    retains          whether the broker retains messages; otherwise, `publish` sends none to be retained
+    in_order         whether messages are acknowledged in the order of their arrival
     """
 
     def __init__(self, link: Link, version: int) -> None:
@@ -116,16 +104,17 @@ class Session:
         self.accepted = False
         self.session_present = False
         self.inflight = link.inflight
+        self.retains = True
+        self.in_order = link.endpoint.in_order
         self._link = link
         self._loop = asyncio.get_running_loop()
         self._session_end: asyncio.Future[None] = self._loop.create_future()
         self._end_reason: Exception = LinkError("the session has not ended")
-        self._unacked_tokens: dict[int, list[Token | None]] = {}
-        self._early_messages: list[tuple[Message, Token | None]] | None = []
+        self._unacknowledged = Unacknowledged(in_order=self.in_order)
+        self._early_messages: list[tuple[str, bytes, int, bool, Token | None]] | None = []
         self._pending_subscriptions: dict[int, asyncio.Future[int]] = {}
         self._publish_times_s: dict[int, float] = {}
-        self._skip_start_s = 0.0
-        self._warned_of_size = False
+        self._skip_start_s: float | None = None
         self._connect_written = False
         self._disconnect_reason = _WITH_WILL if link.will else 0
         self._connack = asyncio.Event()
@@ -140,7 +129,7 @@ class Session:
         self._transport.write(packet)
         await self._first_of(answer, "the subscription")
         if answer.result() != 1:
-            raise SubscriptionRefused(f"subscription refused: reason 0x{answer.result():02x}")
+            raise _refusal_of(self.version, answer.result())
 
     def unsubscribe(self, topic_filter: str) -> None:
         """End a subscription without waiting for the answer. Raises LinkError if the session has ended."""
@@ -152,22 +141,15 @@ class Session:
         """Acknowledge messages.
 
         Tokens of other sessions and tokens returned before are ignored. The acknowledgements of one iteration
-        of the event loop are written together. Brokers reuse an id after it is acknowledged, and mosquitto
-        2.0.11 reuses any id after 65,535 messages. A broker applies an acknowledgement to the oldest message
-        with that id. So an acknowledgement waits until the caller has returned all earlier tokens of the id.
+        of the event loop are written together; some wait for those of earlier messages (`Unacknowledged`).
         """
-        packet_ids = []
-        for token in tokens:
-            packet_id = token[0]
-            id_tokens = self._unacked_tokens.get(packet_id, [])
-            id_tokens[:] = [None if other_token is token else other_token for other_token in id_tokens]
-            while id_tokens and id_tokens[0] is None:
-                del id_tokens[0]
-                packet_ids.append(packet_id)
-            if not id_tokens:
-                self._unacked_tokens.pop(packet_id, None)
-        if packet_ids:
+        if packet_ids := self._unacknowledged.release(tokens):
             self._transport.write(self._protocol.acknowledge(packet_ids))
+
+    @property
+    def unacknowledged(self) -> int:
+        """The number of messages that have not been acknowledged."""
+        return len(self._unacknowledged)
 
     def pause(self, *, reading: bool) -> None:
         """Pause or resume reading; after a long pause, the broker may end the connection."""
@@ -181,7 +163,7 @@ class Session:
         """
         if self._session_end.done():
             raise LinkError("the session has ended")
-        packet_id, packet = self._protocol.publish(topic, payload, retain=retain)
+        packet_id, packet = self._protocol.publish(topic, payload, retain=retain and self.retains)
         self._publish_times_s[packet_id] = self._loop.time()
         self._transport.write(packet)
         return packet_id
@@ -195,7 +177,7 @@ class Session:
 
     async def open(self) -> None:
         """Connect. Raises LinkError if this fails or takes longer than `timeout_s`."""
-        connect_task = asyncio.ensure_future(self._connect())
+        connect_task = asyncio.ensure_future(self._ending(self._connect))
         try:
             await self._first_of(connect_task, "the connection attempt")
         except NoAnswer as error:
@@ -205,30 +187,19 @@ class Session:
             await asyncio.wait({connect_task})
 
     async def _connect(self) -> None:
-        endpoint, link = self._link.endpoint, self._link
+        endpoint = self._link.endpoint
         try:
             await self._transport.connect(endpoint.host, endpoint.port, endpoint.tls_context())
-            self._transport.write(
-                self._protocol.connect(
-                    link.client_id,
-                    session_expiry_s=link.session_expiry_s,
-                    receive_maximum=link.receive_maximum,
-                    keepalive_s=link.keepalive_s,
-                    username=endpoint.username,
-                    password=endpoint.password,
-                    will=link.will,
-                )
-            )
-            self._connect_written = True
-            await self._connack.wait()
         except OSError as error:
-            self._end(LinkError(f"cannot connect: {error}"))
-        except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
-            self._end(error)
+            reason = str(error) or "the connection was ended"
+            raise LinkError(f"cannot connect: {reason}", endpoint.cause(error)) from None
+        self._transport.write(self._protocol.connect(self._link.request))
+        self._connect_written = True
+        await self._connack.wait()
 
-    async def run(self, serve: "Callable[[Session], Awaitable[None]]") -> NoReturn:
+    async def run(self, serve: Serve) -> NoReturn:
         """Run `serve` until the session ends; raise the reason, perhaps an error of `serve` or a callback."""
-        serve_task = asyncio.ensure_future(self._serve(serve))
+        serve_task = asyncio.ensure_future(self._ending(partial(serve, self)))
         self._loop.call_soon(self._hand_over_early)  # after the first step of serve
         try:
             await _first({self._session_end})
@@ -237,10 +208,11 @@ class Session:
             await asyncio.wait({serve_task})
         raise self._end_reason
 
-    async def _serve(self, serve: "Callable[[Session], Awaitable[None]]") -> None:
+    async def _ending(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do some work, whose error ends the session."""
         try:
-            await serve(self)
-        except Exception as error:  # noqa: BLE001 -- as above
+            await work()
+        except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
     async def close(self) -> None:
@@ -268,47 +240,44 @@ class Session:
 
     # --- events from the broker ----------------------------------------------------------------
 
-    def _on_event(self, event: Event) -> None:  # noqa: C901 -- one case for each event
-        if self._session_end.done():
-            return
+    def _on_event(self, event: Event) -> None:
+        if not self._session_end.done():
+            try:
+                self._handle(event)
+            except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
+                self._end(error)
+
+    def _handle(self, event: Event) -> None:
         match event:
             case Message():
                 self._on_message(event)
             case Puback():
                 self._on_answered(event)
             case Suback():
-                self._on_subscribed(event)
-            case Pong():
-                pass
+                answer = self._pending_subscriptions.pop(event.packet_id, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(event.reason)
             case Connected():
                 self._on_accepted(event)
             case Oversized():
                 self._on_oversized(event)
-            case Refusal():
-                kind = _REFUSALS.get(event.reason, LinkError)
-                self._end(kind(f"connection refused: {event.text} (0x{event.reason:02x})"))
-            case Disconnect():
-                self._end(
-                    LinkError(f"the broker ended the connection: {event.text} (reason 0x{event.reason:02x})")
-                )
-            case Violation():
-                self._disconnect_reason = _MALFORMED
-                self._end(LinkError(f"the broker violated MQTT: {event.rule}"))
+            case Refusal() | Disconnect() | Violation():
+                if isinstance(event, Violation):
+                    self._disconnect_reason = _MALFORMED
+                self._end(_reason_of(event))
             case _:
                 assert_never(event)
 
     def _on_accepted(self, event: Connected) -> None:
         link = self._link
+        if not event.has_qos_1:
+            raise LinkError("the broker has no QoS 1", "qos_refused")
         self.accepted = True
+        self.retains = event.retains
         self.session_present = event.session_present
         self.inflight = min(link.inflight, event.receive_maximum)
         if event.session_expiry_s is not None and event.session_expiry_s < link.session_expiry_s:
-            _log.warning(
-                "%s: the broker keeps a lost session for %d s instead of the requested %d s",
-                link.name,
-                event.session_expiry_s,
-                link.session_expiry_s,
-            )
+            _log.warning(_SHORT_EXPIRY, link.name, event.session_expiry_s, link.session_expiry_s)
         keepalive_s = link.keepalive_s if event.keepalive_s is None else event.keepalive_s
         if keepalive_s:
             self._transport.keep_alive(keepalive_s)
@@ -317,79 +286,78 @@ class Session:
     def _on_message(self, message: Message) -> None:
         token: Token | None = None
         if message.packet_id:
-            if message.duplicate and message.packet_id in self._unacked_tokens:
+            if message.duplicate and message.packet_id in self._unacknowledged:
                 return  # the first delivery on this connection is still unacknowledged
-            token = self._add_token(message.packet_id)
+            token = self._unacknowledged.add(message.packet_id)
+        arguments = message.topic, message.payload, message.qos, message.retain, token
         if self._early_messages is None:
-            self._hand_over(message, token)
+            self._link.on_message(*arguments)
         else:
-            self._early_messages.append((message, token))
-
-    def _add_token(self, packet_id: int) -> Token:
-        """Record a message as unacknowledged, after earlier ones with the same id; return its token."""
-        token = (packet_id,)
-        self._unacked_tokens.setdefault(packet_id, []).append(token)
-        return token
+            self._early_messages.append(arguments)
 
     def _hand_over_early(self) -> None:
         messages, self._early_messages = self._early_messages or [], None
-        for message, token in messages:
-            self._hand_over(message, token)
-
-    def _hand_over(self, message: Message, token: Token | None) -> None:
-        if self._session_end.done():
-            return
         try:
-            self._link.on_message(message.topic, message.payload, message.qos, message.retain, token)
+            for message in messages:
+                if not self._session_end.done():
+                    self._link.on_message(*message)
         except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
     def _on_oversized(self, event: Oversized) -> None:
         """Count and acknowledge an oversized message; otherwise the broker would keep sending it."""
         self._link.count("oversized")
-        self._skip_start_s = self._loop.time()
-        if not self._warned_of_size:
-            self._warned_of_size = True  # warn once, so that many such messages do not fill the log
+        if self._skip_start_s is None:  # warn once, so that many such messages do not fill the log
             _log.warning("a message of %d bytes was skipped; further ones are only counted", event.size_bytes)
+        self._skip_start_s = self._loop.time()
         if event.packet_id:
-            self.acknowledge([self._add_token(event.packet_id)])
+            self.acknowledge([self._unacknowledged.add(event.packet_id)])
 
     def _on_answered(self, event: Puback) -> None:
         self._publish_times_s.pop(event.packet_id, None)
-        callback = self._link.on_delivered
-        if event.reason >= REFUSED:
-            self._link.count("publish_refused")
-            if self._link.on_refused is None or event.reason in _CONNECTION_REFUSALS:
-                self._end(LinkError(f"publication refused: reason 0x{event.reason:02x}"))
-                return
-            callback = self._link.on_refused
-        try:
-            callback(event.packet_id, event.reason)
-        except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
-            self._end(error)
-
-    def _on_subscribed(self, event: Suback) -> None:
-        answer = self._pending_subscriptions.pop(event.packet_id, None)
-        if answer is not None and not answer.done():
-            answer.set_result(event.reason)
+        if event.reason < REFUSED:
+            self._link.on_delivered(event.packet_id, event.reason)
+            return
+        self._link.count("publish_refused")
+        if self._link.on_refused is None or event.reason in _CONNECTION_REFUSALS:
+            raise LinkError(f"publication refused: reason 0x{event.reason:02x}")
+        self._link.on_refused(event.packet_id, event.reason)
 
     # --- events from the transport -------------------------------------------------------------
 
     def _on_tick(self) -> bool:
         """Return whether the session continues; end it if an answer or an oversized packet takes too long."""
         now_s = self._loop.time()
-        oldest_s = next(iter(self._publish_times_s.values()), now_s)
-        if now_s - oldest_s >= UNANSWERED_S:
+        if now_s - next(iter(self._publish_times_s.values()), now_s) >= UNANSWERED_S:
             self._end(LinkError(f"the broker has not answered a publication for {UNANSWERED_S:g} s"))
-        elif self._protocol.is_skipping and now_s - self._skip_start_s >= SKIP_S:
+        elif self._protocol.is_skipping and now_s - (self._skip_start_s or now_s) >= SKIP_S:
             self._end(LinkError(f"the broker has not finished an oversized message within {SKIP_S:g} s"))
         return not self._session_end.done()
 
-    def _on_lost(self) -> None:
-        if self.accepted:
-            self._end(LinkError("the connection was lost"))
-        else:
-            self._end(NoConnack("the broker closed the connection without an answer"))
+    def _on_lost(self, error: Exception | None) -> None:
+        code = self._link.endpoint.cause(error) if isinstance(error, ssl.SSLError) else ""
+        unanswered = NoConnack("the broker closed the connection without an answer", code)
+        self._end(LinkError("the connection was lost") if self.accepted else unanswered)
+
+
+def _reason_of(event: Refusal | Disconnect | Violation) -> LinkError:
+    """Return the reason for the end of a session, with the code of the problem if the broker names it."""
+    if isinstance(event, Violation):
+        code = "port_with_tls" if event.rule == TLS_ANSWER else ""
+        return LinkError(f"the broker violated MQTT: {event.rule}", code)
+    code = _PROBLEMS.get(event.reason, "")
+    if isinstance(event, Disconnect):
+        text = f"the broker ended the connection: {event.text} (reason 0x{event.reason:02x})"
+        return LinkError(text, code)
+    text = f"connection refused: {event.text} (0x{event.reason:02x})"
+    return _REFUSALS.get(event.reason, LinkError)(text, code)
+
+
+def _refusal_of(version: int, reason: int) -> SubscriptionRefused:
+    """Return the error for a subscription that was refused, or granted at QoS 0."""
+    if not reason:
+        return SubscriptionRefused("subscription granted at QoS 0 only", "qos_refused")
+    return SubscriptionRefused(f"subscription refused: {reason_text(version, reason)} (0x{reason:02x})")
 
 
 async def _first(futures: set[asyncio.Future[Any]], timeout_s: float | None = None) -> None:

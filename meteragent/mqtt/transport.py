@@ -18,7 +18,7 @@ class Transport(asyncio.Protocol):
     """One connection of a `Protocol`.
 
     on_event  called with each event from the broker
-    on_lost   called once, when the connection has ended for any reason
+    on_lost   called once, when the connection has ended, with the error if that is the reason
     on_tick   called four times in each keep-alive period; it returns False to end the connection
     """
 
@@ -26,7 +26,7 @@ class Transport(asyncio.Protocol):
         self,
         protocol: Protocol,
         on_event: Callable[[Event], None],
-        on_lost: Callable[[], None],
+        on_lost: Callable[[Exception | None], None],
         on_tick: Callable[[], bool],
     ) -> None:
         self._protocol = protocol
@@ -134,9 +134,9 @@ class Transport(asyncio.Protocol):
         for event in self._protocol.receive(data):
             self._on_event(event)
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         """Report the end of the connection, once."""
         self._stop_ticking()
         if not self._loss.done():
             self._loss.set_result(None)
-            self._on_lost()
+            self._on_lost(error)

@@ -9,8 +9,9 @@ from typing import Final, NoReturn
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt.endpoint import Endpoint
+from meteragent.mqtt.link import Link, Token
 from meteragent.mqtt.reconnect import Entropy, keep_connected
-from meteragent.mqtt.session import LoginRefused, Session, Token
+from meteragent.mqtt.session import Session
 
 OnMessage = Callable[[str, bytes, bool], None]
 """A function that is called with the topic, the payload and the retain flag."""
@@ -27,37 +28,40 @@ async def watch(
     *,
     entropy: Entropy,
     on_listening: Callable[[], None] = lambda: None,
-    login_hint: str = "",
+    advice: Callable[[str], str] = lambda _: "",
 ) -> NoReturn:
     """Pass messages that match `filters` to `on_message` until cancelled; reconnect after a loss.
 
-    `on_listening` is called on each connection, when the broker has granted all filters. Raises the LinkError
-    of the last attempt if ATTEMPTS connections fail or end before the broker has ever granted all filters;
-    the text of a refused login ends with `login_hint`.
+    The client id begins with the endpoint's, for brokers that accept only certain ids. `on_listening` is
+    called on each connection, when the broker has granted all filters. Raises the LinkError of the last
+    attempt if ATTEMPTS connections fail or end before the broker has ever granted all filters; its text ends
+    with the advice for its code.
     """
-    watcher = _Watcher(filters, on_message, on_listening, login_hint)
-    await keep_connected(
+    watcher = _Watcher(filters, on_message, on_listening, advice)
+    link = Link(
         endpoint,
-        f"meteragent-{name}-{entropy(6).hex()}",
-        watcher.serve,
-        entropy=entropy,
+        f"{endpoint.client_id or 'meteragent'}-{name}-{entropy(6).hex()}",
         on_message=watcher.take,
         on_failed=watcher.failed,
         session_expiry_s=0,
-        login_hint=login_hint,
     )
+    await keep_connected(link, watcher.serve, entropy)
 
 
 class _Watcher:
     """The callbacks of one `watch`, for all its connections."""
 
     def __init__(
-        self, filters: Sequence[str], on_message: OnMessage, on_listening: Callable[[], None], login_hint: str
+        self,
+        filters: Sequence[str],
+        on_message: OnMessage,
+        on_listening: Callable[[], None],
+        advice: Callable[[str], str],
     ) -> None:
         self._filters = filters
         self._on_message = on_message
         self._on_listening = on_listening
-        self._login_hint = login_hint
+        self._advice = advice
         self._session: Session | None = None
         self._has_listened = False
         self._failure_count = 0
@@ -80,6 +84,5 @@ class _Watcher:
         """Raise `reason` if ATTEMPTS connections have failed or ended before all filters were granted."""
         self._failure_count += 1
         if not self._has_listened and self._failure_count >= ATTEMPTS:
-            if self._login_hint and isinstance(reason, LoginRefused):
-                raise LoginRefused(f"{reason}: {self._login_hint}")
-            raise reason
+            advice = self._advice(reason.code)
+            raise type(reason)(f"{reason}. {advice}", reason.code) if advice else reason

@@ -17,7 +17,7 @@ point, it sends the same bytes again or goes on.
     departures     messages that wait for their instant and for the broker's acknowledgement
     link           the connection to the broker
     silence        the newest slot, if it had no report or no request
-    vitals         the state that `crowd health` prints
+    vitals         the state that `health` prints, and the problems
     service        the loop
 
 Rules of time (crowd.md 8):

@@ -87,9 +87,8 @@ _EXPECTED = {
 def load(path: Path, role: str) -> Operation:
     """Read and check the configuration at `path`, the group's file and the identity for `role`.
 
-    Raises:
-        ConfigError: a file is refused; the exception holds all errors, each with its line, the value found
-            and the value expected.
+    Raises ConfigError if a file is refused; the exception holds all errors, each with its line, the value
+    found and the value expected.
     """
     text = text_of_file(path)
     document = parse_toml(text)
@@ -102,10 +101,10 @@ def load(path: Path, role: str) -> Operation:
         errors += _identity_errors(group, signer, role)
     _locate(errors, text)
     raise_all(errors)
-    assert settings is not None  # noqa: S101 -- each part is None only if there are errors
-    assert group is not None  # noqa: S101 -- likewise
-    assert signer is not None  # noqa: S101 -- likewise
-    assert address is not None  # noqa: S101 -- likewise
+    assert settings is not None
+    assert group is not None
+    assert signer is not None
+    assert address is not None
     return Operation(role, group, signer, address, settings.store.path)
 
 
@@ -118,7 +117,7 @@ def parse(text: str) -> Settings:
     settings, errors = _settings(parse_toml(text))
     _locate(errors, text)
     raise_all(errors)
-    assert settings is not None  # noqa: S101 -- it is None only if there are errors
+    assert settings is not None
     return settings
 
 

@@ -16,8 +16,7 @@ _CURE = "make one with `meteragent crowd key new FILE`"
 def create(path: Path) -> Identity:
     """Create an identity and its file, which only the owner can read.
 
-    Raises:
-        OSError: the file exists, or cannot be written.
+    Raises OSError if the file exists, or cannot be written.
     """
     secret = os.urandom(SECRET_BYTES)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -31,8 +30,7 @@ def create(path: Path) -> Identity:
 def load(path: Path) -> Identity:
     """Return the identity in a file.
 
-    Raises:
-        KeyMissing: the file cannot be read, holds no identity, or can be read by every user.
+    Raises KeyMissing if the file cannot be read, holds no identity, or can be read by every user.
     """
     try:
         with path.open("rb") as file:

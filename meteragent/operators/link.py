@@ -12,11 +12,13 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NoReturn
 
 from meteragent.crowd.machine import Outgoing
-from meteragent.mqtt import Endpoint, Session, Token, keep_connected
-from meteragent.mqtt.reconnect import Entropy
+from meteragent.domain.problem import advice
+from meteragent.mqtt import Endpoint, Entropy, Session, Token, keep_connected
+from meteragent.mqtt import Link as MqttLink
 from meteragent.operators.clock import Clock
 from meteragent.operators.departures import Departures
 from meteragent.operators.desk import REPORT, Arrival
@@ -33,7 +35,6 @@ REQUEST_BYTES_MAX: Final = 256 << 20
 SESSION_EXPIRY_S: Final = 7 * 86_400
 LINGER_S: Final = 0.02
 """How long a batch waits for further messages, so that the messages of a burst are committed together."""
-_LOGIN_HINT: Final = "check broker.username and broker.password_file, and the broker's users"
 
 
 class Link:
@@ -61,11 +62,9 @@ class Link:
 
     async def run(self) -> NoReturn:
         """Stay connected until cancelled."""
-        await keep_connected(
+        link = MqttLink(
             self._endpoint,
             self._client_id,
-            self._serve,
-            entropy=self._entropy,
             on_message=self.on_message,
             on_delivered=self._on_delivered,
             on_refused=self._on_refused,
@@ -73,8 +72,9 @@ class Link:
             count=self._count,
             session_expiry_s=SESSION_EXPIRY_S,
             role="broker",
-            login_hint=_LOGIN_HINT,
+            advice=partial(advice, side="broker"),
         )
+        await keep_connected(link, self._serve, self._entropy)
 
     async def batch(self, size: int, wait_s: float) -> list[Arrival]:
         """Wait for messages, for at most `wait_s`.

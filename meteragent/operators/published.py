@@ -13,9 +13,7 @@ from typing import Final
 from meteragent.crowd import home
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.group import Group
-from meteragent.mqtt import Endpoint, Session, Token, keep_connected
-from meteragent.mqtt.reconnect import Entropy
-from meteragent.mqtt.session import SubscriptionRefused
+from meteragent.mqtt import Endpoint, Entropy, Link, Session, SubscriptionRefused, Token, keep_connected
 
 LISTEN_S: Final = 1.0
 """How long, in seconds, a retained list may take to arrive after the subscription is granted."""
@@ -48,18 +46,15 @@ async def newest_serial(endpoint: Endpoint, group: Group, role: str, entropy: En
         await asyncio.sleep(LISTEN_S)
         is_read.set()
 
+    link = Link(
+        endpoint,
+        f"meteragent-crowd-{role}-{group.name}-keys",
+        on_message=_on_message,
+        session_expiry_s=0,
+        role="broker",
+    )
     async with asyncio.TaskGroup() as tasks:
-        connection = tasks.create_task(
-            keep_connected(
-                endpoint,
-                f"meteragent-crowd-{role}-{group.name}-keys",
-                _serve,
-                entropy=entropy,
-                on_message=_on_message,
-                session_expiry_s=0,
-                role="broker",
-            )
-        )
+        connection = tasks.create_task(keep_connected(link, _serve, entropy))
         await is_read.wait()
         connection.cancel()
     return newest

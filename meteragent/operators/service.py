@@ -13,29 +13,29 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, NoReturn
 
-from meteragent import __version__
-from meteragent.agent.notify import Notify
-from meteragent.agent.watch import bind_socket, socket_path
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import Key, Machine
 from meteragent.domain.grid import iso_time
-from meteragent.mqtt.reconnect import Entropy
-from meteragent.operators import published, vitals
+from meteragent.domain.problem import Problem, filled
+from meteragent.mqtt import Entropy
+from meteragent.operators import published
 from meteragent.operators.clock import Clock, Steps, Ticks
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import REPORT, Arrival, Desk, Step, in_order, pieces
 from meteragent.operators.link import Link
 from meteragent.operators.silence import Silence
 from meteragent.operators.store import Store
-from meteragent.operators.vitals import Vitals
+from meteragent.operators.vitals import PROBLEMS, OperatorVitals
+from meteragent.service import health
+from meteragent.service.health import socket_path
+from meteragent.service.notify import Notify
+from meteragent.service.vitals import as_json
 
 BATCH: Final = 5_000
 """The largest number of reports in a transaction."""
 SLOTS_KEPT: Final = 48
 """The number of finished slots that the vitals show."""
-_ASK_S: Final = 5.0
-"""The longest time, in seconds, that a reply on the health socket may take."""
 
 _MACHINES: dict[str, type[Machine]] = {"leader": Leader, "helper": Helper}
 
@@ -60,7 +60,7 @@ class Service:
         self._operation, self._entropy = operation, entropy
         self._clock, self._notify = clock, notify
         machine, name = _MACHINES[operation.role], operation.group.name
-        client_id = f"meteragent-crowd-{operation.role}-{name}"
+        client_id = operation.endpoint.client_id or f"meteragent-crowd-{operation.role}-{name}"
         self._link = Link(operation.endpoint, f"crowd/{name}/", client_id, machine.topics, entropy, clock)
         self._counts, self._refusals = Counter[str](), Counter[str]()
         self._slots = deque[tuple[int, str, int]](maxlen=SLOTS_KEPT)
@@ -74,11 +74,7 @@ class Service:
         self._silence = Silence(operation.role, operation.group, self._started_s)
 
     async def run(self) -> NoReturn:
-        """Serve until cancelled.
-
-        Raises:
-            StoreError: the store cannot be used.
-        """
+        """Serve until cancelled. Raises StoreError if the store cannot be used."""
         operation = self._operation
         with (
             Store.open(operation.store, operation.role, operation.group.id) as store,
@@ -87,8 +83,8 @@ class Service:
             machine = _MACHINES[operation.role](operation.group, operation.identity, store.rows())
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._answer())
-                tasks.create_task(self._keep_alive())
+                tasks.create_task(health.answer(socket_path(operation.store), self._reply))
+                tasks.create_task(health.tell(self._notify, self._problems, self._idle_s))
                 if Key("mark", 0, "serial") not in machine.rows:
                     await self._pass_published()
                 self._compare(self._clock.now_s())
@@ -106,7 +102,7 @@ class Service:
             operation.endpoint, operation.group, operation.role, self._entropy
         )
         if lead_s := self._lead_s():
-            _log.warning("%s; %s", vitals.published_text(lead_s), vitals.PUBLISHED_CURE)
+            _warn("keys_ahead", lead_s)
         while self._lead_s():  # noqa: ASYNC110  a clock cannot set an event
             await asyncio.sleep(self._clock.pause_s(self._published_serial))
 
@@ -129,7 +125,7 @@ class Service:
         """Compare the wall clock with the boot clock, and log a warning when a jump begins."""
         ahead_s = self._steps.ahead_s(now_s)
         if ahead_s and not self._ahead_s:
-            _log.warning("%s; %s", vitals.jump_text(ahead_s), vitals.JUMP_CURE)
+            _warn("clock_ahead", ahead_s)
         self._ahead_s = ahead_s
 
     async def _round(self, worker: "_Worker", arrivals: list[Arrival], instants_s: list[int]) -> None:
@@ -185,26 +181,18 @@ class Service:
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
 
-    async def _keep_alive(self) -> NoReturn:
-        """Report problems to systemd, and reset its watchdog while rounds make progress."""
-        self._notify.send("READY=1")
-        watchdog_s = self._notify.watchdog_s
-        pause_s = 10.0 if watchdog_s is None else min(10.0, watchdog_s / 4)
-        while True:
-            texts = [problem.text for problem in self.vitals().problems]
-            lines = [f"STATUS={'; '.join(texts) or 'all is well'}"]
-            idle_s = self._clock.now_s() - self._round_s if self._has_begun else 0
-            if watchdog_s is None or idle_s < watchdog_s / 2:
-                lines.append("WATCHDOG=1")
-            self._notify.send(*lines)
-            await asyncio.sleep(pause_s)
+    async def _problems(self) -> tuple[Problem, ...]:
+        return self.vitals().problems
 
-    def vitals(self) -> Vitals:
+    def _idle_s(self) -> float:
+        """Return how long ago the last round ended; 0 before the first."""
+        return self._clock.now_s() - self._round_s if self._has_begun else 0
+
+    def vitals(self) -> OperatorVitals:
         """Return the current state."""
         now_s, link, operation = self._clock.now_s(), self._link, self._operation
-        return Vitals(
-            version=__version__,
-            role=operation.role,
+        return OperatorVitals(
+            service=operation.role,
             group=operation.group.name,
             group_id=operation.group.id.hex(),
             running_s=now_s - self._started_s,
@@ -221,25 +209,14 @@ class Service:
             slots=tuple(self._slots),
         )
 
-    async def _answer(self) -> NoReturn:
-        """Reply to each connection to the health socket with the vitals as JSON."""
-        path = socket_path(self._operation.store)
-        path.unlink(missing_ok=True)  # left by a crashed run: the store's lock excludes another operator
-        with bind_socket(path) as server_socket:
-            path.chmod(0o600)
-            server = await asyncio.start_unix_server(self._reply, sock=server_socket)
-            try:
-                await server.serve_forever()
-            finally:
-                path.unlink(missing_ok=True)
-        raise AssertionError
+    async def _reply(self, question: bytes) -> str:
+        return as_json(self.vitals(), question)
 
-    async def _reply(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_ASK_S):
-                writer.write(vitals.as_json(self.vitals()).encode())
-                await writer.drain()
-        writer.close()
+
+def _warn(code: str, ahead_s: int) -> None:
+    """Log a problem of the clock when it begins."""
+    item = filled(PROBLEMS, code, {"ahead_ms": ahead_s * 1000})
+    _log.warning("%s; %s", item.text, item.cure)
 
 
 class _Worker:

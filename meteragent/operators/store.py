@@ -14,18 +14,16 @@ Rules:
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from meteragent.crowd.machine import Key
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.operators.desk import LedgerLine
 from meteragent.store import file, generation, wal
-from meteragent.store.acceptance import accept, count_releases
-from meteragent.store.examine import meta
-from meteragent.store.generation import Generation
+from meteragent.store.acceptance import accept
+from meteragent.store.life import OpenStore
 
 _APPLICATION_ID, _VERSION = 0x6D616372, 1
 _SCHEMA = """
@@ -45,15 +43,10 @@ START_OVER_HINT = (
 """The advice that follows the reason for refusing a store."""
 
 
-class Store:
-    """An open store, closed by `close` or at the end of a `with` block."""
+class Store(OpenStore):
+    """The open store of an operator. What must not stay in the log are deleted secrets (`erased`)."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, newest: Generation | None) -> None:
-        self.path = path
-        self._connection, self._generation = connection, newest
-        self._file = generation.Writer(path)
-        self._resources = ExitStack()
-        self._has_failed, self._is_erasure_due = False, True
+    SERVICE = "operator"
 
     @classmethod
     def open(cls, path: Path, role: str, group_id: bytes) -> Self:
@@ -78,114 +71,56 @@ class Store:
             is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if is_new:
                 _create(connection)
-            newest = _checked(connection, path)
-            store = cls(path, connection, newest)
-            undo.callback(store._file.close)
+            _check(connection, path)
+            store = cls(path, connection)
+            undo.callback(store._generation_file.close)
             store._claim(role, group_id)
-            if newest is None:
-                store._rotate()  # after a second rotation, a store without its generation file is refused
-            store._rotate()
+            store._start()
             store._resources = undo.pop_all()
         return store
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the store; copies that were made earlier will be refused."""
-        try:
-            if not self._has_failed:
-                self._rotate()
-        finally:
-            self._resources.close()
 
     def rows(self) -> dict[Key, bytes]:
         """Return all rows of the machine."""
         with file.device(self.path):
-            secrets = self._connection.execute("SELECT day, value FROM secret")
+            secrets = self.connection.execute("SELECT day, value FROM secret")
             rows = {Key("secret", day): bytes(value) for day, value in secrets}
             query = "SELECT kind, at, name, value FROM row"
-            for kind, at, name, value in self._connection.execute(query):
+            for kind, at, name, value in self.connection.execute(query):
                 rows[Key(kind, at, name)] = bytes(value)
         return rows
 
     def commit(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
         """Commit the rows and the ledger lines of a step; on return, they are on disk.
 
-        While another program reads the write-ahead log, a deleted secret remains in the log. The erasure is
-        tried again at each commit, even one without rows, and therefore at each tick. After an error, the
-        store refuses all writes, because the machine is ahead of the store.
-
-        Raises:
-            StoreError: this write or an earlier one has failed.
+        While another program reads the write-ahead log, a deleted secret remains in the log. The
+        erasure is tried again at each commit, even one without rows, and therefore at each tick.
+        After an error, the store refuses all writes, because the machine is ahead of the store.
+        Raises StoreError if this write or an earlier one has failed.
         """
         if rows:
-            is_counted = any(key.table != "report" for key in rows)
-            self._transact(rows, list(lines), is_counted=is_counted)
-            self._is_erasure_due |= any(key.table == "secret" for key in rows)
-        if self._is_erasure_due:
-            with file.device(self.path):
-                self._is_erasure_due = not wal.erase(self._connection, self.path)
-
-    def _transact(
-        self, rows: Mapping[Key, bytes | None], lines: list[LedgerLine], *, is_counted: bool
-    ) -> None:
-        if self._has_failed:
-            raise StoreError(f"{self.path}: an earlier transaction failed")
-        tx = self._connection
-        with file.device(self.path):
             try:
-                tx.execute("BEGIN IMMEDIATE")
-                self._check_generation()
-                _write(tx, rows)
-                tx.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?)", lines)
-                if is_counted:
-                    tx.execute("UPDATE meta SET value = value + 1 WHERE key = 'releases'")
-                tx.execute("COMMIT")
-                wal.confirm(tx, self.path)
-                if is_counted and self._generation is not None:
-                    self._generation = self._generation._replace(releases=count_releases(tx))
-                    self._file.put(self._generation)
+                with self.committing() as tx:
+                    _write(tx, rows)
+                    tx.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?)", list(lines))
+                    if any(key.table != "report" for key in rows):
+                        self._count(tx)
             except BaseException:
-                self._has_failed = True
-                with suppress(sqlite3.Error):  # the first error is the one to report
-                    tx.execute("ROLLBACK")
+                self._failed = True
                 raise
+            self.erased &= all(key.table != "secret" for key in rows)
+        self.erase()
 
     def _claim(self, role: str, group_id: bytes) -> None:
         """Bind the store to a role and a group. Raises StoreError if it is bound to another role or group."""
         owner = f"{role} {group_id.hex()}"
-        row = self._connection.execute("SELECT value FROM meta WHERE key = 'owner'").fetchone()
+        row = self.connection.execute("SELECT value FROM meta WHERE key = 'owner'").fetchone()
         if row is None:
-            self._connection.execute("INSERT INTO meta VALUES ('owner', ?)", (owner,))
+            self.connection.execute("INSERT INTO meta VALUES ('owner', ?)", (owner,))
         elif row[0] != owner:
             raise StoreError(
                 f"{self.path}: this is the store of the {row[0].split()[0]} of another group, or of the other"
                 " role; set another store.path"
             )
-
-    def _rotate(self) -> None:
-        """Begin a new generation: commit its name and the previous name, then write the generation file."""
-        previous = self._generation or Generation.begin("")
-        name = os.urandom(16).hex()
-        with file.device(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            values = [("previous", previous.name), ("generation", name)]
-            self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
-            self._connection.execute("COMMIT")
-            self._is_erasure_due = not wal.erase(self._connection, self.path)
-            releases = max(previous.releases or 0, count_releases(self._connection))
-            self._generation = Generation(name, previous.claim_key, releases)
-            self._file.put(self._generation)
-
-    def _check_generation(self) -> None:
-        if self._generation and meta(self._connection, "generation") != self._generation.name:
-            raise StoreInUse(f"{self.path}: another operator has opened it, although this one holds its lock")
 
 
 def ledger(path: Path) -> list[LedgerLine]:
@@ -219,21 +154,17 @@ def _create(connection: sqlite3.Connection) -> None:
     )
 
 
-def _checked(connection: sqlite3.Connection, path: Path) -> Generation | None:
-    """Return the newest generation of a store; None if no generation file has been written yet.
-
-    Raises:
-        StoreError: the store must not be used.
-    """
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreError if a store must not be used."""
     [(application_id,)] = connection.execute("PRAGMA application_id")
     [(version,)] = connection.execute("PRAGMA user_version")
     if (application_id, version) != (_APPLICATION_ID, _VERSION):
-        raise StoreError(f"{path}: not the store of a crowd's operator, or the store of a newer version")
+        raise StoreError(f"{path}: not the store of a crowd's operator, or the store of another version")
     [(verdict,)] = connection.execute(file.QUICK_CHECK)
     if verdict != "ok":
         raise StoreLost(f"{path}: corrupt; {START_OVER_HINT}")
     try:
-        return accept(connection, path)
+        accept(connection, path)
     except StoreRestored as error:
         reason, _, _ = str(error).partition(";")  # the advice after it is for the agent's store
         raise StoreRestored(f"{reason}; {START_OVER_HINT}") from None

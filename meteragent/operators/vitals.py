@@ -1,13 +1,14 @@
-"""The state of a running operator: as JSON for its socket, as text for people, and as metrics for Prometheus.
+"""The state of a running operator.
 
 It contains counts and times, but no share, pad or key, and does not show which homes reported.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
-from meteragent.domain.grid import duration_text, iso_time
+from meteragent.domain.grid import iso_time
+from meteragent.domain.problem import Meaning, Problem, filled
+from meteragent.service.vitals import Metric, Vitals, counters
 
 UNANSWERED_S = 900
 """How long, in seconds, a request may be unanswered before this is a problem (it is repeated meanwhile)."""
@@ -25,23 +26,61 @@ COUNTERS = {
     "publish_refused": "messages that the broker refused",
 }
 _RESULTS = ("answer", "total")
-PUBLISHED_CURE = (
-    "if this machine's time is wrong, set it; if it is right, wait for that long, or agree on a new group"
-)
-JUMP_CURE = "check this machine's time: if it is wrong, set it back; if it is right, restart the operator"
+_WATCH = "crowd-operators.md#watch"
+
+PROBLEMS = {
+    "keys_ahead": Meaning(
+        "the store is new, and the published key list is {ahead} ahead of the clock: homes refuse a new list",
+        "If this machine's time is wrong, set it; if it is right, wait for that long, or agree on a new "
+        "group.",
+        _WATCH,
+    ),
+    "broker_down": Meaning(
+        "no connection to the broker",
+        "Check that the broker is running, and broker.url, the user and the password; see the log.",
+        _WATCH,
+    ),
+    "messages_refused": Meaning(
+        "the broker refuses messages to {topics}",
+        "Allow this user to publish to these topics below crowd/{group}/.",
+        _WATCH,
+    ),
+    "unanswered": Meaning(
+        "the helper has not answered a request for {since}",
+        "Ask the helper whether it is running and connected, and whether its clock is right.",
+        _WATCH,
+    ),
+    "clock_ahead": Meaning(
+        "the clock has jumped ahead by {ahead}, so no new keys are published",
+        "Check this machine's time: if it is wrong, set it back; if it is right, restart the operator.",
+        _WATCH,
+    ),
+    "overloaded": Meaning(
+        "in the last hour, this machine was too slow to send its messages on time",
+        "Look for other load on this machine, or use a faster one.",
+        _WATCH,
+    ),
+    "no_requests": Meaning(
+        "the leader has sent no request for the slot {slot}",
+        "Ask the leader whether it is running and connected, and whether enough homes report.",
+        _WATCH,
+    ),
+    "no_reports": Meaning(
+        "no home has reported in time for the slot {slot}",
+        "Check that homes are running and pin this group, and that the broker accepts them and this user.",
+        _WATCH,
+    ),
+    "no_total": Meaning(
+        "the last slot, {slot}, has no total: {result}",
+        "docs/crowd-operators.md explains each reason.",
+        _WATCH,
+    ),
+}
+"""The problems of operators, by their codes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem that needs attention, and what to do about it."""
-
-    code: str
-    text: str
-    cure: str
-
-
-@dataclass(frozen=True, slots=True)
-class Vitals:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorVitals(Vitals):
     """The state of an operator.
 
     waiting         the number of messages that the broker has not accepted yet
@@ -54,11 +93,8 @@ class Vitals:
     slots           the slots that were finished last: start, result and number of homes
     """
 
-    version: str
-    role: str
     group: str
     group_id: str
-    running_s: float
     is_connected: bool
     waiting: int
     unanswered_s: int
@@ -67,141 +103,55 @@ class Vitals:
     loaded_s: float | None
     refused_topics: tuple[str, ...]
     silent_slot_s: int | None
-    counts: Mapping[str, int]
     refusals: Mapping[str, int]
     slots: tuple[tuple[int, str, int], ...]
 
     @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of an operator's metrics."""
+        return {"group": self.group, "role": self.service}
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems that need attention; empty if all is well."""
-        return tuple(self._problems())
+        return tuple(filled(PROBLEMS, code, fields) for code, fields in self._problems())
 
-    def _problems(self) -> Iterator[Problem]:
+    def _problems(self) -> Iterator[tuple[str, dict[str, str | int]]]:
+        """Yield the codes of the problems, with the fields of their causes and cures."""
         if self.published_s:  # until the clock has passed that list, the operator does not connect
-            yield Problem("keys_ahead", published_text(self.published_s), PUBLISHED_CURE)
+            yield "keys_ahead", {"ahead_ms": self.published_s * 1000}
         elif not self.is_connected:
-            cure = "check that the broker is running, and broker.url, the user and the password; see the log"
-            yield Problem("broker_down", "no connection to the broker", cure)
+            yield "broker_down", {}
         if self.refused_topics:
-            topics = ", ".join(self.refused_topics)
-            cure = f"allow this user to publish to these topics below crowd/{self.group}/"
-            yield Problem("topic_refused", f"the broker refuses messages to {topics}", cure)
+            yield "messages_refused", {"topics": ", ".join(self.refused_topics), "group": self.group}
         if self.unanswered_s > UNANSWERED_S:
-            since = duration_text(self.unanswered_s * 1000, 2)
-            cure = "ask the helper whether it is running and connected, and whether its clock is right"
-            yield Problem("unanswered", f"the helper has not answered a request for {since}", cure)
+            yield "unanswered", {"since_ms": self.unanswered_s * 1000}
         if self.ahead_s:
-            yield Problem("clock_jumped", jump_text(self.ahead_s), JUMP_CURE)
+            yield "clock_ahead", {"ahead_ms": self.ahead_s * 1000}
         if self.loaded_s is not None and self.loaded_s < OVERLOAD_S:
-            cure = "look for other load on this machine, or use a faster one"
-            text = "in the last hour, this machine was too slow to send its messages on time"
-            yield Problem("overloaded", text, cure)
+            yield "overloaded", {}
         is_ahead = bool(self.ahead_s or self.published_s)  # while either lasts, silence is expected
         if self.silent_slot_s is not None and not is_ahead:
-            yield self._silent(iso_time(self.silent_slot_s * 1000))
+            code = "no_requests" if self.service == "helper" else "no_reports"
+            yield code, {"slot": iso_time(self.silent_slot_s * 1000)}
         if self.slots and self.slots[-1][1] not in _RESULTS:
             slot_s, result, _ = self.slots[-1]
-            text = f"the last slot, {iso_time(slot_s * 1000)}, has no total: {result}"
-            yield Problem("no_total", text, "docs/crowd-operators.md explains each reason")
+            yield "no_total", {"slot": iso_time(slot_s * 1000), "result": result}
 
-    def _silent(self, slot: str) -> Problem:
-        """Return the problem of a slot without a report or a request."""
-        if self.role == "helper":
-            cure = "ask the leader whether it is running and connected, and whether enough homes report"
-            return Problem("no_requests", f"the leader has sent no request for the slot {slot}", cure)
-        cure = (
-            "check that homes are running and pin this group, and that the broker accepts them and this user"
-        )
-        return Problem("no_reports", f"no home has reported in time for the slot {slot}", cure)
-
-
-def jump_text(ahead_s: int) -> str:
-    """Return the text of the problem after a jump of the wall clock."""
-    return f"the clock has jumped ahead by {duration_text(ahead_s * 1000, 2)}, so no new keys are published"
-
-
-def published_text(lead_s: int) -> str:
-    """Return the text of the problem if the list from before a new store is `lead_s` ahead of the clock."""
-    lead = duration_text(lead_s * 1000, 2)
-    return (
-        f"the store is new, and the published key list is {lead} ahead of the clock: homes refuse a new list"
-    )
-
-
-def as_json(vitals: Vitals) -> str:
-    """Return the vitals as JSON, with the problems."""
-    problems = vitals.problems
-    return json.dumps(
-        asdict(vitals) | {"healthy": not problems, "problems": [asdict(item) for item in problems]}
-    )
-
-
-def from_json(text: str) -> Vitals:
-    """Parse the vitals from the JSON that `as_json` returns."""
-    document = json.loads(text)
-    facts = {field.name: document[field.name] for field in fields(Vitals)}
-    facts["refused_topics"] = tuple(facts["refused_topics"])
-    facts["slots"] = tuple((slot_s, result, homes) for slot_s, result, homes in facts["slots"])
-    return Vitals(**facts)
-
-
-def as_text(vitals: Vitals) -> str:
-    """Return the vitals as text for a terminal."""
-    running = duration_text(round(vitals.running_s) * 1000, 2)
-    lines = [f"meteragent {vitals.version}, {vitals.role} of {vitals.group}, running for {running}"]
-    for problem in vitals.problems:
-        lines += [f"Problem: {problem.text}", f"  What to do: {problem.cure} ({problem.code})"]
-    if not vitals.problems:
-        lines.append("All is well.")
-    for slot_s, result, homes in vitals.slots[-3:]:
-        count = f", homes: {homes:,}" if homes else ""
-        lines.append(f"Slot {iso_time(slot_s * 1000)}: {result}{count}")
-    lines += [f"  {name:<16} {vitals.counts[name]:>10,}" for name in COUNTERS if vitals.counts.get(name)]
-    lines += [f"  {f'refused: {name}':<24} {count:>10,}" for name, count in sorted(vitals.refusals.items())]
-    return "\n".join(lines)
-
-
-def as_metrics(vitals: Vitals) -> str:
-    """Return the vitals in the text format of Prometheus, version 0.0.4."""
-    owner = f'group="{vitals.group}",role="{vitals.role}"'
-    rows: list[tuple[str, str, str, list[tuple[str, float]]]] = [
-        ("healthy", "gauge", "1 if there is no problem", [("", not vitals.problems)]),
-        (
-            "problem",
-            "gauge",
-            "1 for each current problem",
-            [(f',code="{item.code}"', 1) for item in vitals.problems],
-        ),
-        ("connected", "gauge", "1 if there is a connection to the broker", [("", vitals.is_connected)]),
-        (
-            "waiting_messages",
-            "gauge",
-            "messages that the broker has not accepted yet",
-            [("", vitals.waiting)],
-        ),
-        (
-            "unanswered_seconds",
-            "gauge",
-            "how long the oldest request has been without an answer",
-            [("", vitals.unanswered_s)],
-        ),
-        ("running_seconds", "gauge", "time since the start", [("", vitals.running_s)]),
-    ]
-    rows += [
-        (f"{name}_total", "counter", text, [("", vitals.counts.get(name, 0))])
-        for name, text in COUNTERS.items()
-    ]
-    refusals = [(f',reason="{name}"', float(count)) for name, count in sorted(vitals.refusals.items())]
-    rows.append(("refusals_total", "counter", "refused messages and slots, by reason", refusals))
-    slot_samples = [
-        (f',result="{name.removeprefix("slots_")}"', float(count))
-        for name, count in sorted(vitals.counts.items())
-        if name.startswith("slots_")
-    ]
-    rows.append(("slots_total", "counter", "slots finished since the start, by result", slot_samples))
-    lines = []
-    for name, kind, text, values in rows:
-        metric = f"meteragent_crowd_{name}"
-        lines += [f"# HELP {metric} {text}", f"# TYPE {metric} {kind}"]
-        lines += [f"{metric}{{{owner}{labels}}} {value:.10g}" for labels, value in values]
-    return "\n".join(lines) + "\n"
+    def metrics(self) -> Iterator[Metric]:
+        """Yield the metrics of an operator."""
+        for name, text, value in (
+            ("connected", "1: there is a connection to the broker", self.is_connected),
+            ("waiting_messages", "messages that the broker has not accepted yet", self.waiting),
+            ("unanswered_seconds", "how long the oldest request has had no answer", self.unanswered_s),
+        ):
+            yield Metric(f"crowd_{name}", "gauge", text, [({}, value)])
+        yield from counters("crowd_", COUNTERS, self.counts)
+        refusals = [({"reason": name}, count) for name, count in sorted(self.refusals.items())]
+        yield Metric("crowd_refusals_total", "counter", "refused messages and slots, by reason", refusals)
+        results = [
+            ({"result": name.removeprefix("slots_")}, count)
+            for name, count in sorted(self.counts.items())
+            if name.startswith("slots_")
+        ]
+        yield Metric("crowd_slots_total", "counter", "slots finished since the start, by result", results)

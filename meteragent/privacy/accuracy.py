@@ -7,30 +7,19 @@ Most depend on the `rounding` of values to whole quanta: half up before the nois
 Theory of operation
 -------------------
 Let n be the number of slots, q the quantum, and a = epsilon q. Given R as in THEORY 2.1, a slot's noise z, in
-quanta, is uniform on {-R..R}. So Var z = E[R(R+1)]/3. Let U be the error of the rounding before the noise,
-uniform on the quantum's cell (-1/2, 1/2). Then z + U is uniform on (-(R+1/2), R+1/2), and
+quanta, is uniform on {-R..R}. Let U be the error of the rounding before the noise, uniform on the quantum's
+cell (-1/2, 1/2). Then z + U is uniform on (-(R+1/2), R+1/2), and
 
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) proportional to r^n e^(-a r).
 
-With dithering, a value that lies a fraction f of a quantum above a whole number of quanta is released with
-error z + B - f, where B is 1 with probability f and otherwise 0. This error has mean 0 and variance
-Var z + f(1 - f), which is Var z + 1/6 on average over f and at most Var z + 1/4 (THEORY-2 A.8). For f < 1/2,
-the interval +-(H + 1/2) covers this error with probability
-
-    F(H) - f (p(H) - p(H+1)),        F(H) = P(|z| <= H),  p(H) = P(z = H),
-
-and at f = 1/2 with at least this probability. For f > 1/2, the same holds with 1 - f in place of f, by
-symmetry. Let H be the smallest integer with F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at
-least this coverage for every load. This holds for windows of any n, because the noise of a slot is symmetric
-and its mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
+The error of a dithered slot, and the interval that covers it for every load, are those of THEORY-2 A.8.
 
 Sums over the lattice are used if noise bounds above 2^17 are negligible. Otherwise a is so small, or n so
-large, that integrals can replace the sums over half-integers. THEORY 1.1 and 1.2 give the integrals: r is
-Gamma(n+1, 1/a), so that E r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson
-summation, the relative difference of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1),
-which is below 1e-10 for n >= 2 (n = 1 has a closed form). The relative difference of h, whose sum has a kink,
-is below 1e-6. With dithering, h is then rounded up to H + 1/2, and the term (p(H) - p(H+1))/2, which is below
-3e-7, is neglected.
+large, that integrals can replace the sums over half-integers: r is Gamma(n+1, 1/a), and a |z + U| is
+Erlang(K) with K uniform on 1..n (THEORY 1.1, 1.2). By Poisson summation, the relative difference of each
+moment is at most 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1), which is below 1e-10 for n >= 2 (n = 1 has a
+closed form). The relative difference of h, whose sum has a kink, is below 1e-6. With dithering, h is then
+rounded up to H + 1/2, and the term (p(H) - p(H+1))/2 of A.8, which is below 3e-7, is neglected.
 """
 
 import math
@@ -82,14 +71,6 @@ def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
     return float(mechanism.quantum) * deviation
 
 
-def sd_bound(mechanism: LInfLaplace) -> float:
-    """Return the largest standard deviation, over all loads, of a dithered slot's error: q sqrt(Var z + 1/4).
-
-    It occurs if the slot's value is halfway between two multiples of the quantum.
-    """
-    return float(mechanism.quantum) * math.sqrt(_deviation(mechanism) ** 2 + 1 / 4)
-
-
 def _deviation(mechanism: LInfLaplace) -> float:
     """Return the standard deviation of the noise z, in quanta."""
     n, a = mechanism.n, float(mechanism.a)
@@ -98,16 +79,6 @@ def _deviation(mechanism: LInfLaplace) -> float:
     if (table := _lattice(n, a)) is None:
         return math.sqrt(((n + 1) * (n + 2) / a**2 - 0.25) / 3)
     return math.sqrt(float(np.sum(table.probability * (table.r**2 - 0.25))) / 3)
-
-
-def sd_of_sum(mechanism: LInfLaplace, m: int, rounding: Rounding = "half-up") -> float:
-    """Return the standard deviation of the error of a sum of m slot values: sqrt(m) sd.
-
-    The result holds for any m different slots that this mechanism released, of one window or several, of one
-    meter or several. The slots of a window are uncorrelated (THEORY 1.2: their signs are independent, as are
-    dithers), and windows are independent.
-    """
-    return math.sqrt(m) * sd(mechanism, rounding)
 
 
 @lru_cache(maxsize=256)

@@ -1,46 +1,23 @@
 """Bayesian adversaries: d-privacy as a bound on their conclusions, and families of bounds equivalent to it.
 
-Theory of operation
--------------------
 An adversary with a prior pi on the input x of a channel observes an output z. The adversary's conclusion is
 the posterior. The distance d_P between two conclusions is the largest absolute logarithm of the ratio of the
-probabilities that the two give to an event.
+probabilities that the two give to an event. L = P(z|.) is the likelihood; THEORY T.9 has the proofs.
 
-Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x by phi(x) before the mechanism
-is applied; phi moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z.
-The first takes z for an output of x and concludes sigma; the second takes z for an output of phi(x) and
-concludes sigma'. With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
+Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi, which moves x by at most d(phi), replaces
+x by phi(x) before the mechanism is applied. Two adversaries with the same prior observe z. The first takes z
+for an output of x, and the second for an output of phi(x). With rho(x) = L(x)/L(phi(x)), the supremum over
+all priors of the distance of their conclusions is max ln rho - min ln rho, which is at most 2 d(phi) for a
+d-private mechanism. The theorem is about events: for a single hiding function, the union of two outputs can
+reveal more than either output alone.
 
-    sigma(x)/sigma'(x) = rho(x) / (a mean of rho, weighted by the prior and L o phi).
+Neighbourhoods (Theorem 4). The adversary knows that x is in N, a set of diameter d(N). The supremum over all
+priors of the distance between posterior and prior is max_N ln L - min_N ln L, which is at most d(N).
 
-A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior. Over
-all priors, the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the point
-of the least rho and the remainder on the point of the greatest comes arbitrarily close. The theorem is about
-events, which matters for a single hiding function: the union of two outputs can reveal more than either
-output alone, because the rho of the union may be near the larger of the two outputs' rhos at one point and
-near the smaller at another.
-
-Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the ratio of
-posterior to prior is L(x) / (the prior's mean of L on N). For a d-private mechanism, the absolute logarithm
-of this ratio is at most d(N). The supremum over all priors is exactly max_N ln L - min_N ln L.
-
-Families. The bounds of a family of neighbourhoods may together be equivalent to d-privacy. They bound
-|ln L(x) - ln L(y)| by d(N) for x, y in N, hence along every chain of neighbourhoods by the sum of the
-diameters. So the bounds are equivalent to privacy for the metric of the shortest chains (`chain_metric`),
-which is never below d. If the two metrics are equal, the family is maximally tight (Definition 3), and its
-bounds are equivalent to d-privacy (Theorem 4). If they differ at x, y, the channel to {0, 1} with
-P(1|u) = e^-chain(x, u) / 2 for each input u satisfies all bounds of the family and is not d-private: the
-condition is necessary.
-
-The bound of a hiding function that exchanges x and y implies |ln L(x)/L(y)| <= d(phi), because then
-rho(x) = 1/rho(y) and the supremum is at least 2 |ln L(x)/L(y)|. A family whose exchanges join any two points
-x, y by a chain of length d(x, y) is maximally tight (Definition 2). Functions that only replace do not
-suffice: rho = 1 at points that phi does not change, and some mechanisms that are only 2 epsilon-private
-satisfy the bound of 2 epsilon for all functions phi_i,w (row i becomes w). So the converse of Theorem 1 holds
-for exchanges, and for replacements up to a factor of two.
-
-"Maximally tight" means here that no shortest chain is longer than d. As proved above, the bounds of such a
-family imply d-privacy.
+Families. The bounds of a family of neighbourhoods are equivalent to privacy for the metric of the shortest
+chains of neighbours (`chain_metric`), which is never below d; if the two metrics are equal, the family is
+maximally tight (Definition 3). A family of hiding functions is so if its exchanges (phi exchanges x and y)
+join any two points by a chain of length d (Definition 2); functions that only replace do not suffice (T.3).
 
 For example, the truncated geometric mechanism releases a count between 0 and 3. An adversary who considers 0
 and 1 equally likely observes the output 0. For any prior on these two counts, posterior and prior differ by a

@@ -15,10 +15,7 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
    of THEORY-2 A.1. Its draws are therefore also tested at fractions (`dither`).
 3. As a black box that may state a wrong distribution. Outputs y are drawn for two windows x and x' that
    differ by a shift. An event A is chosen with one half of the draws, and the other half bounds
-   |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). For l_inf Laplace noise, shifts along signs s are
-   best with the event A = {midrange of s o (y - x) >= shift} (o multiplies slot by slot), because along such
-   a shift the mechanism is, for small a, the Laplace mechanism (THEORY 1.2). Other shifts and events find
-   other leaks: noise that all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
+   |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). THEORY 6 says which shifts and events show what.
 
 `alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
 the distribution, and half over the events. The p-value of chi-square is asymptotic (each cell's expected

@@ -6,10 +6,6 @@ The setting is a library of N windows x_i on the lattice (in quanta), a prior, a
 windows. An attacker names shape i if the release is in A_i, and is right with probability
 S = sum over i of prior_i P_i(A_i).
 
-*For one mechanism*: the best attacker names the shape with the largest prior_i P_i(z). `best_attack` sums
-these maxima over a box of outputs; the sum outside the box is at most the tail of the noise. This is
-feasible for n = 1..3.
-
 *For every mechanism* that is epsilon d_inf-private: mechanism and attacker together form a channel from
 shapes to names, which is private on the shapes, and S is linear in this channel. So S is at most the value of
 a linear program, and any multipliers >= 0 of its constraints prove a bound (`optimality.dual_bound`),
@@ -23,11 +19,10 @@ can only lower the bound (`through`): windows between two shapes, or a window in
 Then Q = sum of y_c P_c has Q(A) >= prior_i P_i(A) for every event A and every private mechanism, so S is at
 most the sum of the Q(A_i), which is at most the sum of all y_c. For given windows c, the least such sum is
 the value of a linear program with N constraints (`mixture`), which is feasible for libraries of thousands of
-windows. If all shapes are equally likely and within k/2 quanta of a middle window, putting all weight on this
-window gives the bound e^(a k/2)/N of THEORY 7.
+windows. With all weight on one window in the middle of equally likely shapes this is the bound of THEORY 7.
 
-Limits. A certificate holds for one quantised library, one prior and one window. A different appliance or
-prior, or a second window of the same load shape, needs another linear program.
+A certificate holds for one quantised library, one prior and one window. A different appliance or prior, or a
+second window of the same load shape, needs another linear program.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,16 +41,6 @@ from meteragent.privacy.optimality import dual_bound, least_cost
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-_TAIL = 1e-9  # the mass of the noise that may be left out
-_OUTPUTS_LIMIT = 1 << 24
-
-
-class Enclosure(NamedTuple):
-    """Bounds on a number: it lies between `low` and `high`."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -83,49 +68,10 @@ class Library:
         object.__setattr__(self, "prior", chances)
 
 
-# For one mechanism ----------------------------------------------------------------------------------
-
-
-def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
-    """Return bounds, at most 1e-9 apart, on the best attacker's success on this mechanism, by enumeration.
-
-    Raises:
-        ValueError: the signatures do not have n slots, or there are more than 2^24 outputs to enumerate.
-    """
-    _check_slots(mechanism, library)
-    a, n = float(mechanism.a), mechanism.n
-    largest = np.arange(math.ceil((n + 60 + math.sqrt(3600 + 120 * n)) / a) + 1)
-    # (2m+1)^n - (2m-1)^n points have max|z_i| = m; at m = 0 there is one point.
-    counts = (2.0 * largest + 1) ** n - np.maximum(2.0 * largest - 1, 0) ** n
-    shells = counts * np.exp(-a * largest)
-    tail = 1 - np.cumsum(shells) / shells.sum()
-    reach = int(np.argmax(tail <= _TAIL))
-    axes = [np.arange(low - reach, high + reach + 1) for low, high in _ranges(library)]
-    if math.prod(axis.size for axis in axes) > _OUTPUTS_LIMIT:
-        raise ValueError("too many outputs to enumerate: use certify, which bounds every mechanism")
-    largest_mass = np.zeros([axis.size for axis in axes])
-    for signature, chance in zip(library.signatures, library.prior, strict=True):
-        distance = np.zeros_like(largest_mass)
-        for i, (axis, value) in enumerate(zip(axes, signature, strict=True)):
-            slot_distance = (
-                np.abs(axis - value).astype(float).reshape([-1 if j == i else 1 for j in range(n)])
-            )
-            np.maximum(distance, slot_distance, out=distance)
-        np.maximum(largest_mass, chance * np.exp(-a * distance), out=largest_mass)
-    low = float(largest_mass.sum() / shells.sum())
-    return Enclosure(low, min(1.0, low + _TAIL))
-
-
 def _check_slots(mechanism: LInfLaplace, library: Library) -> None:
     n = mechanism.n
     if (slots := library.signatures.shape[1]) != n:
         raise ValueError(f"signatures must have {n} slots like the mechanism's windows, not {slots}")
-
-
-def _ranges(library: Library) -> list[tuple[int, int]]:
-    """Return the least and the largest value of each slot over the library."""
-    low, high = library.signatures.min(axis=0), library.signatures.max(axis=0)
-    return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
 # For every mechanism --------------------------------------------------------------------------------
@@ -201,7 +147,7 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
         ValueError: the signatures or `through` do not have the mechanism's n slots.
     """
     _check_slots(mechanism, library)
-    low, high = np.transpose(_ranges(library))
+    low, high = library.signatures.min(axis=0), library.signatures.max(axis=0)
     points = np.vstack([_with(library, through), [(low + high) // 2]])
     factors = np.exp(-float(mechanism.a) * _distances(library.signatures, points))
     solution = linprog(np.ones(len(points)), -factors, -library.prior, method="highs")

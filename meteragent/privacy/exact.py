@@ -88,19 +88,6 @@ def not_negative(name: str, value: Any) -> Fraction:
     return exact
 
 
-def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
-    """Return k >= 2 exact, equally spaced levels for a sweep from `lo` to `hi`, both included.
-
-    Raises:
-        TypeError: an end is not exact.
-        ValueError: an end is not positive, hi is not above lo, or k < 2.
-    """
-    start, end = positive("lo", lo), positive("hi", hi)
-    if end <= start or k < 2:
-        raise ValueError(f"a sweep has at least 2 levels, from low to high: not {k} from {start} to {end}")
-    return tuple(start + (end - start) * i / (k - 1) for i in range(k))
-
-
 def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
     """Return integers lo <= 2^k e^(-num/den) <= hi, a few units apart, for num/den >= -1 and den > 0.
 

@@ -1,18 +1,15 @@
-"""Families of hiding functions and of neighbourhoods: the paper's families, and equivalent smaller families.
+"""The paper's families of hiding functions and of neighbourhoods (Chatzikokolakis 2013).
 
-The families Phi_1, N_1 (Chatzikokolakis 2013, section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) contain
-*every* map and *every* nonempty subset of V (the values of a row) or of a set of places. Families of maps
-grow at least as fast as |V|^|V|, and families of sets at least as fast as 2^|V|. A family that contains a
-maximally tight family is maximally tight, too. `row_exchanges`, `database_exchanges` and, if V consists of
-numbers, `row_segments` and `boxes` are maximally tight subfamilies: they imply the same privacy and can be
-enumerated on larger sets.
+Phi_1, N_1 (section 5.1), Phi_inf, N_inf (6.1) and Phi_2, N_2 (6.2) contain *every* map and *every* nonempty
+subset of V (the values of a row) or of a set of places. They are for small sets: families of maps grow at
+least as fast as |V|^|V|, and families of sets at least as fast as 2^|V|.
 
 `whole_rows` is N_h of Theorem 2. `replacements` is Phi_h of Theorem 1 ("row i becomes w" for a fixed w). It
 is not maximally tight: it characterises differential privacy only up to a factor of two.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
 from meteragent.privacy.adversary import Hiding, Neighbourhood, Point
@@ -29,27 +26,6 @@ def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     return tuple(_rowwise(n, {i: dict.fromkeys(values, w)}) for i in range(n) for w in values)
 
 
-def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return the exchanges in Phi_1: v and w change places in row i; d_1(phi) is the distance between them.
-
-    These exchanges imply the same promise as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1
-    and normalised d_1 on V^n.
-    """
-    pairs = list(combinations(values, 2))
-    return tuple(_rowwise(n, {i: {v: w, w: v}}) for i in range(n) for v, w in pairs)
-
-
-def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return the exchanges in Phi_inf: v_i and w_i change places in every row. d_inf(phi) = d_inf(v, w).
-
-    They imply the same promise as all of Phi_inf (`database_maps`): they are maximally tight for d_inf on V^n
-    (Chatzikokolakis 2013, section 6.1). They are maximally tight for d_h, d_1 and normalised d_1, too,
-    because an exchange of two databases that differ in one row is in Phi_1.
-    """
-    pairs = combinations(product(values, repeat=n), 2)
-    return tuple(_rowwise(n, {i: {v[i]: w[i], w[i]: v[i]} for i in range(n)}) for v, w in pairs)
-
-
 def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return N_h: all rows except row i are known (Chatzikokolakis 2013, Theorem 2).
 
@@ -58,33 +34,6 @@ def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     return tuple(
         dict.fromkeys(Neighbourhood(_row(values, x, i)) for x in product(values, repeat=n) for i in range(n))
     )
-
-
-def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return the intervals in N_1: all rows except row i are known, and row i lies between v and w.
-
-    If V consists of numbers, the intervals imply the same promise as all of N_1 (`row_sets`), and
-    d_1(N) = |v - w|. The family `whole_rows` implies a weaker promise.
-    """
-    segments = [[u for u in values if v <= u <= w] for v, w in combinations(sorted(values), 2)]
-    databases = list(product(values, repeat=n))
-    members = (_row(segment, x, i) for segment in segments for x in databases for i in range(n))
-    return tuple(dict.fromkeys(map(Neighbourhood, members)))
-
-
-def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return the boxes in N_inf: each row is known to lie between two values. d_inf(N) is the largest width.
-
-    If V consists of numbers, the boxes imply the same promise as all of N_inf (`database_sets`): they are
-    maximally tight for d_inf on V^n (Chatzikokolakis 2013, section 6.1), and for d_h, d_1 and normalised d_1,
-    because they include intervals of one row.
-    """
-    sides = [[u for u in values if v <= u <= w] for v in values for w in values if v <= w]
-    members = (frozenset(product(*box)) for box in product(sides, repeat=n))
-    return tuple(Neighbourhood(box) for box in members if len(box) > 1)
-
-
-# The paper's families in full, which are for small sets because they grow fast -------------------------
 
 
 def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:

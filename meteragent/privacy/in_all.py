@@ -1,24 +1,13 @@
 """The loss of a change, given the sum of its effects over any number of slots (THEORY T.7).
 
-Theory of operation
--------------------
 Slot values are released with dithered rounding and with discrete l_inf Laplace noise over a window's n slots.
-As a function of one slot value, in quanta, the probability of an output is linear between whole quanta. At
-neighbouring whole quanta it differs by a factor of at most e^a, where a = epsilon q for the quantum q. So its
-logarithm changes by at most e^a - 1 for each quantum by which *any* slot of *any* window changes, and the
-loss between two series of slot values is at most
+The loss between two series of slot values is at most
 
-    (e^a - 1) d_1 / q = kappa epsilon d_1,        kappa = (e^a - 1) / a,
+    (e^a - 1) d_1 / q = kappa epsilon d_1,        kappa = (e^a - 1) / a,        a = epsilon q,
 
-where d_1 is the sum of all absolute differences, over any number of slots. By the same argument, the bound
-also holds for the logarithm of the probability of every event, and d_1 is a geodesic metric. So THEORY 5.1
-holds at X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a
-probability of at most (1 + TV)/2, where TV = 1 - e^(-X/2). This single bound holds for every attacker,
-however the change is spread over slots.
-
-The factor kappa is needed: changes by a small part of a quantum in many slots attain it in the limit.
-
-All values are rounded up: a bound is never below its formula. The relative error of a loss is below 2^-60.
+where d_1 is the sum of all absolute differences, over any number of slots. This single bound holds for every
+attacker, however the change is spread over slots. All values are rounded up: a bound is never below its
+formula. The relative error of a loss is below 2^-60.
 """
 
 import math

@@ -4,20 +4,13 @@ Theory of operation
 -------------------
 The attacker knows both shapes, which are equally likely, and sees all releases of the windows in which the
 shapes differ. With any test, the attacker is right with a probability of at most (1 + TV)/2, where TV is the
-total variation distance between the distributions of the releases under the two shapes.
+total variation distance between the distributions of the releases under the two shapes. One window is
+dominated by the lattice pair at its distance, and any adaptive sequence of windows by the product, P and Q,
+of the pairs (THEORY 5.1, 7). For one window of one slot the bound is attained.
 
-One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
-distributions k quanta apart: everything that can be inferred from the releases can be inferred from the pair
-(THEORY 5.1, with unit steps on the lattice). With a = epsilon q for the quantum q, TV is 1 - e^(-ak/2) for
-even k and 1 - e^(-ak/2)/cosh(a/2) for odd k (THEORY 7). For windows of one slot the bound is attained.
-
-Several windows. The product of the pairs, P and Q, dominates any adaptive sequence of releases. With
-L = ln(P/Q) and mu = sqrt(P Q),
-
-    1 - TV = sum min(P, Q) = sum mu e^(-|L|/2).
-
-A pair has L = a (k - 2z) for z = 0..k. There mu is e^(-ak/2)/(1+e^-a) at the ends, z = 0 and z = k, and this
-value times 1 - e^-a between them. So mu's Fourier transform is
+With L = ln(P/Q) and mu = sqrt(P Q), 1 - TV = sum min(P, Q) = sum mu e^(-|L|/2). A pair has L = a (k - 2z) for
+z = 0..k. There mu is e^(-ak/2)/(1+e^-a) at the ends, z = 0 and z = k, and this value times 1 - e^-a between
+them. So mu's Fourier transform is
 
     phi(t) = e^(-ak/2)/(1+e^-a) (2 cos kt + (1-e^-a) sin((k-1)t)/sin t).
 
@@ -30,17 +23,8 @@ below 1e-9 and the second below 1e-14. For each window 1e-13 is added to TV, whi
 error of the sum. So a bound is never below the true value, and at most slightly above it.
 
 A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded up: k
-quanta become ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
-lattice whose a is c times as large. So the bound on the coarser lattice is no smaller.
-
-Many shapes. The attacker must name the one of N equally likely shapes that is in the window. Let P_i be the
-distribution of the releases of shape i, A_i the set of releases for which the attacker names shape i, and k
-quanta the largest distance between two shapes. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of
-success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window m of the lattice, which lies in the middle of
-all N shapes in every slot, is within ceil(k/2) quanta of each shape. Let B be the power of the most powerful
-test of the discrete Laplace pair ceil(k/2) quanta apart, as a function of the probability of a false alarm
-(`LatticePair.power`). B is concave. So P_i(A_i) <= B(P_m(A_i)), and the mean over i is at most B(1/N), since
-the P_m(A_i) sum to 1 (THEORY 7).
+quanta become ceil(k/c) steps of at most c quanta, each as private as one quantum of a lattice whose a is c
+times as large. So the bound on the coarser lattice is no smaller.
 """
 
 import math
@@ -98,26 +82,6 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     # The sum of all distances also bounds the product (THEORY 5.1, for the sum over windows).
     total = sum(k * count for k, count in steps.items())
     return (1 + min(product, LatticePair(mechanism.a, times * total).total_variation)) / 2
-
-
-def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates: int) -> float:
-    """Return an upper bound on any attacker's chance of identifying the load shape of one window.
-
-    The shape is one of `candidates` known and equally likely shapes, and any two of them differ by at most
-    `diameter` (d_inf, in the unit of the quantum, before rounding). With N = `candidates` and a diameter of k
-    quanta, rounded up, the bound is the smaller of e^(ak)/(e^(ak) + N-1) and the bound from a window in the
-    middle of all shapes, which is about e^(ak/2)/N for a << 1 and N >= 2 e^(ak/2) (THEORY 7). This bound for
-    the lattice is not below the bound for real numbers, which an attacker on the lattice can exceed.
-
-    Raises:
-        TypeError: the diameter is not exact.  ValueError: the diameter is negative, or there is no candidate.
-    """
-    if candidates < 1:
-        raise ValueError(f"there must be at least 1 candidate load shape, not {candidates}")
-    loss = mechanism.loss(diameter)
-    pairwise = 1 / (1 + (candidates - 1) * math.exp(-loss))
-    half = -(-int(loss / mechanism.a) // 2)
-    return min(pairwise, LatticePair(mechanism.a, half).power(1 / candidates))
 
 
 def _product_variation(a: float, counts: Mapping[int, int], times: int) -> float:

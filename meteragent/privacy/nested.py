@@ -1,26 +1,18 @@
 """Least-squares combinations of released numbers with their released sums, and the errors (THEORY 3.8).
 
-Theory of operation
--------------------
-Each node of a tree is a number that was released with separate noise. The measured values of a node's
-children add up to the measured value of the node: for example, the half hours of a day, or the days of a
-month. The noises are independent. Let y be a node's released value and v the variance of its noise. Two
-passes compute the best linear unbiased estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010,
-here with unequal variances):
+Each node of a tree is a number that was released with separate, independent noise. The measured values of a
+node's children add up to the measured value of the node: for example, the half hours of a day, or the days of
+a month. Two passes compute the best linear unbiased estimates of all measured values.
 
-    up:    z = y, U = v for a leaf; otherwise S = sum of the children's z, V = sum of their U,
-           z = U (S/V + y/v),  1/U = 1/V + 1/v;
-    down:  x = z at the root;  x_c = z_c + (U_c/V) (x - S) for a child c of a node whose estimate is x.
-
-The weights depend on the variances alone, never on values. So the error of an estimate is a sum of
-independent noises with known weights, and `privacy.totals` computes the distribution of the error, and
+The weights depend on the variances of the noises alone, never on values. So the error of an estimate is a sum
+of independent noises with known weights, and `privacy.totals` computes the distribution of the error, and
 intervals, with the accuracy and the limits that its docstring states. The weights follow from the *path* of a
 node: the kinds of the nodes from the root down to it. Nodes with equal paths have the same error
 distribution.
 
-For a dithered number, v is the variance averaged over loads, from `accuracy.sd`. If all numbers are dithered,
-the estimates are unbiased for every load; they are the best linear estimates if the variance of each number
-equals that average. With half-up rounding, v does not include the rounding error, which can bias estimates.
+For a dithered number, the variance is averaged over loads, from `accuracy.sd`. If all numbers are dithered,
+the estimates are unbiased for every load. With half-up rounding, the variance does not include the rounding
+error, which can bias estimates.
 """
 
 import math

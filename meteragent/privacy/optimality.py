@@ -23,15 +23,13 @@ So the validity of `bound` does not depend on the solver: `dual_bound` computes 
 
 Some queries have a mechanism that is best for every user (Chatzikokolakis 2013, Definition 7, Theorems 8 and
 10). A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
-its answers (`metric.Induced`), so the best H solves a program on the answers alone. Let that metric be
-q|i-j|, a line of equal steps, as for a uniformly sensitive query whose answers are equally spaced numbers
-(`Query.uniformly_sensitive`). Then the truncated geometric mechanism on 0..k with a remap attains the least
-loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh, Roughgarden, Sundararajan
-2009): it is universally optimal among the mechanisms H after f. A user who knows which databases occur may be
-better served by a mechanism of another form. The answers of counts under d_h form such lines; so do the
-answers of sums and percentiles under d_1 (normalised or not), of percentiles under d_inf, and of averages
-that are rounded to whole quanta. The answers of an unrounded average of n whole numbers do not: under d_inf,
-shifting all n numbers by 1 moves the average by 1, and the answers 1/n and 1 are at the same distance from 0.
+its answers (`metric.Induced`), so the best H solves a program on the answers alone. If that metric is a line
+of equal steps q|i-j| (`Query.uniformly_sensitive`), the truncated geometric mechanism on 0..k with a remap
+attains the least loss for every prior and every loss that does not decrease as |i-j| grows (Ghosh,
+Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H after f. A user who knows
+which databases occur may be better served by a mechanism of another form. The answers of counts under d_h
+form such lines; so do those of sums and percentiles under d_1 (normalised or not), of percentiles under
+d_inf, and of averages that are rounded to whole quanta, but not those of an unrounded average.
 
 If the induced graph under d_h is not a path, no mechanism is universally optimal for any epsilon < ln 2
 (Theorem 9; Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps,
@@ -61,8 +59,7 @@ The program's value and its dual show that no equally private mechanism is bette
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import combinations_with_replacement, product
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -290,51 +287,3 @@ def _solve(
     if not solution.success:
         raise ArithmeticError(f"the solver found no solution: {solution.message}")
     return _Solution(float(solution.fun), solution.x, solution.ineqlin.marginals)
-
-
-# Windows --------------------------------------------------------------------------------------------
-
-
-def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> float:
-    """Return the least mean of sum over i of loss(|z_i|) for (a d_inf)-private noise z on a lattice box.
-
-    The minimum is over all distributions on {-reach..reach}^n with P(z) <= e^(a d_inf(z, z')) P(z').
-    Averaging a distribution over all changes of signs and order preserves its privacy and its mean loss, so
-    one variable suffices for each sorted |z|. If `loss` is not negative and does not decrease, and
-    loss(reach + 1) is at least the result, no noise on Z^n is better, because outside the box the sum is at
-    least loss(reach + 1). For the losses |z| and z^2 and n <= 7, the computed minimum is, to eight digits,
-    that of l_inf Laplace noise (T.6); for other losses it may be smaller.
-
-    Raises:
-        ArithmeticError: the solver finds no solution.
-    """
-    orbits = [key[::-1] for key in combinations_with_replacement(range(reach + 1), n)]
-    number = {key: index for index, key in enumerate(orbits)}
-    pairs = {
-        (number[key], number[neighbour])
-        for key in orbits
-        for neighbour in _neighbours(key, reach)
-        if neighbour != key
-    }
-    first, second = np.array(sorted(pairs)).T
-    # The variables are e^(a max|z_i|) P(z), which are of similar size even for a large box.
-    largest = np.array([key[0] for key in orbits])
-    mass = np.array([_orbit_size(key) for key in orbits]) * np.exp(-a * largest)
-    costs = np.array([sum(map(loss, key)) for key in orbits], float)
-    factors = np.exp(-a * (1 + largest[first] - largest[second]))
-    places = (np.tile(np.arange(first.size), 2), np.concatenate([first, second]))
-    values = np.concatenate([factors, -np.ones(first.size)])
-    private = csr_array(coo_array((values, places), shape=(first.size, len(orbits))))
-    return _solve(costs * mass, private, np.zeros(first.size), csr_array(mass[None, :]), np.ones(1)).value
-
-
-def _neighbours(key: tuple[int, ...], reach: int) -> set[tuple[int, ...]]:
-    """Return the sorted |z| of the points at d_inf <= 1 from `key`; steps of 1 add up to every distance."""
-    choices = [[z for z in (value - 1, value, value + 1) if 0 <= z <= reach] for value in key]
-    return {tuple(sorted(neighbour, reverse=True)) for neighbour in product(*choices)}
-
-
-def _orbit_size(key: tuple[int, ...]) -> int:
-    """Count the points whose |z_i| are the values of `key`, in any order and with any signs."""
-    orders = math.factorial(len(key)) // math.prod(math.factorial(key.count(value)) for value in set(key))
-    return orders << sum(value > 0 for value in key)

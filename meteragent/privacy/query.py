@@ -3,13 +3,10 @@
 Theory of operation
 -------------------
 A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x), f(x')) <= Delta d_X(x, x') (Definition
-4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). This bound is tight
-if f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are joined by a chain of answers
-that is tight and expansive. In a tight chain, d_Y(y, y') is the sum of d_Y over the links. In an expansive
-chain, the answers at the ends of each link are those of two points x, x' with d_Y = Delta d_X(x, x'). Then
-the converse holds, too: a mechanism that is private after f is private on Y (Theorem 6). In general the
-converse fails (the counterexample of Fig. 1): less noise suffices between two answers if no two nearby points
-give these answers.
+4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). The converse holds
+if f is *uniformly* Delta-sensitive (Definition 5, Theorem 6): any two answers y, y' are joined by a chain of
+answers that is tight (d_Y(y, y') is the sum of d_Y over the links) and expansive (the answers at the ends of
+each link are those of two points x, x' with d_Y = Delta d_X(x, x')).
 
 *Why the search is finite.* By Delta-sensitivity, the nearest two points that give the answers of a link are
 at least d_Y/Delta apart, so the link is expansive if this is exactly their distance. Then y and y' have a

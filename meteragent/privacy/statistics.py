@@ -59,17 +59,6 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
     return float(lower_bound(tested[1 - world][tail, cut], tested[world][tail, cut], half, alarm))
 
 
-def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = MISS) -> int:
-    """Return the number of windows on each side that detect a true loss of (1 + excess) x if x is claimed.
-
-    `alarm` is the probability of a false alarm, and `miss` that of missing the excess. For the midrange the
-    number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), which is 2.93 for 5% and 10% (THEORY 6;
-    normal approximation).
-    """
-    z = float(stats.norm.isf(alarm) + stats.norm.isf(miss))
-    return math.ceil(2 * math.exp(x) * (z / (excess * x)) ** 2)
-
-
 def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) -> float:
     """Return the exact chance that `trials` windows on each side prove that a loss of factor * x exceeds x.
 

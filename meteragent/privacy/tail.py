@@ -5,23 +5,12 @@ the p-value of such a difference, and `quantile` is the inverse of `tail`.
 
 Theory of operation
 -------------------
-A dithered slot whose value lies a fraction f of a quantum above a whole number of quanta has the error
-e = z + B - f in quanta, with B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= k), which decreases in k,
-
-    P(e >= y) = (1 - f) T(ceil(y + f)) + f T(ceil(y + f) - 1).
-
-Write y = k - s with 0 <= s < 1. For f <= s this probability is (1 - f) T(k) + f T(k - 1), which increases in
-f; for f > s it is at most T(k). So its largest value over all loads is (1 - s) T(k) + s T(k - 1), at f = s,
-which is P(z + U >= y) with U uniform on [0, 1). Therefore z + U is stochastically larger than e at any load,
-and the same holds for sums of such independent terms with positive weights. The error -e has the distribution
-of e at 1 - f, so the sign of a weight does not matter:
+At any load, z + U with U uniform on [0, 1) is stochastically larger than the error e of a dithered slot, in
+quanta (THEORY 3.9), and the sign of a weight does not matter:
 
     P(w_1 e_1 + .. + w_m e_m >= x) <= P(|w_1| (z_1 + U_1) + .. + |w_m| (z_m + U_m) >= x).
 
-For one term the bound is attained. For more terms, the largest chance over all loads is at most the bound at
-x. Where the tail is convex, it is at least the bound at x + (|w_1| + .. + |w_m|)/2, because that bound is
-less than the mean of the chance over uniform f. With half-up rounding, e is at most z + 1/2, which z + U +
-1/2 dominates.
+For one term the bound is attained. With half-up rounding, e is at most z + 1/2, which z + U + 1/2 dominates.
 
 One term has a closed form. The distribution of a sum is convolved by the fast Fourier transform, on a grid of
 1/1024 of the longest decay length |w| q/a. Each term is symmetric about its mean; its mass between two points

@@ -14,15 +14,13 @@ are independent: their errors are convolved by the fast Fourier transform, on a 
 masses of a window's error. The grid ends where the mass beyond it is below 1e-12 (Chernoff's bound, on the
 cells themselves), so that the mass that wraps around is negligible.
 
-With dithering, a slot's error is z + B - f (`accuracy`), which depends on the load through f. The worst
-load for a total is taken to be half a quantum off the lattice in every slot, where each variance is
-Var z + 1/4. So r is replaced by sqrt(r^2 + 1/2), which gives this variance. In addition, these errors lie on
-a lattice whose step is at most the heaviest slot's quantum. Half of that quantum is added to a half-width, so
-that the number of lattice points inside is at least the length of the interval. Enumeration shows that this
-suffices for every load of the sums in tests/privacy/test_totals_dithered.py, but there is no general proof.
-For one slot, and for all slots of a window at once, the half-widths are proved to hold for every load. The
-distribution of a total's error (`law_of_total`) is for the load taken as the worst, without the added half
-quantum.
+With dithering, the worst load for a total is taken to be half a quantum off the lattice in every slot, where
+each variance is Var z + 1/4 (THEORY-2 A.8). So r is replaced by sqrt(r^2 + 1/2), which gives this variance.
+In addition, these errors lie on a lattice whose step is at most the heaviest slot's quantum. Half of that
+quantum is added to a half-width, so that the number of lattice points inside is at least the length of the
+interval. Enumeration shows that this suffices for every load of the sums in the tests, but there is no
+general proof. For one slot, and for all slots of a window at once, the half-widths are proved to hold for
+every load. `law_of_total` is for the load taken as the worst, without the added half quantum.
 
 There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
 total's standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has

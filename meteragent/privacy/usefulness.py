@@ -14,21 +14,9 @@ The output of the truncated geometric mechanism on 0..k is farther than j quanta
 e^(-a(j+1))/(1+e^-a) for each side of x that has more than j points. The worst x has two such sides if
 k >= 2(j+1).
 
-The examples
-------------
-*Registration dates* (Example 1, Figure 3). The earliest of many users' dates moves by up to the whole span
-when one user's date is replaced. Noise under d_h is proportional to the span, so the output is useless. Under
-d_1 with level epsilon at a radius of five days, the noise is proportional to five days. The right metric
-depends on the secret: any date at all, or dates within some days of each other.
-
-*Smart meters* (Fig. 4), corrected. Noise of scale 1/epsilon on each reading is epsilon |x_i - x'_i|-private
-if only one reading differs. For a window of n readings that may all move, it is n epsilon d_inf-private. To
-be epsilon d_inf-private, independent noise needs the scale n/epsilon; l_inf Laplace noise has about half of
-that error.
-
 *Geolocation* (section 6.2, which states no alpha). Level l within a radius r means epsilon = l/r. To retrieve
 everything within some distance of the truth with probability 1 - delta, ask for a circle around the released
-point whose radius is larger by alpha.
+point whose radius is larger by `norm_alpha(2, epsilon, delta)`.
 """
 
 from __future__ import annotations
@@ -207,18 +195,3 @@ def smart_meter(
         "independent": noisy(Laplace(exact / n, quantum), exact),
         "l_inf": noisy(LInfLaplace(exact, positive("quantum", quantum), n), exact),
     }
-
-
-def geolocation_alpha(level: Exact, radius: Exact, delta: float) -> float:
-    """Return the enlargement of a retrieval radius for planar Laplace noise of level l at the radius r.
-
-        (1 + epsilon alpha) e^(-epsilon alpha) = delta,        epsilon = l/r
-
-    A circle of radius alpha, in the unit of r, around the released point contains the truth with probability
-    1 - delta. The mechanism is that of Chatzikokolakis 2013, section 6.2; the formula is not in the paper.
-
-    Raises:
-        TypeError: a parameter is not exact.
-        ValueError: level or radius is not positive, or delta is not between 0 and 1.
-    """
-    return norm_alpha(2, positive("level", level) / positive("radius", radius), delta)

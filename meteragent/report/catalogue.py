@@ -59,8 +59,7 @@ def speaking(language: str) -> Iterator[None]:
 def say(key: str, **values: object) -> str:
     """Return a text in the current language, with its placeholders filled in.
 
-    Raises:
-        KeyError: there is no such text, or one of its placeholders has no value.
+    Raises KeyError if there is no such text, or one of its placeholders has no value.
     """
     return texts(_language.get())[key].format(**values)
 

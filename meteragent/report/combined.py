@@ -7,6 +7,8 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR
 from meteragent.privacy import nested
 from meteragent.privacy.nested import Kind, Path
+from meteragent.report.format import MEAN_W
+from meteragent.report.guarantee import Error, error
 
 
 def path_of(settings: config.Config, stream: config.Stream) -> Path:
@@ -24,16 +26,24 @@ def path_of(settings: config.Config, stream: config.Stream) -> Path:
     return path[: len(path) - index]
 
 
-def errors(path: Path, terms: Terms) -> tuple[float, float, str]:
-    """Return the standard deviation, the half-width of the 95% interval, and the unit of a combined number.
+def errors(settings: config.Config, stream: config.Stream, terms: Terms) -> dict[str, Error]:
+    """Return the errors of a number that a receiver has combined with the other nested streams' numbers.
 
     Numbers for a day or longer are energies in kWh, whatever the unit of the records.
     """
-    per_kwh, unit = (1.0, "kWh") if terms.length_ms >= DAY_MS else (1 / _kwh(terms), terms.value_unit)
-    return nested.sd(path) * per_kwh, nested.half_width(path) * per_kwh, unit
+    path = path_of(settings, stream)
+    if not path:
+        return {}
+    per_kwh, unit, home_value = 1 / _kwh(terms), terms.value_unit, 0.0
+    if terms.length_ms >= DAY_MS:
+        per_kwh, unit, home_value = 1.0, "kWh", MEAN_W * terms.length_ms / HOUR_MS / 1000
+    return {
+        "combined": error(nested.sd(path) * per_kwh, unit, home_value),
+        "combined_ci95": error(nested.half_width(path) * per_kwh, unit, 0.0),
+    }
 
 
 def _kwh(terms: Terms) -> float:
     """Return the energy, in kWh, that one unit of a window's value stands for."""
     hours = 1.0 if terms.is_energy else terms.length_ms / HOUR_MS
-    return float(UNIT_FACTOR[terms.unit]) * hours / 1000
+    return float(UNIT_FACTOR[terms.readings.unit]) * hours / 1000

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from meteragent.domain import loads
 from meteragent.domain.grid import duration_text, parse_duration
-from meteragent.domain.shape import Metric
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 from meteragent.report.catalogue import say
@@ -89,8 +89,7 @@ EVENTS = (
 def parse(text: str) -> Event:
     """Parse an event such as ``2000W 30min``.
 
-    Raises:
-        ValueError: the text is not an event; the error gives an example.
+    Raises ValueError if the text is not an event; the error gives an example.
     """
     match = _EVENT.fullmatch(text.strip())
     if match is None or not int(match[1]) or not parse_duration(match[2]):
@@ -114,7 +113,7 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
     and counting steps are added (`loads`). If an event shifts a count by a step, the shift remains; windows
     after the event are not included.
     """
-    reported = replace(event, duration_ms=event.duration_ms + loads.longest_hold_ms(terms))
+    reported = replace(event, duration_ms=event.duration_ms + terms.readings.longest_hold_ms)
     slots = [terms.stretches(index) for index in range(terms.n)]
     starts_ms = {start_ms for stretches in slots for start_ms, _ in stretches if start_ms < DAY_MS}
     alignments = {_aligned(reported, terms, start_ms, days) for start_ms in starts_ms}
@@ -146,20 +145,15 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return the distance, in the unit of values, if the event lasts `filled_ms` in each slot of a window."""
-    power = event.power_w / terms.wh_per_value
-    if terms.metric is Metric.L1:
-        return _distance_in_all(power, terms, filled_ms)
-    if terms.is_energy:
-        return power * max(filled_ms.values(), default=0) / HOUR_MS
-    return power * max((Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items()), default=0)
+    """Return the distance, in the unit of values, if the event lasts `filled_ms` in each slot of a window.
 
-
-def _distance_in_all(power: Fraction, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return the sum of the changes in all slots of a window, in the unit of values."""
-    if terms.is_energy:
-        return power * sum(filled_ms.values()) / HOUR_MS
-    return power * sum(Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items())
+    It is the largest change in any slot or, in l1, the sum of the changes in all slots.
+    """
+    parts = [
+        Fraction(ms, HOUR_MS if terms.is_energy else terms.slot_ms(index)) for index, ms in filled_ms.items()
+    ]
+    part = sum(parts, Fraction(0)) if terms.metric is Metric.L1 else max(parts, default=Fraction(0))
+    return event.power_w / terms.wh_per_value * part
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
@@ -168,7 +162,7 @@ def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
     If slots are equal, only the first two and the last are returned, because all others overlap as much as
     the second.
     """
-    if not terms.bands:
+    if not terms.places:
         step_ms = terms.step_ms
         ends = {begin_ms // step_ms, begin_ms // step_ms + 1, (end_ms - 1) // step_ms}
         return {
@@ -178,5 +172,5 @@ def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
         }
     return {
         index: sum(max(min(end_ms, to_ms) - max(begin_ms, from_ms), 0) for from_ms, to_ms in stretches)
-        for index, (_, stretches) in enumerate(terms.bands)
+        for index, (_, stretches) in enumerate(terms.places)
     }

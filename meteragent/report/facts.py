@@ -30,6 +30,7 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
         **guarantee.descriptor.facts,
         **_load_facts(guarantee),
         **_fleet_facts(guarantee),
+        **({} if guarantee.parts is None else {"parts": guarantee.parts}),
         "errors": {name: error.value for name, error in guarantee.errors.items()},
         **_tariff_facts(guarantee),
         "fit_for": [name for name, error in guarantee.errors.items() if error.useful],

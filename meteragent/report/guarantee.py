@@ -12,23 +12,19 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from meteragent import config
-from meteragent.crowd.total import sd as sd_of_crowd
+from meteragent.crowd.error import sd as sd_of_crowd
 from meteragent.domain import loads
 from meteragent.domain.identity import Shard
-from meteragent.domain.shape import Metric, Space
-from meteragent.domain.tariff import Tariff
+from meteragent.domain.prices import pieces
+from meteragent.domain.shapes import Amount, Metric, Share
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR
-from meteragent.domain.weights import Weights, pieces
 from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
-from meteragent.privacy.nested import Path
-from meteragent.report import combined, warn
+from meteragent.report import warn
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event, distances
 from meteragent.report.format import MEAN_W
-from meteragent.report.tariffs import TariffErrors
-from meteragent.report.tariffs import of as tariff_errors
 from meteragent.wire.descriptor import TermsDescriptor, describe
 from meteragent.wire.number import figure
 
@@ -86,6 +82,39 @@ class Fleet(NamedTuple):
     by_hash: bool
 
 
+class TariffCost(NamedTuple):
+    """The error of a month's cost under a tariff: one standard deviation, and the 95% half-width."""
+
+    tariff: str
+    sd: float
+    ci95: float
+
+
+class TariffPair(NamedTuple):
+    """The smallest true difference between two tariffs' costs that will be recognised.
+
+    In at least 95% of months with such a difference, the released difference has the right sign and a p-value
+    of at most 5%.
+    """
+
+    tariffs: tuple[str, str]
+    recognised: float
+
+
+class TariffErrors(NamedTuple):
+    """The errors of a month's costs, in `currency`, over `windows` windows.
+
+    `has_unknown` states whether there may be energy whose band is unknown and for which some tariff
+    has no price.
+    """
+
+    currency: str
+    windows: int
+    has_unknown: bool
+    costs: tuple[TariffCost, ...]
+    pairs: tuple[TariffPair, ...]
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """The promise of a stream, its errors, an attacker's success limits for events, and its warnings.
@@ -94,11 +123,13 @@ class Guarantee:
     totals, `month_total` for amounts in the unit, `mean_of_100` and `mean_of_1000` for one slot over that
     many homes, and `combined` and `combined_ci95` for combined numbers of nested streams. A stream of a crowd
     has only the means, and energies above a threshold have no totals. `tariffs` has the errors of costs.
-    `warn_of_stream` returns the warnings about the settings.
+    `parts` has the topics that are added and subtracted, if there are several. `warn_of_stream` returns the
+    warnings about the settings.
     """
 
     stream: str
     fleet: Fleet | None
+    parts: str | None
     descriptor: TermsDescriptor
     errors: Mapping[str, Error]
     exposures: tuple[Exposure, ...]
@@ -143,12 +174,12 @@ class Guarantee:
     @cached_property
     def level_of_curves(self) -> Fraction | None:
         """The level for load curves within the radius; None if the dead band is unknown or 0."""
-        return loads.level_of_curves(self.terms) if self.terms.dead_band else None
+        return loads.level_of_curves(self.terms) if self.terms.readings.dead_band else None
 
     @property
     def step(self) -> Fraction:
         """The dead band of the power, or the sum of the steps of all energy counters, in the unit."""
-        return (self.terms.dead_band or Fraction(0)) * self.terms.counters
+        return (self.terms.readings.dead_band or Fraction(0)) * self.terms.readings.counters
 
     @property
     def level_of_step(self) -> Fraction:
@@ -180,27 +211,25 @@ def of(
     other_charges: Fraction = Fraction(0),
     *,
     archived: bool = False,
-    tariffs: Sequence[Tariff] = (),
-    path: Path = (),
 ) -> Guarantee:
     """Compute a stream's guarantee, and an attacker's success limits for events.
 
     `stored_streams` are the names of the streams in the store. `other_charges` is the daily charge, as
     epsilon in 1/W, of the configuration's other streams on a meter that all of them read. If `archived`, the
-    configuration has an [archive], and `sanitise` releases the stream. `tariffs` price the stream's bands.
-    `path` is the result of `combined.path_of` if other streams share the stream's level.
+    configuration has an [archive], and `sanitise` releases the stream. `report.whole` adds what depends on
+    the configuration's other streams and tariffs.
     """
     terms = terms_of(stream, other_charges, archived=archived)
     exposures = tuple(_exposure(event, terms) for event in events)
     return Guarantee(
         stream.name,
         _fleet(stream),
+        config.formula(stream.source) if stream.source.part else None,
         describe(terms, archive=archived),
-        dict([*_errors(terms), *_combined(terms, path)]),
+        dict(_errors(terms)),
         exposures,
         tuple(_in_all(terms)),
         partial(warn.of_stream, stream, stored_streams, archived=archived),
-        tariff_errors(stream, terms, tariffs),
     )
 
 
@@ -220,60 +249,51 @@ def terms_of(
 
 
 def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
-    if terms.weights is not None:
-        yield from _errors_of_amounts(terms, terms.weights)
-        return
-    if terms.crowd is not None:  # no home's value leaves, and a total has the noise of both operators
+    if isinstance(terms.shape, Share):  # no home's value leaves, and a total has the noise of both operators
         home_value = MEAN_W * terms.step_ms / HOUR_MS
         for homes in CROWDS:
-            yield f"mean_of_{homes}", _error(sd_of_crowd(terms.mechanism, homes) / homes, "Wh", home_value)
+            yield f"mean_of_{homes}", error(sd_of_crowd(terms.mechanism, homes) / homes, "Wh", home_value)
         return
-    if terms.space is Space.ABOVE:  # energies above a threshold are not comparable with a home's energy
-        yield "number", _error(terms.sd, terms.value_unit, 0.0)
-        yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
-        for homes in CROWDS:
-            yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, 0.0)
-        return
-    kwh_per_unit = _kwh_per_unit(terms)
-    mean_of_home = MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(kwh_per_unit)
-    yield "number", _error(terms.sd, terms.value_unit, mean_of_home)
-    yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
-    for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
-        if terms.length_ms <= days * DAY_MS and _is_filled(terms):
+    home_value = _home_value(terms)
+    yield "number", error(terms.sd, terms.value_unit, home_value)
+    yield "ci95", error(terms.half_width(0.95), terms.value_unit, 0.0)
+    yield from _errors_of_sums(terms, home_value)
+    for homes in CROWDS:
+        yield f"mean_of_{homes}", error(terms.sd / math.sqrt(homes), terms.value_unit, home_value)
+
+
+def _home_value(terms: Terms) -> float:
+    """Return the value of an average home with which an error is compared; 0 if none is comparable."""
+    if isinstance(terms.shape, Amount):
+        return _mean_price(terms, terms.shape) * MEAN_W * terms.length_ms / HOUR_MS / 1000
+    if not terms.shape.counts_all:
+        return 0.0
+    return MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(_kwh_per_unit(terms))
+
+
+def _errors_of_sums(terms: Terms, home_value: float) -> Iterator[tuple[str, Error]]:
+    """Yield the errors of the sums of a day's and a month's values."""
+    is_whole = terms.shape.is_additive and _is_filled(terms)
+    if isinstance(terms.shape, Amount) and terms.length_ms <= MONTH_DAYS * DAY_MS:
+        windows = MONTH_DAYS * DAY_MS / terms.length_ms
+        yield "month_total", error(terms.sd * math.sqrt(windows), terms.value_unit, home_value * windows)
+    for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)) if is_whole else ():
+        if terms.length_ms <= days * DAY_MS:
             windows = days * DAY_MS / terms.length_ms
-            total = terms.sd * math.sqrt(windows) * math.hypot(*kwh_per_unit)
-            yield name, _error(total, "kWh", MEAN_W * 24 * days / 1000)
-    for homes in CROWDS:
-        yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, mean_of_home)
+            total = terms.sd * math.sqrt(windows) * math.hypot(*_kwh_per_unit(terms))
+            yield name, error(total, "kWh", MEAN_W * 24 * days / 1000)
 
 
-def _combined(terms: Terms, path: Path) -> Iterator[tuple[str, Error]]:
-    """Yield the error of a number that a receiver has combined with the other nested streams' numbers."""
-    if path:
-        sd, half, unit = combined.errors(path, terms)
-        yield (
-            "combined",
-            _error(sd, unit, MEAN_W * terms.length_ms / HOUR_MS / 1000 if unit == "kWh" else 0.0),
-        )
-        yield "combined_ci95", _error(half, unit, 0.0)
+def _mean_price(terms: Terms, shape: Amount) -> float:
+    """Return the mean absolute price of a window, per kWh."""
+    prices = pieces(terms.prices, shape.default_u, 0, terms.length_ms)
+    return (
+        sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in prices) / terms.length_ms / MICRO
+    )
 
 
-def _errors_of_amounts(terms: Terms, weights: Weights) -> Iterator[tuple[str, Error]]:
-    """Yield the errors of amounts, compared with the amount of an average home at the mean absolute price."""
-    prices = list(pieces(weights.prices, weights.default_u, 0, terms.length_ms))
-    mean_price = sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in prices) / terms.length_ms
-    home_value_per_day = MEAN_W * 24 / 1000 * mean_price / MICRO
-    home_value = home_value_per_day * terms.length_ms / DAY_MS
-    yield "number", _error(terms.sd, terms.value_unit, home_value)
-    yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
-    if terms.length_ms <= MONTH_DAYS * DAY_MS:
-        total = terms.sd * math.sqrt(MONTH_DAYS * DAY_MS / terms.length_ms)
-        yield "month_total", _error(total, terms.value_unit, home_value_per_day * MONTH_DAYS)
-    for homes in CROWDS:
-        yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, home_value)
-
-
-def _error(value: float, unit: str, home_value: float) -> Error:
+def error(value: float, unit: str, home_value: float) -> Error:
+    """Return an error, which is compared with the value of an average home; 0 if none is comparable."""
     return Error(figure(value), unit, value < USEFUL_ERROR_SHARE * home_value)
 
 
@@ -284,7 +304,7 @@ def _is_filled(terms: Terms) -> bool:
 
 def _kwh_per_unit(terms: Terms) -> list[float]:
     """Return, for each slot of a window, the energy, in kWh, that one unit of its value stands for."""
-    base = Fraction(UNIT_FACTOR[terms.unit], 1000)
+    base = Fraction(UNIT_FACTOR[terms.readings.unit], 1000)
     if terms.is_energy:
         return [float(base)] * terms.n
     return [float(base * terms.slot_ms(index) / HOUR_MS) for index in range(terms.n)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from meteragent.domain import loads
-from meteragent.domain.shape import Metric
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
 from meteragent.report.catalogue import say
@@ -28,7 +28,7 @@ def sentences(guarantee: Guarantee) -> str:
         say(limited, energy=hidden_energy, limits=_joined_limits(levels, terms)),
         *_reasons(terms),
         say("in_all.success", limits=_joined_limits(chances, terms)),
-        say("in_all.table") if terms.dead_band else "",
+        say("in_all.table") if terms.readings.dead_band else "",
     )
     return " ".join(filter(None, parts))
 
@@ -52,12 +52,12 @@ def _reasons(terms: Terms) -> Iterator[str]:
     """Yield a sentence for each reason why a change can cost more in all than its energy alone."""
     step_wh = loads.step_wh(terms)
     if step_wh:
-        key = "in_all.dead_band" if terms.kind is Kind.POWER else "in_all.step"
+        key = "in_all.dead_band" if terms.readings.kind is Kind.POWER else "in_all.step"
         step = amount(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
         yield say(key, place=place(terms), step=step)
-    hold_ms = loads.longest_hold_ms(terms)
-    if terms.kind is Kind.POWER and hold_ms:
-        more_wh = loads.width_w(terms) * hold_ms / HOUR_MS
+    hold_ms = terms.readings.longest_hold_ms
+    if terms.readings.kind is Kind.POWER and hold_ms:
+        more_wh = terms.readings.width_w * hold_ms / HOUR_MS
         yield say("in_all.sampled", period=duration(hold_ms), energy=energy(more_wh))
     if terms.rounding == "half-up":
         yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")

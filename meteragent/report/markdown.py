@@ -14,10 +14,10 @@ from typing import NamedTuple
 from meteragent import __version__, config
 from meteragent.config.files import address
 from meteragent.domain.grid import duration_text
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, combined, crowd, fields, guarantee, in_all, sharing, wording
+from meteragent.report import archive, crowd, fields, in_all, sharing, tariffs, whole, wording
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
@@ -58,19 +58,9 @@ def page(
     if settings.receiver:
         blocks += ["## Receivers", _list(*sharing.lines(settings))]
     for stream in settings.stream:
-        other_charges = config.others_per_day(settings, stream)
-        archived = settings.archive is not None
-        tariffs = config.tariffs(settings, stream)
-        promise = guarantee.of(
-            stream,
-            events,
-            stored_terms or (),
-            other_charges,
-            archived=archived,
-            tariffs=tariffs,
-            path=combined.path_of(settings, stream),
-        )
-        part = Part(settings, stream, promise, _shapes(stream, promise), None if archived else stored_terms)
+        promise = whole.of(settings, stream, events, stored_terms or ())
+        stored = None if promise.is_archive else stored_terms
+        part = Part(settings, stream, promise, _shapes(stream, promise), stored)
         blocks.append(f"## Stream {stream.name}")
         for title, section in _SECTIONS.items():
             blocks += [f"### {title}", *section(part)]
@@ -156,7 +146,7 @@ def _leaves(part: Part) -> list[str]:
         return [_text(crowd.leaves(stream)), _list(*_schedule(stream, terms))]
     if not stream.is_received:
         return [_text("Nothing: all receivers of this stream are paused.")]
-    meanings = fields.meanings(part.guarantee.descriptor, stream.sink.format)
+    meanings = fields.meanings(part.guarantee.descriptor)
     return [
         *([] if stream.receivers else _leaves_on(stream, terms)),
         *(block for name, link in links.items() for block in _leaves_on(link, terms, name)),
@@ -183,7 +173,7 @@ def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None)
             f"To {prefix}the broker {broker.host}:{broker.port}, {'with' if broker.tls else 'without'} TLS:"
         ),
         _list(
-            f"a record for each {'band' if terms.bands else 'slot'} of each meter, on `{stream.sink.topic}`;"
+            f"a record for each {'band' if terms.places else 'slot'} of each meter, on `{stream.sink.topic}`;"
             f" a meter is identified {identity}",
             f"the descriptor, which states the terms of the records, retained on `{latest}` and `{by_id}`",
             *_beside(stream),
@@ -208,7 +198,7 @@ def _leaves_of_an_archive(part: Part) -> list[str]:
     keyed = stream.sink.pseudonym_key_file is not None
     return [
         _text(archive.WHERE),
-        _table(["column", "what it says"], _named(archive.columns(keyed=keyed, bands=bool(terms.bands)))),
+        _table(["column", "what it says"], _named(archive.columns(keyed=keyed, bands=bool(terms.places)))),
         _list(*archive.BESIDE, *_counts(stream, terms)),
     ]
 
@@ -220,17 +210,17 @@ def _named(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
 def _counts(stream: config.Stream, terms: Terms) -> list[str]:
     """Return sentences about the number of values, about gaps, and about values out of range."""
     low, high = (f"{full(bound)} W" for bound in stream.window.range)
-    per = {Kind.INTERVAL_ENERGY: " per interval", Kind.REGISTER: " per hour"}.get(terms.kind, "")
+    per = {Kind.INTERVAL_ENERGY: " per interval", Kind.REGISTER: " per hour"}.get(terms.readings.kind, "")
     return [
         f"{wording.windows(terms)}, with {terms.n:,} {'number' if terms.n == 1 else 'numbers'} each",
-        f"time without a reading counts as {full(stream.window.gap)} {terms.unit}{per}",
+        f"time without a reading counts as {full(stream.window.gap)} {terms.readings.unit}{per}",
         f"values are clamped to the range from {low} to {high}",
     ]
 
 
 def _restarts(terms: Terms) -> str:
-    """Return the words for restarts, on which a peak's number of draws depends; empty in other spaces."""
-    return "restarts of the agent, " if terms.space is Space.PEAK else ""
+    """Return the words for restarts, on which a number of draws may depend; empty if it does not."""
+    return "restarts of the agent, " if terms.shape.is_redrawn else ""
 
 
 def _distance(terms: Terms) -> str:
@@ -290,8 +280,7 @@ def _adds(part: Part) -> list[str]:
     average = f"on average {day} per day, {month} in {MONTH_DAYS} days"
     add = _text(f"{wording.windows_add(promise)} {wording.streams_add(promise)}".strip())
     lines = [f"level {full(part.terms.level)} in each window; {average}"]
-    if restarts := wording.restarts_add(promise):
-        lines.append(restarts)
+    lines += wording.repeats(promise)
     if promise.is_archive:
         return [add, _list(*lines, archive.SPENT)]
     if budget is not None:
@@ -309,11 +298,11 @@ def _invariants(part: Part) -> list[str]:
 
 
 def _errors(part: Part) -> list[str]:
-    costs, tariffs = wording.costs(part.guarantee), wording.tariffs(part.guarantee)
+    costs, rows = wording.costs(part.guarantee), tariffs.lines(part.guarantee)
     lines = [_list(*(f"{label}: {error}" + (f" ({use})" if use else "") for label, error, use in costs))]
-    if not tariffs:
+    if not rows:
         return lines
-    priced = _list(*(f"{label}: {error}" for label, error in tariffs), *wording.tariff_notes(part.guarantee))
+    priced = _list(*(f"{label}: {error}" for label, error in rows), *tariffs.notes(part.guarantee))
     return [*lines, f"{say('tariff.title')}:", priced]
 
 

@@ -11,9 +11,8 @@ closer); and all windows of the grid are alike (under the terms of a day of 23 h
 Two readings at the start of a slot carry its number: one for the first millisecond, and one for as much of
 the rest as one reading can cover. The remainder of the slot is a gap, for which the two values compensate
 exactly, so `hold`, `interval` and `gap` take part as configured. With a register, two readings enclose the
-first stretch of a slot, all energy of the slot is used between these readings, and there is no gap. Amounts
-have one constant price. A peak's window has one part, so its mean is the largest. A threshold lies below all
-readings.
+first stretch of a slot, all energy of the slot is used between these readings, and there is no gap. The
+window's shape is one whose values are plain sums (`report.shapes.audited`).
 """
 
 import json
@@ -23,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,29 +30,22 @@ from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
 from meteragent.decode import single_reading
-from meteragent.domain.commit import Snapshot
+from meteragent.domain.commit import Receiver, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Epoch, iso_time
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.reading import Message, Reading
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Space
-from meteragent.domain.terms import Rounding, Terms
+from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
-from meteragent.domain.weights import CONSTANT_U, WeightSource
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
-from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
-from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.space import Windows
+from meteragent.report.shapes import audited
 
-_CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONSTANT_U}
 _FAR_U = 1 << 100
 """A bound, in millionths, that is larger than any number in a test."""
-_LOW_QUANTA = 1 << 40
-"""The distance of the threshold below 0, in quanta per ms; every reading in a window is higher. The
-threshold's energy is subtracted from the outputs."""
 
 
 class _BorrowedBits:
@@ -70,44 +61,33 @@ class _BorrowedBits:
 class PipelineMechanism:
     """The core under given terms, as a mechanism on windows of n slots that makes the terms' promise.
 
-    The values of a window are integers in multiples of `step`, so that rounding takes part. A step is half a
-    quantum, or a quarter for dithered terms, if that is a whole number of accumulator or register units (as
-    it is unless slots last an odd number of milliseconds). Outputs are in quanta. The promise follows from
-    the terms: it is that of `DitheredLaplace` if terms are dithered, and otherwise that of `LInfLaplace`.
+    The values of a window are integers in multiples of `step`, so that rounding takes part. A step is a
+    quarter of a quantum if that is a whole number of accumulator or register units (as it is unless slots
+    last an odd number of milliseconds). Outputs are in quanta. The promise is that of `DitheredLaplace`.
 
     Under the metric l1, each slot is a separate window with n = 1. Consecutive windows go to the slots of one
     real window, so noise shared by slots would show up as dependence between these windows. A band without
     hours is left out.
     """
 
+    rounding = DitheredLaplace.rounding
+    """The rounding of slot values to whole quanta."""
+
     def __init__(self, terms: Terms) -> None:
-        if terms.space is Space.PEAK:
-            terms = replace(terms, length_ms=terms.step_ms)
-        if terms.weights is not None:
-            terms = replace(terms, weights=terms.weights._replace(**_CONSTANT))
-        if terms.threshold_u is not None:
-            terms = replace(terms, threshold_u=-_LOW_QUANTA * terms.lattice(0))
-        self._offset = 0 if terms.threshold_u is None else _LOW_QUANTA * terms.length_ms
-        self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)
-        self._registers = terms.kind is Kind.REGISTER
-        self._price_u = 1 if terms.weights is None else CONSTANT_U
-        self._quantum_u = terms.lattice(0) // self._price_u // terms.interval_ms if self._registers else 0
+        terms, self._price_u, self._offset = audited(terms)
+        self._terms = replace(terms, readings=replace(terms.readings, low_u=-_FAR_U, high_u=_FAR_U))
+        self._registers = terms.readings.kind is Kind.REGISTER
+        self._quantum_u = (
+            terms.lattice(0) // self._price_u // terms.readings.interval_ms if self._registers else 0
+        )
         lattices = [self._quantum_u] if self._registers else map(self._lattice, range(terms.n))
-        self._dithered = terms.rounding == "dithered"
-        self._steps_per_quantum = math.gcd(4 if self._dithered else 2, *lattices)
-        self._claim: LInfLaplace | DitheredLaplace = self._terms.mechanism
-        if self._dithered:
-            self._claim = DitheredLaplace(terms.epsilon, terms.quantum, self.n, self.step)
+        self._steps_per_quantum = math.gcd(4, *lattices)
+        self._claim = DitheredLaplace(terms.epsilon, terms.quantum, self.n, self.step)
         self._slots = [index for index in range(terms.n) if terms.slot_ms(index)]
 
     def _lattice(self, slot_index: int) -> int:
         """Return one quantum of a slot, in the unit of its readings times milliseconds."""
         return self._terms.lattice(slot_index) // self._price_u
-
-    @property
-    def rounding(self) -> Rounding:
-        """The rounding of slot values to whole quanta."""
-        return self._terms.rounding
 
     @property
     def n(self) -> int:
@@ -134,17 +114,13 @@ class PipelineMechanism:
         return self._claim.loss(distance)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(output | point) as promised; half-up terms round the window first."""
-        window = np.asarray(point)
-        if not self._dithered:
-            window = round_half_up(window, self._steps_per_quantum)
-        return self._claim.log_mass(np.rint(outputs).astype(np.int64), window)
+        """Return ln P(output | point) as promised."""
+        return self._claim.log_mass(np.rint(outputs).astype(np.int64), point)
 
     def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.number]:
         """Release windows of shape (.., n), in steps; return the values of their records, in quanta.
 
-        Raises:
-            ValueError: a slot has no record.
+        Raises ValueError if a slot has no record.
         """
         points = np.asarray(windows)
         numbers = np.concatenate([points.ravel(), np.zeros(-points.size % len(self._slots), np.int64)])
@@ -165,7 +141,7 @@ class PipelineMechanism:
         return Stream(
             name="rehearsal",
             source=SourceTopic.parse("{meter}"),
-            sink_topic="private/{meter}",
+            receivers=(Receiver("rehearsal", "{meter}"),),
             decode=single_reading(_decode),
             schedule=Schedule(self._terms, Epoch(self._terms.length_ms)),
             ahead_ms=1,
@@ -187,7 +163,7 @@ class PipelineMechanism:
         ]
         readings = self._register_readings(parts) if self._registers else self._power_readings(parts)
         end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
-        readings = {end_ms: readings[max(readings)] if self._registers else terms.gap_u} | readings
+        readings = {end_ms: readings[max(readings)] if self._registers else terms.readings.gap_u} | readings
         # A register is read at a boundary, and its reading arrives before the slot closes there.
         early_ms = 1 if self._registers else 0
         times_ms = [(time_ms, time_ms - early_ms) for time_ms in sorted(readings)]
@@ -212,7 +188,7 @@ class PipelineMechanism:
 
     def _power_readings(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
         """Return the readings that carry the parts (start, duration, slot, number), with gaps elsewhere."""
-        gaps, carriers = {self._terms.length_ms - 1: self._terms.gap_u}, dict[int, int]()
+        gaps, carriers = {self._terms.length_ms - 1: self._terms.readings.gap_u}, dict[int, int]()
         for part in parts:
             self._carry(*part, gaps, carriers)
         return {**gaps, **carriers}
@@ -227,24 +203,24 @@ class PipelineMechanism:
         carriers: dict[int, int],
     ) -> None:
         """Add the readings that carry one slot's number, and a reading of `gap_u` before or after them."""
-        terms, power = self._terms, self._terms.kind is Kind.POWER
-        reach_ms = min(stretch_ms, terms.hold_ms + 1 if power else terms.interval_ms)
+        terms, power = self._terms, self._terms.readings.kind is Kind.POWER
+        reach_ms = min(stretch_ms, terms.readings.hold_ms + 1 if power else terms.readings.interval_ms)
         integral = number * (self._lattice(index) // self._steps_per_quantum)
-        integral -= terms.gap_u * (terms.slot_ms(index) - reach_ms)
+        integral -= terms.readings.gap_u * (terms.slot_ms(index) - reach_ms)
         # The spike is the reading for the first millisecond.
         steady, spike = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)
         end_ms = start_ms + reach_ms
         if power:  # readings hold from their time on
-            gaps[end_ms] = terms.gap_u
+            gaps[end_ms] = terms.readings.gap_u
             carriers |= {start_ms + 1: steady, start_ms: spike} if reach_ms > 1 else {start_ms: spike}
         else:  # readings cover the time before them
-            gaps[start_ms] = terms.gap_u
+            gaps[start_ms] = terms.readings.gap_u
             carriers |= {end_ms: steady, start_ms + 1: spike}
 
     def _keys(self, start_ms: int) -> list[tuple[str, str | None]]:
         """Return the time and the band of each slot's record, in order."""
-        if self._terms.bands:
-            return [(iso_time(start_ms), self._terms.bands[index].name) for index in self._slots]
+        if self._terms.places:
+            return [(iso_time(start_ms), self._terms.places[index].name) for index in self._slots]
         return [(iso_time(start_ms + index * self._terms.step_ms), None) for index in self._slots]
 
     def _value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:

@@ -7,52 +7,22 @@ do not include the uncertainty about that energy's price, because its amount is 
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 from meteragent import config
-from meteragent.domain.shape import UNKNOWN_BAND
+from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.domain.tariff import Tariff, price_difference
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import UNIT_FACTOR
 from meteragent.privacy.tail import Term, quantile
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
+from meteragent.report.catalogue import say
+from meteragent.report.format import amount
+from meteragent.report.guarantee import Guarantee, TariffCost, TariffErrors, TariffPair
+from meteragent.report.wording import within
 from meteragent.wire.number import figure
 
 MISTAKEN = 0.05
 """The largest p-value of a recognised difference, and the chance that one of the stated size is missed."""
-
-
-class TariffCost(NamedTuple):
-    """The error of a month's cost under a tariff: one standard deviation, and the 95% half-width."""
-
-    tariff: str
-    sd: float
-    ci95: float
-
-
-class TariffPair(NamedTuple):
-    """The smallest true difference between two tariffs' costs that will be recognised.
-
-    In at least 95% of months with such a difference, the released difference has the right sign and a p-value
-    of at most 5%.
-    """
-
-    tariffs: tuple[str, str]
-    recognised: float
-
-
-class TariffErrors(NamedTuple):
-    """The errors of a month's costs, in `currency`, over `windows` windows.
-
-    `has_unknown` states whether there may be energy whose band is unknown and for which some tariff
-    has no price.
-    """
-
-    currency: str
-    windows: int
-    has_unknown: bool
-    costs: tuple[TariffCost, ...]
-    pairs: tuple[TariffPair, ...]
 
 
 def of(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
@@ -109,3 +79,44 @@ def _weights(
         weight = max(map(abs, prices(band))) * kwh
         if weight:
             yield weight, windows
+
+
+# Text ---------------------------------------------------------------------------------------------
+
+
+def lines(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Return labels and sizes: each tariff's error in a month, and each pair's recognised difference."""
+    errors = guarantee.tariffs
+    if errors is None:
+        return []
+    costs = [
+        (
+            say("tariff.cost", tariff=cost.tariff),
+            say(
+                "cost.size",
+                size=amount(cost.sd, errors.currency),
+                within=within(amount(cost.ci95, errors.currency)),
+            ),
+        )
+        for cost in errors.costs
+    ]
+    pairs = [
+        (
+            say("tariff.pair", one=pair.tariffs[0], other=pair.tariffs[1]),
+            say("tariff.recognised", difference=amount(pair.recognised, errors.currency)),
+        )
+        for pair in errors.pairs
+    ]
+    return [*costs, *pairs]
+
+
+def notes(guarantee: Guarantee) -> list[str]:
+    """Explain the month, the word "distinguishable", and the effect of energy in an unknown band, if any."""
+    errors = guarantee.tariffs
+    if errors is None:
+        return []
+    months = {1: "tariff.month", 4: "tariff.weeks"}
+    notes = [say(months.get(errors.windows, "tariff.days"))]
+    if errors.pairs:
+        notes.append(say("tariff.means", percent=round(100 * (1 - MISTAKEN))))
+    return [*notes, say("tariff.unknown")] if errors.has_unknown else notes

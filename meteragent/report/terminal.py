@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from meteragent import config
 from meteragent.domain.terms import Clock
-from meteragent.report import sharing, warn, wording
+from meteragent.report import sharing, tariffs, warn, wording
 from meteragent.report.catalogue import say
 from meteragent.report.format import duration, filled
 from meteragent.report.guarantee import Guarantee
@@ -82,6 +82,8 @@ def _head(guarantee: Guarantee) -> list[str]:
     lines, fleet = [filled(wording.head(guarantee))], guarantee.fleet
     if fleet is not None:
         lines.append(_INDENT + say("stream.shard", shard=fleet.shard, meters=wording.shard_meters(fleet)))
+    if guarantee.parts is not None:
+        lines.append(filled(say("stream.parts", formula=guarantee.parts), _INDENT, _INDENT))
     if guarantee.is_archive:
         lines.append(_INDENT + say("stream.archive"))
     return lines
@@ -101,11 +103,11 @@ def _costs(guarantee: Guarantee) -> list[str]:
 
 
 def _tariffs(guarantee: Guarantee) -> list[str]:
-    rows = wording.tariffs(guarantee)
+    rows = tariffs.lines(guarantee)
     if not rows:
         return []
     width = max(_LABEL_MIN, *(len(label) + 2 for label, _ in rows))
-    notes = (filled(note, _INDENT, _INDENT) for note in wording.tariff_notes(guarantee))
+    notes = (filled(note, _INDENT, _INDENT) for note in tariffs.notes(guarantee))
     return [say("tariff.title"), *(f"  {label:<{width}}{error}" for label, error in rows), *notes]
 
 

@@ -8,6 +8,7 @@ from math import ceil
 from meteragent import config
 from meteragent.domain import loads
 from meteragent.domain.figures import exact
+from meteragent.domain.shapes import Means
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.accuracy import sd
@@ -20,6 +21,7 @@ from meteragent.report.format import (
     full,
     localised,
     odds_figures,
+    percent,
     rate,
     rounded_up,
     whole,
@@ -46,36 +48,58 @@ def of_stream(
     # An archive has a column of times, named in [archive].
     is_timed = archived or config.has_times(stream.source)
     terms = config.terms(stream)
-    phases = len(stream.source.phases or ())
+    phases, parts = len(stream.source.phases or ()), len(stream.source.part)
     factor = odds_figures(terms.level)
-    energy_at_once = terms.kind is not Kind.POWER and terms.lateness_ms == 0
-    time_key = "warning.stamped" if terms.kind is Kind.REGISTER else "warning.arrival"
+    waits = not archived and config.completes_slots(stream.source, stream.window)
+    time_key = "warning.stamped" if terms.readings.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
     zone = stream.source.timezone or say("warning.zone_default")
     is_new = bool(stored_streams) and stream.name not in stored_streams
     applies = {
-        say("warning.late"): energy_at_once and terms.clock is Clock.WALL,
+        say("warning.late"): waits and not config.has_period(stream.source),
         say(time_key): not is_timed,
         say("warning.zone", zone=zone): not archived and config.has_local_times(stream.source),
-        say("warning.modulus"): terms.modulus_u is not None and terms.modulus_u < terms.high_u,
-        say("warning.phases", count=phases): terms.kind is Kind.POWER and phases > 1,
+        say("warning.modulus"): terms.readings.modulus_u is not None
+        and terms.readings.modulus_u < terms.readings.high_u,
+        say("warning.phases", count=phases): terms.readings.kind is Kind.POWER and phases > 1,
+        say("warning.parts", count=parts + 1): parts > 0,
+        _in_order(stream, terms): stream.source.acknowledge == "in order" and not archived,
         say("warning.event_clock"): terms.clock is Clock.EVENT,
         _coarse_quantum(terms): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
         say("warning.level", level=full(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
         say("warning.stream", streams=names, stream=stream.name): is_new,
     }
     warnings = [*_load_warnings(stream, terms), *(text for text, is_true in applies.items() if is_true)]
+    warnings += _loss_warnings(stream, terms) if waits else ()
     return [*warnings, _many_slots(terms)] if terms.slots_per_bound > _SLOTS_MANY else warnings
+
+
+def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
+    """Yield what a slot loses at its end, if the readings that complete it or a wrong one come late."""
+    period_ms, (share, lost_wh) = config.every_ms(stream.source), config.lost(stream)
+    period = duration(period_ms)
+    if share:
+        late, part = duration(terms.lateness_ms), percent(figures(100 * share))
+        yield say("warning.lost", energy=_energy(lost_wh), share=part, period=period, lateness=late)
+    if terms.readings.kind is Kind.REGISTER and terms.lateness_ms < 2 * period_ms:
+        yield say("warning.glitch", period=period, lateness=duration(2 * period_ms))
 
 
 def _many_slots(terms: Terms) -> str:
     """Return the warning about many slots, with the error of a single slot that hides the same energy."""
-    energy = terms.hides_wh / UNIT_FACTOR[terms.unit]
-    wide = energy / Fraction(terms.length_ms, HOUR_MS) if terms.kind is Kind.POWER else energy
+    energy = terms.hides_wh / UNIT_FACTOR[terms.readings.unit]
+    wide = energy / Fraction(terms.length_ms, HOUR_MS) if terms.readings.kind is Kind.POWER else energy
     radius = -(-wide // terms.quantum) * terms.quantum
-    merged = replace(terms, step_ms=terms.length_ms, radius=radius, preset=None, bands=())
-    length, error = duration(terms.length_ms), amount(merged.sd, terms.unit)
+    merged = replace(terms, shape=Means(terms.length_ms, terms.length_ms), radius=radius, places=())
+    length, error = duration(terms.length_ms), amount(merged.sd, terms.readings.unit)
     return say("warning.slots", count=whole(terms.n), length=length, error=error)
+
+
+def _in_order(stream: config.Stream, terms: Terms) -> str:
+    """Return the warning about acknowledgements in order, with how long one reading holds up others."""
+    slot_ms = terms.step_ms + terms.lateness_ms
+    hold_ms = terms.readings.hold_ms if terms.readings.kind is Kind.POWER else slot_ms
+    return say("warning.in_order", count=whole(stream.source.inflight), hold=duration(max(hold_ms, slot_ms)))
 
 
 def _coarse_quantum(terms: Terms) -> str:
@@ -89,7 +113,7 @@ def _load_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
     """Yield the warnings about readings that follow the load coarsely, or about which too little is known."""
     if keys := loads.unknown(terms):
         scale = stream.source.scale or Fraction(0)
-        is_coarse = terms.kind is not Kind.POWER and 40 * scale >= terms.radius
+        is_coarse = terms.readings.kind is not Kind.POWER and 40 * scale >= terms.radius
         yield _count_warning(scale, terms) if is_coarse else _unknown_warning(terms, keys)
     if loads.factor(terms) > 1:
         yield _cost_warning(terms)
@@ -100,7 +124,7 @@ def _unknown_warning(terms: Terms, keys: Collection[str]) -> str:
 
     If nothing is known of a power, one of two keys is enough.
     """
-    if terms.kind is not Kind.POWER:
+    if terms.readings.kind is not Kind.POWER:
         return say("warning.step_unknown")
     if len(keys) > 1:
         return say("warning.sending_unknown")
@@ -114,7 +138,7 @@ def _count_warning(scale: Fraction, terms: Terms) -> str:
     counts.
     """
     level = terms.epsilon * ceil((terms.radius + 2 * scale) / terms.quantum) * terms.quantum
-    step = f"{localised(exact(scale))} {terms.unit}"
+    step = f"{localised(exact(scale))} {terms.readings.unit}"
     return say("warning.count", step=step, energy=energy(terms.hides_wh), level=figures(level))
 
 
@@ -139,10 +163,10 @@ def _cost_warning(terms: Terms) -> str:
 
 def _cost_reason(terms: Terms) -> str:
     """Return the reason why a change by the hidden energy can count as a larger one."""
-    if terms.kind is not Kind.POWER:
-        step_wh = (terms.dead_band or Fraction(0)) * UNIT_FACTOR[terms.unit]
+    if terms.readings.kind is not Kind.POWER:
+        step_wh = (terms.readings.dead_band or Fraction(0)) * UNIT_FACTOR[terms.readings.unit]
         return say("warning.cost_step", step=_energy(step_wh))
-    hold_ms = loads.longest_hold_ms(terms)
+    hold_ms = terms.readings.longest_hold_ms
     return say("warning.cost_sparse", period=duration(hold_ms)) if hold_ms else say("warning.cost_dead_band")
 
 

@@ -5,12 +5,10 @@ all are in `in_all`.
 """
 
 from collections.abc import Iterable
-from fractions import Fraction
 
-from meteragent.domain.figures import exact
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, MICRO, Kind
+from meteragent.domain.units import DAY_MS, Kind
 from meteragent.report import in_all
 from meteragent.report.catalogue import say
 from meteragent.report.event import Event
@@ -21,14 +19,13 @@ from meteragent.report.format import (
     energy,
     figures,
     full,
-    localised,
     mean_of,
     odds,
     rate,
     whole,
 )
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
-from meteragent.report.tariffs import MISTAKEN
+from meteragent.report.shapes import row_of, say_of
 
 _HOME_LABELS = {
     "number": "cost.number",
@@ -46,22 +43,18 @@ _HOME_LABELS = {
 def head(guarantee: Guarantee) -> str:
     """Return the stream's name and a description of the numbers that leave for each window."""
     terms = guarantee.terms
-    keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
-    one_number = "stream.one_number" if terms.weights is None else "stream.one_amount"
-    one_number = "stream.above" if terms.space is Space.ABOVE else one_number
-    one_number = "stream.peak" if terms.space is Space.PEAK else one_number
-    one_number = one_number if terms.crowd is None else "stream.share"
+    row = row_of(terms.shape)
     return say(
         "stream.head",
         name=guarantee.stream,
-        kind=say(f"stream.kind_{terms.kind}"),
-        unit=terms.unit,
+        kind=say(f"stream.kind_{terms.readings.kind}"),
+        unit=terms.readings.unit,
         windows=windows(terms),
-        numbers=say(
-            one_number if terms.n == 1 else keys.get(terms.space, "stream.numbers"),
+        numbers=say_of(
+            row.number if terms.n == 1 else row.numbers,
+            terms.shape,
             count=whole(terms.n),
             part=duration(terms.step_ms),
-            threshold=f"{full(terms.threshold_w)} W",
         ),
     )
 
@@ -84,25 +77,21 @@ def windows(terms: Terms) -> str:
 
 def slot(terms: Terms) -> str:
     """Return a description of a slot: for bands, of the shortest band; for a peak, of a part."""
-    key = "stream.part" if terms.space is Space.PEAK else "stream.band" if terms.bands else "stream.slot"
-    return say(key, duration=duration(terms.step_ms))
+    return say(row_of(terms.shape).slot, duration=duration(terms.step_ms))
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
     """Return the phrase for where energy is hidden in a window: in any slot, or summed over the window."""
     if terms.metric is Metric.L1:
-        return say("promise.in_all" if terms.weights is None else "promise.in_all_amount")
+        return say(row_of(terms.shape).in_all)
     return say("promise.within", slot=slot_text or slot(terms))
 
 
 def slot_values(terms: Terms) -> str:
     """Return the noun for the values of slots."""
-    if terms.weights is not None:
-        return say("promise.amounts")
-    if terms.space is Space.PEAK:
-        return say("promise.part_means")
-    if terms.space is Space.ABOVE:
-        return say("promise.energies_above", threshold=f"{full(terms.threshold_w)} W")
+    key = row_of(terms.shape).values
+    if key is not None:
+        return say_of(key, terms.shape)
     return say("promise.slot_energies" if terms.is_energy else "promise.slot_means")
 
 
@@ -111,16 +100,16 @@ def slot_values(terms: Terms) -> str:
 
 def promise(guarantee: Guarantee) -> list[str]:
     """Return the promise as lines of one or more sentences."""
+    terms, row = guarantee.terms, row_of(guarantee.terms.shape)
     lines = (
-        "" if guarantee.terms.crowd is None else say("promise.crowd"),
+        *(say_of(key, terms.shape) for key in row.first),
         hidden(guarantee),
         indistinguishable(guarantee),
         exactly(guarantee),
-        prices(guarantee),
-        threshold(guarantee),
+        *(say_of(key, terms.shape) for key in row.about),
         in_all.sentences(guarantee),
         windows_add(guarantee),
-        restarts_add(guarantee),
+        *repeats(guarantee),
         streams_add(guarantee),
         of_curves(guarantee),
         of_loads(guarantee),
@@ -131,7 +120,7 @@ def promise(guarantee: Guarantee) -> list[str]:
 def hidden(guarantee: Guarantee) -> str:
     """Return the sentence about the hidden energy."""
     terms, slot_text = guarantee.terms, slot(guarantee.terms)
-    if terms.kind is Kind.REGISTER:
+    if terms.readings.kind is Kind.REGISTER:
         slot_text = say("promise.register_slot", slot=slot_text)
     key = "promise.hidden" if guarantee.follows_loads else "promise.hidden_in_readings"
     return say(key, energy=energy(terms.hides_wh), where=where(terms, slot_text))
@@ -155,22 +144,6 @@ def exactly(guarantee: Guarantee) -> str:
     return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=full(terms.quantum))
 
 
-def prices(guarantee: Guarantee) -> str:
-    """Return the sentence about the prices of amounts; empty if there are none."""
-    weights = guarantee.terms.weights
-    if weights is None:
-        return ""
-    return say("promise.prices", bound=f"{localised(exact(Fraction(weights.bound_u, MICRO)))} {weights.unit}")
-
-
-def threshold(guarantee: Guarantee) -> str:
-    """Return the sentence about energy above a threshold; empty if there is no threshold."""
-    terms = guarantee.terms
-    if terms.space is not Space.ABOVE:
-        return ""
-    return say("promise.threshold", threshold=f"{full(terms.threshold_w)} W")
-
-
 def windows_add(guarantee: Guarantee) -> str:
     """Return the sentence about how the levels of windows add up."""
     terms = guarantee.terms
@@ -179,11 +152,10 @@ def windows_add(guarantee: Guarantee) -> str:
     return say("promise.levels_a_day", level=rate(guarantee.level_in(1)))
 
 
-def restarts_add(guarantee: Guarantee) -> str:
-    """Return the sentence about what a restart costs a peak; empty in other spaces."""
-    if guarantee.terms.space is not Space.PEAK:
-        return ""
-    return say("promise.restarts_add", level=rate(guarantee.terms.level))
+def repeats(guarantee: Guarantee) -> list[str]:
+    """Return the sentences about what charges a window again, such as a restart of the agent."""
+    shape, level = guarantee.terms.shape, rate(guarantee.terms.level)
+    return [say_of(key, shape, level=level) for key in row_of(shape).repeats]
 
 
 def streams_add(guarantee: Guarantee) -> str:
@@ -197,11 +169,11 @@ def of_curves(guarantee: Guarantee) -> str:
     terms, level = guarantee.terms, guarantee.level_of_curves
     if level is None:
         return ""
-    key = "promise.dead_band" if terms.kind is Kind.POWER else "promise.count_step"
+    key = "promise.dead_band" if terms.readings.kind is Kind.POWER else "promise.count_step"
     radius = f"{full(terms.radius)} {terms.value_unit}"
     if terms.metric is Metric.L1:
         radius = say("promise.radius_in_all", radius=radius)
-    step = f"{full(guarantee.step)} {terms.unit}"
+    step = f"{full(guarantee.step)} {terms.readings.unit}"
     return say(key, step=step, values=slot_values(terms), radius=radius, odds=odds(level))
 
 
@@ -211,7 +183,7 @@ def of_loads(guarantee: Guarantee) -> str:
         return say("promise.loads_unknown", cure=_cure_of_unknown(guarantee))
     terms = guarantee.terms
     text = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
-    if terms.kind is not Kind.POWER and terms.dead_band:
+    if terms.readings.kind is not Kind.POWER and terms.readings.dead_band:
         return say(
             "promise.loads_step",
             loads=text,
@@ -226,7 +198,7 @@ def _cure_of_unknown(guarantee: Guarantee) -> str:
 
     A power is either sent at regular times, or on change.
     """
-    if guarantee.terms.kind is not Kind.POWER:
+    if guarantee.terms.readings.kind is not Kind.POWER:
         return say("promise.set_step")
     if len(guarantee.unknown_of_loads) > 1:
         return say("promise.set_every_or_dead_band")
@@ -272,44 +244,6 @@ def _size(guarantee: Guarantee, name: str) -> str:
         return size
     band = guarantee.errors["combined_ci95" if name == "combined" else "ci95"]
     return say("cost.size", size=size, within=within(amount(band.value, band.unit)))
-
-
-def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Return labels and sizes: each tariff's error in a month, and each pair's recognised difference."""
-    errors = guarantee.tariffs
-    if errors is None:
-        return []
-    costs = [
-        (
-            say("tariff.cost", tariff=cost.tariff),
-            say(
-                "cost.size",
-                size=amount(cost.sd, errors.currency),
-                within=within(amount(cost.ci95, errors.currency)),
-            ),
-        )
-        for cost in errors.costs
-    ]
-    pairs = [
-        (
-            say("tariff.pair", one=pair.tariffs[0], other=pair.tariffs[1]),
-            say("tariff.recognised", difference=amount(pair.recognised, errors.currency)),
-        )
-        for pair in errors.pairs
-    ]
-    return [*costs, *pairs]
-
-
-def tariff_notes(guarantee: Guarantee) -> list[str]:
-    """Explain the month, the word "distinguishable", and the effect of energy in an unknown band, if any."""
-    errors = guarantee.tariffs
-    if errors is None:
-        return []
-    months = {1: "tariff.month", 4: "tariff.weeks"}
-    notes = [say(months.get(errors.windows, "tariff.days"))]
-    if errors.pairs:
-        notes.append(say("tariff.means", percent=round(100 * (1 - MISTAKEN))))
-    return [*notes, say("tariff.unknown")] if errors.has_unknown else notes
 
 
 def summary(guarantee: Guarantee) -> str:
@@ -359,9 +293,8 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 def not_hidden(guarantee: Guarantee) -> list[str]:
     """Return the sentences about facts that are not hidden."""
     terms = guarantee.terms
-    key = "hidden.large_in_all" if terms.metric is Metric.L1 else "hidden.large"
-    key = key if terms.weights is None else "hidden.large_in_amount"
+    row = row_of(terms.shape)
+    key = row.large if terms.metric is Metric.L1 else "hidden.large"
     large = say(key, energy=energy(terms.hides_wh), slot=slot(terms))
     lines = [large, say("hidden.repeated"), say("hidden.public"), say("hidden.bill")]
-    in_crowd = ("collusion", "kept", "presence", "lies") if terms.crowd is not None else ()
-    return [*lines, *(say(f"hidden.crowd_{name}") for name in in_crowd)]
+    return [*lines, *map(say, row.exposed)]

@@ -21,7 +21,7 @@ from meteragent.spark.worker import Work, safely
 
 CELLS = (
     "feeder string, start timestamp, end timestamp, homes bigint, total double, mean double, sd double,"
-    " low double, high double, told boolean"
+    " low double, high double, shown boolean"
 )
 _VERDICT = "feeder string, dominated boolean"
 
@@ -35,18 +35,16 @@ def by_feeder(
 ) -> DataFrame:
     """Compute each feeder's total and mean in each slot, unsorted, with the columns of `consume.Cells`.
 
-    `releases` has a row for each window, with the columns meter, start, end, values and d. `feeders` assigns
-    meters to feeders, in the columns meter and feeder. If it also has a column `capacity`, `rules.share`
-    refers to these capacities instead of `rules.capacity`, and a cell with a meter that has no capacity is
-    withheld under this rule. A meter that is missing from `feeders` is in no cell. If `feeders` is None, all
-    meters belong to one feeder, whose name is empty.
-
-    Raises:
-        ValueError: there is no descriptor; descriptors differ in kind or unit, or have bands; `rules` has
-            capacities, but `feeders` has no column `capacity`; or coverage is not between 0 and 1.
+    `releases` has a row for each window, with the columns meter, start, end, values and d. `feeders`
+    assigns meters to feeders, in the columns meter and feeder. If it also has a column `capacity`,
+    `rules.share` refers to these capacities instead of `rules.capacity`, and a cell with a meter that has
+    no capacity is withheld under this rule. A meter that is missing from `feeders` is in no cell. If
+    `feeders` is None, all meters belong to one feeder, whose name is empty. Raises ValueError if there is
+    no descriptor; descriptors differ in kind or unit, or have bands; `rules` has capacities, but
+    `feeders` has no column `capacity`; or coverage is not between 0 and 1.
     """
     terms = tuple(sorted(descriptors, key=lambda descriptor: descriptor.id))
-    if len({(part.kind, part.unit) for part in terms}) != 1 or any(part.bands for part in terms):
+    if len({(part.kind, part.unit) for part in terms}) != 1 or any(part.shape.names for part in terms):
         raise ValueError(
             "no total: there is no descriptor, or descriptors differ in kind or unit or have bands"
         )
@@ -114,16 +112,16 @@ def _micro(value: Column) -> Column:
 def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Add the column `told`, which states whether the rules allow a cell to be shown.
+    """Add the column `shown`, which states whether the rules allow a cell to be shown.
 
     `windows` are needed for a dominance rule on private energies; None means that capacities are used.
     """
     has_enough_homes = F.col("homes") >= rules.at_least
     if rules.share is None:
-        return cells.withColumn("told", has_enough_homes)
+        return cells.withColumn("shown", has_enough_homes)
     if windows is None:
         is_over_share = F.col("most_u") > rules.share * F.col("capacity_u")
-        return cells.withColumn("told", has_enough_homes & (F.col("least_u") > 0) & ~is_over_share)
+        return cells.withColumn("shown", has_enough_homes & (F.col("least_u") > 0) & ~is_over_share)
     energies = windows.select(
         "feeder", "meter", "d", F.size("values").alias("n"), _sum("values").alias("sum_u")
     )
@@ -134,7 +132,7 @@ def _mark_shown(
         F.collect_list(F.struct("meter", "d", "n", "windows", "sum_u")).alias("homes")
     )
     verdicts = feeders.mapInArrow(safely(_verdicts(terms, rules)), _VERDICT)
-    return cells.join(verdicts, "feeder").withColumn("told", has_enough_homes & ~F.col("dominated"))
+    return cells.join(verdicts, "feeder").withColumn("shown", has_enough_homes & ~F.col("dominated"))
 
 
 def _sum(values: str) -> Column:
@@ -153,12 +151,12 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
             by_id = sorted((entry["d"], entry["count"]) for entry in row)
             noises.append(tuple((*noise_by_id[id_], count) for id_, count in by_id))
         errors = np.array([error_of(noise, coverage) for noise in noises]).reshape(-1, 2)
-        homes, sum_u, is_shown = (batch.column(name).to_numpy(False) for name in ("homes", "sum_u", "told"))
+        homes, sum_u, is_shown = (batch.column(name).to_numpy(False) for name in ("homes", "sum_u", "shown"))
         numbers = figures(homes, sum_u, errors, is_shown)
         key_columns = [batch.column(name) for name in ("feeder", "start", "end", "homes")]
-        names = ["feeder", "start", "end", "homes", *numbers._fields, "told"]
+        names = ["feeder", "start", "end", "homes", *numbers._fields, "shown"]
         return pa.RecordBatch.from_arrays(
-            [*key_columns, *map(pa.array, numbers), batch.column("told")], names
+            [*key_columns, *map(pa.array, numbers), batch.column("shown")], names
         )
 
     return work

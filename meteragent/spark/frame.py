@@ -25,8 +25,7 @@ _TIMES = "spark.sql.parquet.outputTimestampType"
 def layout_of(readings: DataFrame, policy: Policy) -> layout.Layout:
     """Return the layout: "wide" if a row is a window, "long" if a row is a reading.
 
-    Raises:
-        ArchiveError: a column is missing or has the wrong type.
+    Raises ArchiveError if a column is missing or has the wrong type.
     """
     missing_columns = set(policy.columns) - set(readings.columns)
     if missing_columns:
@@ -41,11 +40,9 @@ def layout_of(readings: DataFrame, policy: Policy) -> layout.Layout:
 def windows(readings: DataFrame, policy: Policy) -> DataFrame:
     """Convert readings to windows as whole quanta: meter, start, quanta, end.
 
-    The policy names the columns of `readings`. In the long layout the windows are those in which the
-    span of a reading begins. The result does not depend on the order of rows or on partitions.
-
-    Raises:
-        ArchiveError: a column is missing or has the wrong type.
+    The policy names the columns of `readings`. In the long layout the windows are those in which the span
+    of a reading begins. The result does not depend on the order of rows or on partitions. Raises
+    ArchiveError if a column is missing or has the wrong type.
     """
     row_layout = layout_of(readings, policy)
     columns = readings.select(*policy.columns)

@@ -23,10 +23,7 @@ from meteragent.spark.worker import KeyFingerprint, safely
 def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
     """Return the intervals that runs other than `run` have in the ledger, in the columns meter and taken.
 
-    The micro-batches of `run` belong to `run`.
-
-    Raises:
-        ArchiveError: files of the ledger are missing.
+    The micro-batches of `run` belong to `run`. Raises ArchiveError if files of the ledger are missing.
     """
     run_folder = ledger.path(run).name
     runs = [
@@ -73,7 +70,7 @@ def ledger_rows(windows: DataFrame, policy: Policy) -> pa.Table:
     row_terms = [terms[index] for index in terms_index.tolist()]
     text_columns = {
         "epsilon": pa.array([str(part.epsilon) for part in row_terms], pa.string()),
-        "unit": pa.array([f"1/{part.unit}" for part in row_terms], pa.string()),
+        "unit": pa.array([f"1/{part.value_unit}" for part in row_terms], pa.string()),
     }
     columns = [
         text_columns[name] if name in text_columns else table.column(name).cast(kind) for name, kind in _TYPES
@@ -87,10 +84,8 @@ _TYPES = [(field.name, field.type) for field in SCHEMA]
 def debit(releases: DataFrame, policy: Policy, ledger: Ledger, run: str) -> int:
     """Enter the released windows of the micro-batch `run` in the ledger, unless they are there already.
 
-    Return the number of windows.
-
-    Raises:
-        ArchiveError: the ledger has this micro-batch with other releases, which may have been published.
+    Return the number of windows. Raises ArchiveError if the ledger has this micro-batch with other
+    releases, which may have been published.
     """
     new_windows = releases.where(F.col("values").isNotNull())
     table = ledger_rows(new_windows.select(F.col("name").alias("meter"), "start", "end", "d", "key"), policy)

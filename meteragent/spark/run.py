@@ -26,18 +26,18 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from meteragent.archive import manifest
 from meteragent.archive import run as archive
-from meteragent.archive.account import Account, duplicates, misfits
-from meteragent.archive.files import sync
+from meteragent.archive.account import Account, ProgressReporter, duplicates, misfits
 from meteragent.archive.kernel import milliseconds
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
-from meteragent.archive.run import Parts, ProgressReporter, RunResult
+from meteragent.archive.run import Parts, RunResult
 from meteragent.archive.source import Source
 from meteragent.domain import errors
 from meteragent.domain.errors import ArchiveError, MeteragentError
 from meteragent.spark import frame
 from meteragent.spark.ledger import add_ids, ledger_rows, taken_intervals
+from meteragent.store.generation import sync_folder
 
 _WORKER_TEXT = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
 _STAGING = "_made"
@@ -156,7 +156,7 @@ def _rename_parts(out: Path) -> int:
     parts = sorted((out / _STAGING).glob("part-*.parquet"))
     for index, part in enumerate(parts):
         part.rename(out / f"part-{index:05}.parquet")
-    sync(out)
+    sync_folder(out)
     shutil.rmtree(out / _STAGING)
     return len(parts)
 

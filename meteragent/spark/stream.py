@@ -44,7 +44,7 @@ from meteragent.archive import files
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
-from meteragent.consume.archive import FORMER_MANIFEST
+from meteragent.consume.archive import STREAM_MANIFEST
 from meteragent.spark import worker
 from meteragent.spark.frame import (
     WINDOWS,
@@ -115,7 +115,7 @@ def folder(out: Path, policy: Policy) -> Sink:
         """Write the releases of a micro-batch, and the descriptors of all releases, to the folder."""
         write(releases, str(out / f"query={_query(releases.sparkSession)}" / f"batch={batch}"))
         facts = {"v": 1, "complete": True, "descriptors": descriptors(policy)}
-        files.write(out / FORMER_MANIFEST, lambda file: file.write(json.dumps(facts, indent=1).encode()))
+        files.write(out / STREAM_MANIFEST, lambda file: file.write(json.dumps(facts, indent=1).encode()))
 
     return write_batch
 

@@ -12,18 +12,15 @@ from meteragent.store.generation import Generation
 
 
 def count_releases(connection: sqlite3.Connection) -> int:
-    """Return the number of a store's commits with records; 0 if its version does not count them."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'releases'").fetchone()
-    return int(row[0]) if row else 0
+    """Return the number of a store's commits with records."""
+    return int(meta(connection, "releases"))
 
 
 def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = False) -> Generation | None:
     """Return the content of the generation file, or None if it has not been written yet.
 
     Raises StoreRestored if the store must not be used. If `may_be_moved`, the file need not be in the inode
-    that it names. A file of the first format (a name alone) is rewritten in the current format, unless the
-    store already counts its releases; in that case, the file dates from before an update, and the store is
-    refused.
+    that it names.
     """
     newest = generation.read(path)
     name = newest.name if newest else ""
@@ -31,14 +28,9 @@ def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = F
         raise StoreRestored(f"{path}: it is a copy from before its last start or stop; {file.RESTORE_HINT}")
     if newest is None:
         return None
-    if newest.releases is None:
-        if connection.execute("SELECT 1 FROM meta WHERE key = 'releases'").fetchone():
-            raise StoreRestored(f"{path}: its generation file is from before an update; {file.RESTORE_HINT}")
-        newest = Generation.begin(newest.name)
-        generation.write(path, newest)
-    elif newest.releases > count_releases(connection):
+    if newest.releases > count_releases(connection):
         raise StoreRestored(f"{path}: it is a copy from before the last records left; {file.RESTORE_HINT}")
-    elif not may_be_moved and not generation.is_in_place(path, newest):
+    if not may_be_moved and not generation.is_in_place(path, newest):
         raise StoreRestored(
             f"{path}: it was restored from a backup, or moved; if it was restored, {file.RESTORE_HINT};"
             f" {file.MOVED_HINT}"

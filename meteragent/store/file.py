@@ -29,10 +29,9 @@ from typing import NamedTuple
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost
 from meteragent.store import examine as meaning
 from meteragent.store import generation, wal
-from meteragent.store.examine import meta
 from meteragent.store.generation import Generation
 from meteragent.store.mount import NETWORK, mount_of
-from meteragent.store.schema import APPLICATION_ID, MIGRATIONS
+from meteragent.store.schema import APPLICATION_ID, VERSION
 
 QUICK_CHECK = "PRAGMA quick_check(1)"
 
@@ -63,6 +62,11 @@ SHARD_HINT = (
     " `meteragent ledger CONFIG --restored-at TIME` with a TIME not before `opened_to` of any of them"
 )
 
+FULL = "the disk is full: free some space"
+"""The reason why nothing can be written to a full disk."""
+ROOM_BYTES = 2**20
+"""The free space, in bytes, below which a disk counts as full."""
+
 
 class Damage(Exception):
     """The reason why a file cannot be used as the store."""
@@ -74,9 +78,26 @@ def device(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path}: {error}") from error
+        raise StoreError(f"{path}: {FULL if _is_full(error, path) else error}") from error
     except UnicodeDecodeError:  # SQLite's message about a damaged schema may quote bytes that are not text
         raise StoreError(f"{path}: it is corrupt") from None
+
+
+def _is_full(error: OSError | sqlite3.Error, path: Path) -> bool:
+    """Return whether a full disk caused an error, which SQLite may report as an error of the device."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    return code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not has_room(path))
+
+
+def has_room(path: Path) -> bool:
+    """Return whether the disk of a store has room for some more commits; True if this is unknown."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return True
+    return disk.f_bavail * disk.f_frsize >= ROOM_BYTES
 
 
 def lock(path: Path) -> int:
@@ -136,7 +157,7 @@ def open_or_create(
     killed agent may have left accumulators in the log, which must be erased first (`wal`). A failed read may
     look like damage, so a file that looks damaged is examined again after `again_s`. The caller closes the
     connection first, then `descriptors`. Raises StoreLost for a damaged or missing store if `floor_ms` is
-    None, StoreInUse, or StoreError for another program's file or a store that is too new.
+    None, StoreInUse, or StoreError for another program's file or a store of another version.
     """
     _check_space(path)
     if path.exists():
@@ -204,7 +225,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """Return the writing connection to a file, which is created if it does not exist."""
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm the same mode
-    generation.sync_folder(path)
+    generation.sync_folder(path.parent)
     return _prepare(open_file(path, "rw"), path)
 
 
@@ -239,17 +260,14 @@ def open_file(path: Path, mode: str) -> sqlite3.Connection:
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether a file is a store; False if it is blank.
 
-    Raises StoreError for another program's database, and for a store that is too new for this version.
+    Raises StoreError for another program's database, and for a store of another version.
     """
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StoreError(f"{path}: it is a database of another program; choose another store.path")
-    [(version,)] = connection.execute("PRAGMA user_version")
-    if version > len(MIGRATIONS) and meta(connection, "compatible_from") > len(MIGRATIONS):
-        raise StoreError(
-            f"{path}: it was written by a newer version of meteragent; install that version or a later one"
-        )
+    if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+        raise StoreError(f"{path}: another version of meteragent has written it; install that version")
     return True
 
 
@@ -317,7 +335,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{path}.corrupt-{now_ms}{suffix}")
     _forget_old(path)
-    generation.sync_folder(path)
+    generation.sync_folder(path.parent)
     return _blank(Path(f"{path}.corrupt-{now_ms}"))
 
 

@@ -46,12 +46,12 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Generation(NamedTuple):
-    """The content of a generation file; a file of the first format contains only a name."""
+    """The content of a generation file; `inode` is empty until the file has been written."""
 
     name: str
     claim_key: str
-    releases: int | None = None
-    inode: str | None = None
+    releases: int
+    inode: str = ""
 
     @classmethod
     def begin(cls, name: str) -> Self:
@@ -76,9 +76,7 @@ def read(path: Path) -> Generation | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
-        return Generation(UNREADABLE, "")
-    if not text.startswith("{"):
-        return Generation(text, "")
+        return Generation(UNREADABLE, "", 0)
     with suppress(ValueError, TypeError, KeyError, RecursionError):
         fields = json.loads(text)
         generation = Generation(
@@ -90,7 +88,7 @@ def read(path: Path) -> Generation | None:
             and type(generation.releases) is int
         ):
             return generation
-    return Generation(UNREADABLE, "")
+    return Generation(UNREADABLE, "", 0)
 
 
 class Writer:
@@ -137,7 +135,7 @@ class Writer:
             with suppress(FileNotFoundError):
                 self._open.append(os.open(f"{self._path}.gen", os.O_RDONLY))
             self._new.replace(f"{self._path}.gen")
-            sync_folder(self._path)
+            sync_folder(self._path.parent)
 
     def close(self) -> None:
         """Close all descriptors and forget a prepared file, which the next `prepare` replaces."""
@@ -168,9 +166,9 @@ def is_in_place(path: Path, generation: Generation) -> bool:
         os.close(descriptor)
 
 
-def sync_folder(path: Path) -> None:
-    """Flush the folder of a file to disk, so that new names in it survive a power cut."""
-    descriptor = os.open(path.parent, os.O_RDONLY)
+def sync_folder(folder: Path) -> None:
+    """Flush the entries of a folder to disk, so that new names in it survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from meteragent.domain.budget import Budget
-from meteragent.domain.commit import Commit
+from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import floor
 from meteragent.domain.units import DAY_MS
 from meteragent.store import batch, meta
 
 _CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4) WHERE true
-    ON CONFLICT (meter, day_ms, channel, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
+    ON CONFLICT (meter, day_ms, stream, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
 
 
 class PeriodCharge(NamedTuple):
@@ -92,7 +91,7 @@ def recent(
 
 def streams(connection: sqlite3.Connection) -> set[str]:
     """Return the streams that have a mark, because they have opened or skipped a window."""
-    return {stream for (stream,) in connection.execute("SELECT DISTINCT channel FROM mark")}
+    return {stream for (stream,) in connection.execute("SELECT DISTINCT stream FROM mark")}
 
 
 def opened_to_ms(connection: sqlite3.Connection) -> int | None:
@@ -117,7 +116,7 @@ def _report_meter(
     connection: sqlite3.Connection, period_ms: int, meter: str, since_ms: int
 ) -> Iterator[PeriodCharge]:
     rows = connection.execute(
-        "SELECT day_ms, channel, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
+        "SELECT day_ms, stream, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
         (meter, since_ms),
     ).fetchall()
     sums: dict[tuple[int, str], tuple[int, Fraction]] = {}

@@ -33,7 +33,7 @@ from pathlib import Path
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
 from meteragent.store import schema
-from meteragent.store.batch import batch
+from meteragent.store.schema import batch
 
 
 class Openings:
@@ -77,7 +77,7 @@ class Openings:
         """Return the length of a window under the terms `id_`; cache it, because terms never change."""
         key = (commit.stream, id_)
         if key not in self._lengths_ms:
-            row = tx.execute("SELECT terms FROM terms WHERE channel = ? AND id = ?", key).fetchone()
+            row = tx.execute("SELECT terms FROM terms WHERE stream = ? AND id = ?", key).fetchone()
             terms = schema.decode_terms(row[0]) if row else commit.terms.get(id_)
             if terms is None:
                 raise StoreError(f"{self._path}: a window of {commit.stream} has unknown terms")
@@ -87,7 +87,7 @@ class Openings:
 
 def _marks(tx: sqlite3.Connection, stream: str, meters: Collection[str]) -> dict[str, int]:
     [(text,)] = tx.execute(
-        "SELECT json_group_object(meter, end_ms) FROM mark WHERE channel = ?"
+        "SELECT json_group_object(meter, end_ms) FROM mark WHERE stream = ?"
         " AND meter IN (SELECT value FROM json_each(?))",
         (stream, batch(list(meters))),
     )

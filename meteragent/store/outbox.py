@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from meteragent.domain.commit import Commit, Descriptor, Outgoing
+from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing
 from meteragent.store import Store, batch
 
 PAGE = 1000
 """The largest number of rows that `export` reads or `make_room` deletes at once."""
+_NO_SLOT = (None, None, None)
 _ROW_BYTES = 64
 """The size of a row without topic and payload, in bytes; the triggers in `schema` use the same number."""
 
@@ -27,11 +28,10 @@ class WaitingRow(NamedTuple):
 
     id: int
     due_ms: int
+    queue: str
     topic: str
     payload: bytes
     retain: bool
-    queue: str = ""
-    """The receiver's queue if this is a new row of a shared stream; otherwise empty."""
     until_ms: int | None = None
     """The time from which the row is no longer sent; None if there is no such time."""
 
@@ -51,29 +51,21 @@ class DeliveredRow(NamedTuple):
     delivered_ms: int
 
 
-_APPEND = """INSERT INTO outbox (channel, due_ms, topic, payload, retain, until_ms)
-    SELECT ?1, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-           substr(?3, json_extract(value, '$[2]'), json_extract(value, '$[3]')), json_extract(value, '$[4]'),
-           json_extract(value, '$[5]')
-    FROM json_each(?2)"""
+_APPEND = f"""INSERT INTO outbox
+        (queue, due_ms, topic, retain, until_ms, id_of_terms, from_ms, to_ms, payload)
+    SELECT {", ".join(f"json_extract(value, '$[{k}]')" for k in range(8))},
+           substr(?2, json_extract(value, '$[8]'), json_extract(value, '$[9]'))
+    FROM json_each(?1)"""  # noqa: S608 -- constants
 
 
 def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
     """Append a commit's messages, and store its descriptors; return the new rows."""
-    put_descriptors(tx, commit.stream, commit.descriptors)
-    return put(tx, commit.stream, commit.outgoing)
+    tx.executemany("INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)", commit.descriptors)
+    return put(tx, commit.outgoing)
 
 
-def put_descriptors(tx: sqlite3.Connection, queue: str, descriptors: Collection[Descriptor]) -> None:
-    """Store the latest descriptor of each topic of a queue."""
-    tx.executemany(
-        "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
-        [(queue, item.topic, item.id, item.payload) for item in descriptors],
-    )
-
-
-def put(tx: sqlite3.Connection, queue: str, outgoing: Sequence[Outgoing]) -> list[WaitingRow]:
-    """Append messages to the queue of a stream or of a receiver; return the new rows.
+def put(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[WaitingRow]:
+    """Append messages to the queues of their receivers; return the new rows.
 
     The messages are sent after earlier ones with the same due time. A single statement inserts all of them.
     SQLite runs it without the interpreter lock, so the core can run at the same time.
@@ -82,59 +74,53 @@ def put(tx: sqlite3.Connection, queue: str, outgoing: Sequence[Outgoing]) -> lis
         return []
     sizes = [len(row.payload) for row in outgoing]
     rows = [
-        (row.due_ms, row.topic, end - size + 1, size, int(row.retain), row.until_ms)
+        (
+            *(row.queue, row.due_ms, row.topic, int(row.retain), row.until_ms),
+            *(row.slot or _NO_SLOT),
+            *(end - size + 1, size),
+        )
         for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True)
     ]
     payloads = b"".join([row.payload for row in outgoing] + [b"\0"])  # substr of an empty blob would be NULL
-    last_id = tx.execute(_APPEND, (queue, batch(rows), payloads)).lastrowid or 0
+    last_id = tx.execute(_APPEND, (batch(rows), payloads)).lastrowid or 0
     return [
-        WaitingRow(id_, row.due_ms, row.topic, row.payload, row.retain, until_ms=row.until_ms)
+        WaitingRow(id_, row.due_ms, row.queue, row.topic, row.payload, row.retain, row.until_ms)
         for id_, row in enumerate(outgoing, last_id - len(outgoing) + 1)
     ]
 
 
 def pending(
     connection: sqlite3.Connection,
-    stream: str,
+    queue: str,
     now_ms: int,
     limit: int,
     after: tuple[float, float] = (-math.inf, 0.0),
 ) -> list[WaitingRow]:
-    """Return the first undelivered rows that are due, in the order (due, id), after the pair `after`.
+    """Return a queue's first undelivered rows that are due, in the order (due, id), after the pair `after`.
 
     At most `limit` rows are returned, including rows in flight. The outbox keeps no position, because a later
     commit may add a row that is due before a row that has left.
     """
     rows = connection.execute(
         "SELECT id, due_ms, topic, payload, retain, until_ms FROM outbox INDEXED BY outbox_waiting"
-        " WHERE channel = ? AND delivered_ms IS NULL AND due_ms <= ? AND due_ms >= ?"
+        " WHERE queue = ? AND delivered_ms IS NULL AND due_ms <= ? AND due_ms >= ?"
         " AND (due_ms, id) > (?, ?) ORDER BY due_ms, id LIMIT ?",
-        (stream, now_ms, after[0], *after, limit),
+        (queue, now_ms, after[0], *after, limit),
     )
     return [
-        WaitingRow(id_, due_ms, topic, payload, bool(retain), until_ms=until_ms)
+        WaitingRow(id_, due_ms, queue, topic, payload, bool(retain), until_ms)
         for id_, due_ms, topic, payload, retain, until_ms in rows
     ]
 
 
-def next_due_ms(connection: sqlite3.Connection, stream: str, now_ms: int) -> int | None:
-    """Return the due time of the first undelivered row due after `now_ms`; None if there is no such row."""
-    [(due_ms,)] = connection.execute(
-        "SELECT min(due_ms) FROM outbox INDEXED BY outbox_waiting"
-        " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ?",
-        (stream, now_ms),
-    )
-    return None if due_ms is None else int(due_ms)
-
-
-def last_due_ms(connection: sqlite3.Connection, stream: str, after_ms: int) -> dict[str, int]:
-    """Return, by topic, the due time of the last undelivered row that is due after `after_ms`."""
+def last_due_ms(connection: sqlite3.Connection, queue: str, after_ms: int) -> dict[Destination, int]:
+    """Return, by topic of a queue, the due time of the last undelivered row that is due after `after_ms`."""
     rows = connection.execute(
         "SELECT topic, max(due_ms) FROM outbox INDEXED BY outbox_waiting"
-        " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ? GROUP BY topic",
-        (stream, after_ms),
+        " WHERE queue = ? AND delivered_ms IS NULL AND due_ms > ? GROUP BY topic",
+        (queue, after_ms),
     )
-    return {topic: int(due_ms) for topic, due_ms in rows}
+    return {Destination(queue, topic): int(due_ms) for topic, due_ms in rows}
 
 
 def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) -> None:
@@ -150,9 +136,9 @@ def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) ->
     )
 
 
-def depth(connection: sqlite3.Connection, stream: str) -> int:
-    """Return the number of undelivered rows in the queue of a stream or of a receiver."""
-    row = connection.execute("SELECT waiting FROM outbox_total WHERE channel = ?", (stream,)).fetchone()
+def depth(connection: sqlite3.Connection, queue: str) -> int:
+    """Return the number of undelivered rows in a receiver's queue."""
+    row = connection.execute("SELECT waiting FROM outbox_total WHERE queue = ?", (queue,)).fetchone()
     return int(row[0]) if row else 0
 
 
@@ -166,7 +152,7 @@ def prune(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
 
 
 def commit_bytes(commit: Commit) -> int:
-    """Return the size in bytes of a commit's messages, counted once even for a shared stream."""
+    """Return the size in bytes of a commit's messages."""
     return sum(_ROW_BYTES + len(row.topic) + len(row.payload) for row in commit.outgoing)
 
 
@@ -187,9 +173,7 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     count as dropped. As long as there is space, the rows of such streams are kept, because a stream that is
     configured again sends them. The ledger is not counted: it is never pruned, and must not stop the agent.
     """
-    totals = store.connection.execute(
-        "SELECT channel, waiting_bytes, left_bytes FROM outbox_total"
-    ).fetchall()
+    totals = store.connection.execute("SELECT queue, waiting_bytes, left_bytes FROM outbox_total").fetchall()
     waiting_bytes = sum(row[1] for row in totals if row[0] in streams)
     delivered_bytes = sum(row[2] for row in totals)
     retired_bytes = {row[0]: row[1] for row in totals if row[0] not in streams and row[1]}
@@ -211,7 +195,7 @@ def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
     """
     rows = tx.execute(
         "SELECT id FROM outbox INDEXED BY outbox_waiting"
-        " WHERE channel = ? AND delivered_ms IS NULL ORDER BY due_ms, id LIMIT ?",
+        " WHERE queue = ? AND delivered_ms IS NULL ORDER BY due_ms, id LIMIT ?",
         (stream, limit),
     )
     ids = [id_ for (id_,) in rows]
@@ -220,10 +204,10 @@ def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
     return len(ids)
 
 
-def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]:
+def descriptors(connection: sqlite3.Connection, queue: str) -> list[Descriptor]:
     """Return the latest descriptor of each topic of a queue; these are sent again on each connection."""
     rows = connection.execute(
-        "SELECT topic, id, payload FROM descriptor WHERE channel = ? ORDER BY topic", (stream,)
+        "SELECT queue, topic, id, payload FROM descriptor WHERE queue = ? ORDER BY topic", (queue,)
     )
     return [Descriptor(*row) for row in rows]
 
@@ -236,9 +220,9 @@ def descriptors_of(
     Descriptors are also published on `privacy_topic`, where each has a row of its own.
     """
     rows = connection.execute(
-        "SELECT payload FROM descriptor WHERE channel = ?1 AND topic = ?2 UNION ALL"
+        "SELECT payload FROM descriptor WHERE queue = ?1 AND topic = ?2 UNION ALL"
         " SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?4"
-        " AND channel = ?1 AND topic = ?3 AND retain",
+        " AND queue = ?1 AND topic = ?3 AND retain",
         (stream, topic, privacy_topic, 20 * PAGE),
     )
     return [bytes(payload) for (payload,) in rows]
@@ -252,7 +236,7 @@ def export(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     """
     last_id = 0
     while rows := connection.execute(
-        "SELECT id, channel, topic, payload, due_ms, delivered_ms FROM outbox"
+        "SELECT id, queue, topic, payload, due_ms, delivered_ms FROM outbox"
         " WHERE id > ? AND delivered_ms IS NOT NULL ORDER BY id LIMIT ?",
         (last_id, PAGE),
     ).fetchall():
@@ -269,7 +253,7 @@ def latest(connection: sqlite3.Connection, stream: str, topic: str, limit: int) 
     """
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"
-        " AND channel = ? AND topic = ? AND NOT retain ORDER BY id DESC LIMIT ?",
+        " AND queue = ? AND topic = ? AND NOT retain ORDER BY id DESC LIMIT ?",
         (20 * PAGE, stream, topic, limit),
     )
     return [bytes(payload) for (payload,) in rows][::-1]
@@ -278,8 +262,8 @@ def latest(connection: sqlite3.Connection, stream: str, topic: str, limit: int) 
 def last_delivered(connection: sqlite3.Connection, stream: str, since_ms: int = 0) -> DeliveredRow | None:
     """Return the stream's last delivered message if it was delivered since `since_ms` and is still kept."""
     row = connection.execute(
-        "SELECT channel, topic, payload, due_ms, delivered_ms FROM outbox INDEXED BY outbox_left"
-        " WHERE delivered_ms IS NOT NULL AND delivered_ms >= ? AND channel = ?"
+        "SELECT queue, topic, payload, due_ms, delivered_ms FROM outbox INDEXED BY outbox_left"
+        " WHERE delivered_ms IS NOT NULL AND delivered_ms >= ? AND queue = ?"
         " ORDER BY delivered_ms DESC, id DESC LIMIT 1",
         (since_ms, stream),
     ).fetchone()

@@ -3,7 +3,7 @@
 import sqlite3
 
 from meteragent.domain.commit import Commit
-from meteragent.domain.weights import Price
+from meteragent.domain.prices import Price
 from meteragent.store.schema import decode_prices, encode_prices
 
 

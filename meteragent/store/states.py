@@ -9,15 +9,14 @@ import sqlite3
 from collections import defaultdict
 
 from meteragent.domain.commit import Commit
-from meteragent.store.batch import batch
-from meteragent.store.schema import encode_state
+from meteragent.store.schema import batch, encode_state
 
 STATE_BYTES = 512
 """The size of the smallest row of a state; larger sizes are powers of two."""
 
 _OVERWRITE = """UPDATE state SET state = substr(?2, place.key * ?3 + 1, ?3)
     FROM json_each(?1) AS place WHERE state.id = place.value"""
-_APPEND = "INSERT INTO state (id, channel, meter, state) VALUES (?, ?, ?, ?)"
+_APPEND = "INSERT INTO state (id, stream, meter, state) VALUES (?, ?, ?, ?)"
 
 
 class States:
@@ -57,7 +56,7 @@ class States:
     def _rows_by_stream(self, tx: sqlite3.Connection) -> dict[str, dict[str, tuple[int, int]]]:
         if self._rows is None:
             self._rows = {}
-            rows = tx.execute("SELECT id, channel, meter, length(state) FROM state ORDER BY id")
+            rows = tx.execute("SELECT id, stream, meter, length(state) FROM state ORDER BY id")
             for self._last_id, stream, meter, size in rows:
                 self._rows.setdefault(stream, {})[meter] = self._last_id, size
         return self._rows

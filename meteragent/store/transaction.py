@@ -7,8 +7,8 @@ One step of the core is one transaction, in this order:
 1. Charge the windows that open and the peaks that are redrawn (`ledger.charge`). This comes first, so that a
    step over the budget is refused before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals, prices and clock (`Store.write`).
-3. Store the step's descriptors, and append its messages to the outbox (`outbox.append`); the messages of a
-   shared stream are appended once for each receiver that may have them (`grants.append`).
+3. Check that each message is for a receiver that may have it (`grants.check`), store the step's descriptors,
+   and append its messages to the outbox (`outbox.append`).
 4. Take the earlier messages that brokers have confirmed: count the receivers' records among them for the
    receipts (`grants.count_sent`), and mark all of them as delivered. Then delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`) and, if the commit has
@@ -32,8 +32,7 @@ step 6 leaves earlier accumulators in the log, which the next start erases befor
 from collections.abc import Collection
 from typing import NamedTuple
 
-from meteragent.domain.budget import Budget
-from meteragent.domain.commit import Commit
+from meteragent.domain.commit import Budget, Commit
 from meteragent.store import Store, grants, ledger, outbox
 from meteragent.store.outbox import WaitingRow
 
@@ -60,7 +59,8 @@ def commit(
     with store.committing() as tx:
         ledger.charge(tx, step, budget)
         store.write(tx, step)
-        rows = grants.append(tx, step) if step.shared else outbox.append(tx, step)
+        grants.check(tx, step)
+        rows = outbox.append(tx, step)
         if delivered_ids:
             grants.count_sent(tx, delivered_ids)
             outbox.mark_delivered(tx, delivered_ids, step.clock_ms)

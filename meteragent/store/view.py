@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from meteragent.domain.commit import Destination
 from meteragent.domain.errors import StoreError
 from meteragent.domain.terms import Terms
 from meteragent.store import file, schema
@@ -29,6 +30,17 @@ def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
 def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
     """Return, by stream, all terms in a store. Raises StoreError if they cannot be read."""
     terms_by_stream: dict[str, list[Terms]] = {}
-    for stream, text in connection.execute("SELECT channel, terms FROM terms").fetchall():
+    for stream, text in connection.execute("SELECT stream, terms FROM terms").fetchall():
         terms_by_stream.setdefault(stream, []).append(schema.decode_terms(text))
     return terms_by_stream
+
+
+def announced(connection: sqlite3.Connection, stream: str) -> dict[Destination, str]:
+    """Return the id of the latest descriptor at each destination of a stream's receivers.
+
+    The queue of a receiver begins with the stream's name and "@", which no name contains.
+    """
+    rows = connection.execute(
+        "SELECT queue, topic, id FROM descriptor WHERE queue = ?1 OR instr(queue, ?1 || '@') = 1", (stream,)
+    )
+    return {Destination(queue, topic): id_ for queue, topic, id_ in rows}

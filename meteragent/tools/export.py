@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 from meteragent.consume import Descriptor, Record, Series, nonnegative
+from meteragent.consume.cell import cell_of
 from meteragent.consume.message import load
 from meteragent.domain.errors import RecordError, StoreError
 from meteragent.domain.grid import iso_time
@@ -21,6 +22,7 @@ from meteragent.wire.descriptor import describe
 
 COLUMNS = ("stream", "meter", "time", "for", "band", "value", "unit", "sd", "descriptor", "delivered")
 VIEW = "nonnegative"
+_FIELDS = ("meter", "t", "for", "band", "value", "unit", "sd", "d")
 
 
 class ExportedRecord(NamedTuple):
@@ -33,7 +35,9 @@ class ExportedRecord(NamedTuple):
     def row(self) -> list[str]:
         """Return the columns, with the record's exact digits; `band` is empty if the slot is not a band."""
         values = _fields(self.payload)
-        fields = (values.get(name, "") for name in ("meter", "t", "for", "band", "value", "unit", "sd", "d"))
+        fields = [values.get(name, "") for name in _FIELDS]
+        for index in map(_FIELDS.index, ("meter", "band")):
+            fields[index] = cell_of(fields[index])
         return [self.stream, *fields, iso_time(self.delivered_ms)]
 
 
@@ -63,12 +67,10 @@ def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
 
     Return the number of totals that the view cannot preserve.
 
-    The view has up to six decimals. If records of a day or window are missing from the export, the view is
-    computed without them, so it can change when those records are delivered.
-
-    Raises:
-        StoreError: the records of a meter do not form a series, for example because the store does not
-            have the terms of a record.
+    The view has up to six decimals. If records of a day or window are missing from the export, the view
+    is computed without them, so it can change when those records are delivered. Raises StoreError if the
+    records of a meter do not form a series, for example because the store does not have the terms of a
+    record.
     """
     exported = list(records(connection))
     views, raised_count = _views(exported, descriptors(connection))

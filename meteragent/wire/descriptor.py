@@ -6,19 +6,16 @@ have equal ids in every store, and a receiver can verify the id from the descrip
 
 import hashlib
 import json
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.domain import loads
 from meteragent.domain.grid import iso_duration, iso_time
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, MICRO
-from meteragent.domain.weights import Weights
+from meteragent.domain.units import DAY_MS
+from meteragent.wire import shapes
 from meteragent.wire.number import figure
 
-MECHANISM = "two-operator-laplace"
-"""The mechanism of a group's total, to which two operators add noise (docs/crowd.md)."""
 _COVERAGE = 0.95
 
 
@@ -59,7 +56,7 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
         "mechanism": "linf-laplace",
         "length": iso_duration(terms.length_ms),
         "step": iso_duration(terms.step_ms),
-        "kind": str(terms.kind),
+        "kind": str(terms.readings.kind),
         "unit": terms.value_unit,
         "sd": figure(terms.sd),
         "ci95": figure(terms.half_width(_COVERAGE)),
@@ -73,15 +70,8 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
     return TermsDescriptor(terms, facts, facts_id(facts))
 
 
-_SPACES: dict[Space, dict[str, Any]] = {
-    Space.CURVE: {"space": "curve", "reconstruction": "steps"},
-    Space.PEAK: {"space": "peak", "each_draw": True},
-    Space.ABOVE: {"space": "above"},
-}
-
-
 def _shape_facts(terms: Terms) -> dict[str, Any]:
-    """Return the optional facts about preset, calendar, rounding, slots and values, and the meter's charges.
+    """Return the facts about preset, calendar, rounding, slots and values, and the meter's charges.
 
     If other streams also charge the meter, the charges of all its streams are included.
     """
@@ -90,18 +80,7 @@ def _shape_facts(terms: Terms) -> dict[str, Any]:
         facts["preset"] = terms.preset
     if terms.timezone is not None:
         facts["timezone"] = terms.timezone
-    if terms.rounding != "half-up":
-        facts["rounding"] = terms.rounding
-    facts |= _SPACES.get(terms.space, {})
-    if terms.bands:
-        facts |= {"space": str(terms.space)}
-        facts |= {"bands": {band.name: iso_duration(band.duration_ms) for band in terms.bands}}
-    if terms.weights is not None:
-        facts |= {"space": str(terms.space), "weights": _weights(terms.weights)}
-    if terms.threshold_u is not None:
-        facts["threshold_w"] = str(terms.threshold_w)
-    if terms.crowd is not None:  # never sent: the leader publishes the descriptor of the total
-        facts |= {"mechanism": MECHANISM, "noise": "operators", "crowd": terms.crowd.group_id}
+    facts |= {"rounding": terms.rounding, **shapes.write(terms.shape)}
     if terms.metric is Metric.L1:
         facts["in_all"] = True
     if terms.others_per_day:
@@ -110,21 +89,15 @@ def _shape_facts(terms: Terms) -> dict[str, Any]:
     return facts
 
 
-def _weights(weights: Weights) -> dict[str, str]:
-    """Return the facts about prices per kWh: their bound, default, unit and source."""
-    bound, default = (str(Fraction(price_u, MICRO)) for price_u in (weights.bound_u, weights.default_u))
-    return {"bound": bound, "default": default, "unit": weights.unit, "source": str(weights.source)}
-
-
 def _source_facts(terms: Terms) -> dict[str, Any]:
     """Return the facts about how readings follow the load; if all are known, also the level for loads."""
     readings: dict[str, Any] = {}
-    if terms.every_ms is not None:
-        readings["every"] = iso_duration(terms.every_ms)
-    if terms.dead_band is not None:
-        readings["dead_band"] = str(terms.dead_band)
-    if terms.counters > 1:
-        readings["counters"] = terms.counters
+    if terms.readings.every_ms is not None:
+        readings["every"] = iso_duration(terms.readings.every_ms)
+    if terms.readings.dead_band is not None:
+        readings["dead_band"] = str(terms.readings.dead_band)
+    if terms.readings.counters > 1:
+        readings["counters"] = terms.readings.counters
     facts: dict[str, Any] = {"readings": readings} if readings else {}
     if not loads.unknown(terms):
         facts["level_of_loads"] = str(terms.level * loads.factor(terms))
@@ -132,8 +105,12 @@ def _source_facts(terms: Terms) -> dict[str, Any]:
 
 
 def canonical(facts: dict[str, Any]) -> bytes:
-    """Encode facts as canonical JSON: sorted keys, no spaces, UTF-8."""
-    return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    """Encode facts as canonical JSON: sorted keys, no spaces, UTF-8.
+
+    Raises ValueError if a number is not finite, or a text is not Unicode.
+    """
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode()
 
 
 def facts_id(facts: dict[str, Any]) -> str:

@@ -29,25 +29,23 @@ Home Assistant's rules (MQTT discovery, sensor and recorder; November 2026)
 
 import hashlib
 import json
-import re
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent import __version__
 from meteragent.domain.figures import figures
 from meteragent.domain.grid import duration_text
-from meteragent.domain.shape import Space
-from meteragent.domain.units import HOUR_MS, MINUTE_MS
+from meteragent.domain.shapes import Profile, Shape
+from meteragent.domain.units import ENERGY_UNIT, Kind
+from meteragent.wire import shapes
+from meteragent.wire.number import duration_ms
 
 ONLINE = b"online"
 """The payload on `<prefix>/status` after Home Assistant has started."""
 
-_ENERGY = {"W": "Wh", "kW": "kWh"}
 _VALUE = "{{ value_json.value }}"
 _PRECISION_MAX = 6
 """The largest number of decimals that is suggested to Home Assistant."""
-_ISO_PARTS = re.compile(r"([\d.]+)([HMS])", re.ASCII)
-_PART_MS = {"H": HOUR_MS, "M": MINUTE_MS, "S": 1000}
 
 
 class Discovery(NamedTuple):
@@ -73,8 +71,9 @@ class Discovery(NamedTuple):
         """Return the topic and the payload of the retained message that announces a sink topic's sensors."""
         facts = json.loads(descriptor)
         device = f"meteragent_{hashlib.sha256(sink_topic.encode()).hexdigest()[:16]}"
-        sensors = _sensors(facts, sink_topic)
-        if self.total and "weights" not in facts:  # amounts have no running total
+        shape = shapes.read(facts, duration_ms(facts["length"]), duration_ms(facts["step"]))
+        sensors = _sensors(shape, facts, sink_topic)
+        if self.total and shape.is_additive:
             sensors["total"] = _total(facts, sink_topic)
         attributes = {"json_attributes_topic": f"{sink_topic}/privacy"}
         components = {name: sensor | attributes for name, sensor in sensors.items()}
@@ -87,7 +86,7 @@ class Discovery(NamedTuple):
                 "identifiers": [device],
                 "name": facts["meter"],
                 "manufacturer": "meteragent",
-                "model": f"Private {_quantity(facts)}: hides {_hidden(facts)}",
+                "model": f"Private {_quantity(shape, facts)}: hides {_hidden(shape, facts)}",
                 "sw_version": __version__,
                 **link,
             },
@@ -100,52 +99,39 @@ class Discovery(NamedTuple):
         return f"{self.prefix}/device/{device}/config", text.encode()
 
 
-def _hidden(facts: dict[str, Any]) -> str:
+def _hidden(shape: Shape, facts: dict[str, Any]) -> str:
     """Return the words for the hidden energy, and for the time within which it is hidden."""
     energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
-    if "weights" in facts:
-        return f"{energy} in all"
     if facts.get("in_all"):
-        return f"{energy} in all bands together"
-    if "bands" in facts:
-        return f"{energy} in each band of the day"
-    parts = _ISO_PARTS.findall(facts["step"])
-    step_ms = round(sum(Fraction(number) * _PART_MS[unit] for number, unit in parts))
-    return f"{energy} in any {duration_text(step_ms)}"
+        return f"{energy} in all bands together" if shape.names else f"{energy} in all"
+    return f"{energy} in {'each band of the day' if shape.names else f'any {duration_text(shape.step_ms)}'}"
 
 
-def _quantity(facts: dict[str, Any]) -> str:
-    if "weights" in facts:
+def _quantity(shape: Shape, facts: dict[str, Any]) -> str:
+    if shape.is_priced:
         return "cost"
-    return "power" if facts["unit"] in _ENERGY else "energy"
+    return "energy" if shape.is_energy(Kind(facts["kind"])) else "power"
 
 
-def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
+def _sensors(shape: Shape, facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
     """Return the sensors of the records by name: one sensor or, if slots are bands, one for each band."""
-    quantity = _quantity(facts)
+    quantity = _quantity(shape, facts)
     sensor = {
-        "name": f"Private {quantity}{_above(facts)}",
+        "name": f"Private {quantity}{shapes.ROWS[shape.space].words(shape)}",
         "state_topic": sink_topic,
         "value_template": _VALUE,
         "unit_of_measurement": facts["unit"],
         "suggested_display_precision": _decimals(Fraction(facts["quantum"])),
     }
-    if "threshold_w" not in facts:  # with a class, it would be offered as total consumption
-        sensor["device_class"] = "monetary" if quantity == "cost" else quantity
     if quantity == "power":
-        sensor["state_class"] = "measurement"
-    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # these do not add up to all energy
-        sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
-    if "bands" not in facts:
+        sensor |= {"device_class": "power", "state_class": "measurement"}
+    elif shape.is_additive or shape.is_priced:  # with a class, others would be offered as total consumption
+        sensor["device_class"] = "monetary" if quantity == "cost" else quantity
+        if not isinstance(shape, Profile):  # a mean day does not add up to all energy
+            sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
+    if not shape.names:
         return {quantity: sensor}
-    return {
-        f"{quantity}_{index}": sensor | _band(quantity, name) for index, name in enumerate(facts["bands"])
-    }
-
-
-def _above(facts: dict[str, Any]) -> str:
-    """Return the words for the threshold of a sensor's values; an empty string if there is no threshold."""
-    return f" above {figures(Fraction(facts['threshold_w']))} W" if "threshold_w" in facts else ""
+    return {f"{quantity}_{index}": sensor | _band(quantity, name) for index, name in enumerate(shape.names)}
 
 
 def _band(quantity: str, name: str) -> dict[str, str]:
@@ -162,7 +148,7 @@ def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
         "device_class": "energy",
         "state_class": "total",
         "last_reset_value_template": "{{ value_json.since }}",
-        "unit_of_measurement": _ENERGY.get(unit, unit),
+        "unit_of_measurement": ENERGY_UNIT[unit],
         "suggested_display_precision": 3 if unit.startswith("k") else 0,
     }
 

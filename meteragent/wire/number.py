@@ -1,6 +1,25 @@
-"""Numbers as text in messages."""
+"""Numbers and durations as text in messages."""
 
-from meteragent.domain.units import MICRO
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+from meteragent.domain.units import MICRO, UNIT_FACTOR
+
+EXACT = r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?"
+"""The pattern of an exact number as text: an integer, a decimal or a ratio of integers."""
+
+DURATION = r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?"
+"""The pattern of a duration in hours, minutes and seconds. It also matches a duration of 0, and `PT` alone,
+which is not a duration."""
+
+EXACT_SCHEMA = {"type": "string", "pattern": f"^{EXACT}$", "examples": ["1/220"]}
+DURATION_SCHEMA = {"type": "string", "pattern": f"^{DURATION}$", "minLength": 4, "examples": ["PT30M"]}
+UNIT_SCHEMA = {"anyOf": [{"enum": list(UNIT_FACTOR)}, {"type": "string", "pattern": "^[A-Z]{3}$"}]}
+"""The JSON Schemas of an exact number, a duration, and a unit or a currency."""
+
+_EXACT = re.compile(EXACT, re.ASCII)
+_DURATION = re.compile(DURATION, re.ASCII)
 
 
 def decimal_text(value_u: int) -> str:
@@ -14,3 +33,26 @@ def decimal_text(value_u: int) -> str:
 def figure(number: float) -> float:
     """Round a number to four significant digits, the precision of `sd` and `ci95` in messages."""
     return float(f"{number:.4g}")
+
+
+def exact(text: str) -> Fraction:
+    """Parse an integer, a decimal or a ratio of integers exactly.
+
+    Raises ValueError for any other string, and ZeroDivisionError if the denominator is 0.
+    """
+    if _EXACT.fullmatch(text) is None:
+        raise ValueError("not an integer, a decimal or a ratio of integers")
+    return Fraction(text)
+
+
+@lru_cache(maxsize=64)  # all records of a stream usually have the same duration
+def duration_ms(text: str) -> int:
+    """Parse an ISO 8601 duration in hours, minutes and seconds, and return it in ms.
+
+    Raises ValueError if it has another form or is zero.
+    """
+    match = _DURATION.fullmatch(text)
+    hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)
+    if not (total_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):
+        raise ValueError("not a duration in hours, minutes and seconds, such as PT30M")
+    return total_ms

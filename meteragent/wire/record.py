@@ -1,22 +1,17 @@
 """Records, each with the private value of one slot.
 
 Every record of a stream has the same fields, whatever happened in its slot (law 4). A record is a JSON object
-(DESIGN 5) or a SenML pack with the same content (`senml`).
+(DESIGN 5).
 """
 
 import json
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from meteragent.domain.grid import iso_duration, iso_time
-from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
-from meteragent.privacy import LInfLaplace
-from meteragent.wire import senml
 from meteragent.wire.descriptor import TermsDescriptor, describe
 from meteragent.wire.number import decimal_text
-
-Form = Literal["json", "senml"]
 
 _quoted = json.encoder.encode_basestring
 
@@ -25,16 +20,13 @@ class RecordFormat(NamedTuple):
     """The format of one descriptor's records; `tail` is the end that all of them have in common."""
 
     descriptor: TermsDescriptor
-    form: Form
     tail: str
 
     @classmethod
-    def of(cls, descriptor: TermsDescriptor, form: Form = "json") -> "RecordFormat":
+    def of(cls, descriptor: TermsDescriptor) -> "RecordFormat":
         """Return the format of a descriptor's records."""
-        if form == "senml":
-            return cls(descriptor, form, senml.tail(descriptor))
         terms, sd = descriptor.terms, json.dumps(descriptor.facts["sd"])
-        return cls(descriptor, form, f',"unit":"{terms.value_unit}","sd":{sd},"d":"{descriptor.id}"}}')
+        return cls(descriptor, f',"unit":"{terms.value_unit}","sd":{sd},"d":"{descriptor.id}"}}')
 
     @property
     def terms(self) -> Terms:
@@ -50,45 +42,28 @@ class RecordFormat(NamedTuple):
         has the start and duration of the window and the band's name. The record of a peak has the start and
         duration of the window and the number of draws of noise, `draws`.
         """
-        terms = self.terms
-        start_ms, duration_ms, band = window_ms + slot_index * terms.step_ms, terms.step_ms, None
-        if terms.bands:
-            start_ms, duration_ms, band = window_ms, terms.length_ms, terms.bands[slot_index].name
-        is_peak = terms.space is Space.PEAK
-        if is_peak:
-            duration_ms = terms.length_ms
-        value = decimal_text(value_quanta * terms.quantum_u)
-        if self.form == "senml":
-            place = band, draws if is_peak else None
-            return senml.record(terms, public_id, start_ms, value, place, self.tail)
-        band_field = f',"band":"{band}"' if band else ""
-        draws_field = f',"draws":{draws}' if is_peak else ""
-        head = f'{{"v":1,"meter":{_quoted(public_id)},"t":"{iso_time(start_ms)}"'
-        head += f',"for":"{iso_duration(duration_ms)}"{band_field}'
+        shape = self.terms.shape
+        from_ms, to_ms = shape.extent(slot_index)
+        value = decimal_text(value_quanta * self.terms.quantum_u)
+        band_field = f',"band":"{shape.names[slot_index]}"' if shape.names else ""
+        draws_field = f',"draws":{draws}' if shape.is_redrawn else ""
+        head = f'{{"v":1,"meter":{_quoted(public_id)},"t":"{iso_time(window_ms + from_ms)}"'
+        head += f',"for":"{iso_duration(to_ms - from_ms)}"{band_field}'
         return f'{head},"value":{value}{draws_field}{self.tail}'.encode()
 
 
 class RecordFormats:
     """The record formats for a stream's present and former terms, by the id of the terms."""
 
-    def __init__(self, terms_by_id: Mapping[str, Terms], form: Form = "json") -> None:
-        self._form: Form = form
+    def __init__(self, terms_by_id: Mapping[str, Terms]) -> None:
         self._by_id = {id_: self.make(terms) for id_, terms in terms_by_id.items()}
 
     def make(self, terms: Terms) -> RecordFormat:
         """Return the format of records under these terms."""
-        return RecordFormat.of(describe(terms), self._form)
+        return RecordFormat.of(describe(terms))
 
     def __getitem__(self, id_: str) -> RecordFormat:
         return self._by_id[id_]
-
-    def mechanism(self, id_: str) -> LInfLaplace:
-        """Return the mechanism of the terms with the given id.
-
-        Each calendar window constructs its own `Terms`. The construction of a mechanism is slow, so equal
-        terms share one mechanism.
-        """
-        return self._by_id[id_].terms.mechanism
 
     def register(self, terms: Terms) -> str:
         """Return the id of a new window's terms, and add their record format if it is missing."""

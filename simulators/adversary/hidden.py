@@ -20,6 +20,7 @@ import numpy as np
 from meteragent import config
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.grid import format_duration
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.statistics import clopper_pearson
@@ -34,7 +35,6 @@ from simulators.adversary.scene import Floats, Integers, Scene, with_or_without
 DAYS = max(guarantee.REPETITIONS) + 1
 """The number of days needed from each home: an event on the last evening may end on the next day."""
 _BEGINS_MIN = 18 * 60
-_CALENDAR = ("day", "bill", "typical-day")
 _STREAM = """
 source = {{ topic = "meters/{{meter}}/power", kind = "power", unit = "W" }}
 window = {{ {zone} }}
@@ -83,17 +83,17 @@ def stream_of(preset: str) -> config.Stream:
     """
     stream = parsed(preset)
     terms = config.terms(stream)
-    if terms.bands or DAY_MS % terms.length_ms or terms.step_ms % MINUTE_MS:
+    if terms.places or DAY_MS % terms.length_ms or terms.step_ms % MINUTE_MS:
         raise Unusable(f"only windows that divide a day are tested, not {format_duration(terms.length_ms)}")
     return stream
 
 
 def parsed(preset: str) -> config.Stream:
-    """Return a stream with the given preset, in UTC for the presets of `_CALENDAR`.
+    """Return a stream with the given preset, in UTC if its windows are days or months.
 
     Raises Unusable if the preset is unknown, or needs more settings, as `peak` and `tariff` do.
     """
-    zone = 'timezone = "UTC"' if preset in _CALENDAR else ""
+    zone = 'timezone = "UTC"' if preset in PRESETS and PRESETS[preset].has_calendar else ""
     try:
         return config.parse(_STREAM.format(zone=zone, preset=json.dumps(preset))).stream[0]
     except ConfigError as error:

@@ -24,7 +24,8 @@ import numpy as np
 from scipy import linalg, optimize
 
 from meteragent import config
-from meteragent.domain.shape import Space
+from meteragent.domain.presets import PRESETS
+from meteragent.domain.shapes import SHAPES, Bands
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits
@@ -37,7 +38,8 @@ from simulators.adversary.measure import ALARM
 from simulators.adversary.scene import Floats, Integers
 from simulators.fleet import Fleet
 
-COMPLETE = "television", "appliance", "street", "day", "bill", "typical-day", "tariff"
+ATTACKED = [name for name, preset in PRESETS.items() if SHAPES[preset.space].is_additive]
+"""The presets whose values follow a home's energy over time."""
 POPULATIONS = 3
 """The number of separate populations of homes to attack."""
 MONTHS, MONTH_DAYS = 2, 30
@@ -107,9 +109,9 @@ class Row:
 
 
 def confirm(homes: int, seed: int) -> list[Row]:
-    """Attack each preset of `COMPLETE`; everything follows from the seed."""
+    """Attack each preset of `ATTACKED`; everything follows from the seed."""
     populations = [street(homes, seed, number) for number in range(POPULATIONS)]
-    return [Row.of(preset, populations, seed) for preset in COMPLETE]
+    return [Row.of(preset, populations, seed) for preset in ATTACKED]
 
 
 def street(homes: int, seed: int, number: int) -> Floats:
@@ -130,11 +132,11 @@ def stream_of(preset: str) -> config.Stream:
 def windows(watts: Floats, terms: Terms) -> Floats:
     """Return the slot values of all windows in W or Wh, rounded to the lattice: (homes, windows, n)."""
     homes = len(watts)
-    if terms.space is Space.BANDS:
+    if isinstance(terms.shape, Bands):
         days = watts.reshape(homes, -1, MONTH_DAYS, len(watts[0, 0]))
         means = np.stack([_band_energies(days[:, month], month) for month in range(days.shape[1])], axis=1)
-        means = means[..., [example_tariffs.BANDS.index(band.name) for band in terms.bands]]
-    elif terms.bands:
+        means = means[..., [example_tariffs.BANDS.index(band.name) for band in terms.places]]
+    elif terms.places:
         hours = terms.length_ms // terms.n // MONTH_DAYS // (1000 * _STEP_S)
         means = watts.reshape(homes, -1, MONTH_DAYS, terms.n, hours).mean(axis=(2, 4))
     else:

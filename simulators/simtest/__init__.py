@@ -23,8 +23,10 @@ Theory of operation
     power cut at that moment, leaves.
 
     **The oracle decides what is correct.** The world reports to `oracle` everything that the process receives
-    or sends: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
-    the definitions and without the agent's arithmetic, which readings count for which time. `receivers`
+    or sends: messages, transactions, publications, confirmations, acknowledgements. `windows` and `spec`
+    compute from a stream's setting what its windows are: slots, limits, one quantum, charges. `model`
+    computes, from the definitions, which readings count for which time. Neither knows the agent's terms,
+    its kinds of windows or its descriptors; `stated` compares what descriptors say. `receivers`
     determines which receiver gets which slot. `expected_store` holds the contents that must be on disk. When
     a crash destroys part of the process's state, the oracle discards that part too. A transaction whose
     COMMIT did not return may be in doubt until the store shows whether it is on disk.

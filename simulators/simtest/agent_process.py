@@ -1,13 +1,11 @@
 """A process of the agent: the unchanged `meteragent.agent` in an environment that a world observes."""
 
 from collections.abc import Collection, Sequence
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from meteragent import config as settings
 from meteragent.agent.clock import BootClock
 from meteragent.agent.environment import Environment
 from meteragent.core.pipeline import Pipeline
@@ -19,7 +17,7 @@ from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store
 from simulators.simtest.disk import Disk
 from simulators.simtest.model import Model
-from simulators.simtest.stream_spec import StreamSpec
+from simulators.simtest.stream_spec import StreamNames
 
 
 class ProcessWorld(Protocol):
@@ -42,8 +40,8 @@ class ProcessWorld(Protocol):
     ) -> Disk:
         """Create the disk of this process."""
 
-    def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
-        """Create the model for a core."""
+    def make_model(self, names: StreamNames) -> Model:
+        """Create the model for a core, which has only names in common with it."""
 
     def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
@@ -54,11 +52,11 @@ class ProcessWorld(Protocol):
 class CheckedPipeline(Pipeline):
     """A core, together with a model that gets the same messages."""
 
-    def __init__(self, world: ProcessWorld, config: settings.Config, stream: Stream, *arguments: Any) -> None:
+    def __init__(self, world: ProcessWorld, stream: Stream, *arguments: Any) -> None:
         super().__init__(stream, *arguments)
-        [configured] = [entry for entry in config.stream if entry.name == stream.name]
-        self._world = world
-        self._model = world.make_model(_make_spec(configured, config, stream), settings.budget(configured))
+        own_topic = next((item.topic for item in stream.receivers if item.queue == stream.name), "")
+        names = StreamNames(stream.name, own_topic, stream.secret, stream.pseudonym_key)
+        self._world, self._model = world, world.make_model(names)
 
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
@@ -69,7 +67,7 @@ class CheckedPipeline(Pipeline):
         return effects
 
 
-def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Environment:
+def environment(world: ProcessWorld, seed: int) -> Environment:
     """Build the environment for one agent process."""
     random = Random(f"pauses {seed}")
 
@@ -85,27 +83,8 @@ def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Envi
         open_store=world.open_store,
         restore_store=world.restore_store,
         store_thread=world.make_disk,
-        pipeline=partial(CheckedPipeline, world, config),
+        pipeline=partial(CheckedPipeline, world),
         listen_s=0,
-    )
-
-
-def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -> StreamSpec:
-    """Construct the model's specification of a stream; `Oracle.restore` adds grants and keys."""
-    return StreamSpec(
-        name=stream.name,
-        sink_topic=core.sink_topic,
-        schedule=settings.schedule(stream, settings.others_per_day(config, stream)),
-        ahead_ms=stream.window.ahead,
-        forget_ms=settings.forget_ms(stream.source, stream.window.forget),
-        spread_ms=stream.sink.spread,
-        catch_up_ms=stream.window.catch_up,
-        max_meters=stream.source.max_meters,
-        secret=core.secret,
-        pseudonym_key=core.pseudonym_key,
-        stamped=not settings.has_times(stream.source),
-        has_prices=core.price_topic is not None,
-        grants=None if core.validities is None else (),
     )
 
 

@@ -22,6 +22,9 @@ LAST_ID = 65_535
 INFLIGHT_3_1_1 = 20
 """The number of unacknowledged messages that mosquitto sends if the client sets no limit."""
 
+LOSSES = 4
+"""The number of lost connections after which an agent may suspect the flag to retain (design of its sink)."""
+
 KEEPALIVE_MAX_S = 2
 """The longest keep-alive with which a silent outage is detected within a schedule."""
 
@@ -44,9 +47,9 @@ PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xfe", "refused_encoding"),
     (b'{"start":"2026-03-28T18:00:00Z","price":1}', "refused_missing"),
     (b'{"start":"noon","end":"2026-03-28T18:00:00Z","price":1}', "refused_time"),
-    (b'{"start":1,"end":2,"price":"much"}', "refused_type"),
+    (b'{"start":"2026-03-28T18:00:00Z","end":"2026-03-28T19:00:00Z","price":"much"}', "refused_type"),
 )
-"""The payload of each message without prices on the price topic, and the counter of its refusal."""
+"""The payload of each message without prices on the price topic, which has one fault, and its counter."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
 """The refusals due to times. If times are not decoded, messages with these refusals are readings of 5."""
 
@@ -302,7 +305,9 @@ class SinkBroker(Broker):
 
     `retained` holds the agent's retained messages by topic, and `keys` the operators' lists of keys by topic.
     Topics begin with the broker's name or, at the sink's broker, with `private` or `crowd`. While `stalls` is
-    set, nothing is confirmed; `refuses` makes the broker refuse the next publication.
+    set, nothing is confirmed; `refuses` makes the broker refuse the next publication. Of the agent that runs,
+    `_visits` counts the connections by client id, and `_retained_for` holds the client ids that have received
+    the confirmation of a message to be retained.
     """
 
     def __init__(
@@ -316,6 +321,13 @@ class SinkBroker(Broker):
         self.stalls = False
         self.refuses = False
         self._unanswered: dict[Connection, dict[int, Publication]] = {}
+        self._visits = Counter[str]()
+        self._retained_for: set[str] = set()
+
+    def begin_agent(self) -> None:
+        """Begin with an agent that knows nothing of this broker."""
+        self._visits.clear()
+        self._retained_for.clear()
 
     def _refusal(self, connect: mqtt.Connect) -> int:
         if connect.level > self.network.level:
@@ -324,6 +336,7 @@ class SinkBroker(Broker):
 
     def _accept(self, connection: Connection, connect: mqtt.Connect, granted: dict[int, int]) -> None:
         self._unanswered[connection] = {}
+        self._visits[connect.client_id] += 1
         if connect.level == mqtt.MQTT_5 and self.network.maximum:
             granted[0x21] = self.network.maximum
         connection.send(mqtt.connack(connect.level, 0, properties=granted))
@@ -348,6 +361,7 @@ class SinkBroker(Broker):
         waiting[packet.packet_id] = Publication(*packet)
         owner = packet.topic.partition("/")[0]
         check(owner in self._owners, "a message is sent to a broker that is not its receiver's", packet.topic)
+        self._check_flag(connection, packet)
         self._retain(packet)
         late_s = self.random.random() * self.network.late_ms / 1000
         self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
@@ -375,6 +389,22 @@ class SinkBroker(Broker):
             if packet.payload:
                 self.retained[packet.topic] = packet.payload
 
+    def _check_flag(self, connection: Connection, packet: mqtt.Publish) -> None:
+        """Check that a descriptor is to be retained, unless the broker may seem to refuse that.
+
+        With MQTT 5, a broker that retains nothing says so. With MQTT 3.1.1, it closes the connection, and
+        never confirms such a message.
+        """
+        client_id = connection.connect.client_id if connection.connect is not None else ""
+        is_suspect = connection.level == mqtt.MQTT_3 and self._visits[client_id] > LOSSES
+        may_lack = is_suspect and client_id not in self._retained_for
+        is_descriptor = "/privacy" in packet.topic
+        check(
+            packet.retain or not is_descriptor or may_lack,
+            "a descriptor leaves without the flag to retain it",
+            packet.topic,
+        )
+
     def _answer(self, connection: Connection, packet_id: int) -> None:
         if connection not in self._unanswered or self.stalls:
             return
@@ -384,9 +414,14 @@ class SinkBroker(Broker):
             self.refuse(connection, packet_id)
             return
         publication = self._unanswered[connection].pop(packet_id)
-        observer = self.observer
-        hooks = Hooks(lambda: observer.on_confirm(publication), observer.after_confirm)
+        hooks = Hooks(lambda: self._confirm(connection, publication), self.observer.after_confirm)
         connection.send(mqtt.puback(packet_id), hooks)
+
+    def _confirm(self, connection: Connection, publication: Publication) -> None:
+        """Note that the agent is about to receive the confirmation of a publication."""
+        if publication.retain and connection.connect is not None:
+            self._retained_for.add(connection.connect.client_id)
+        self.observer.on_confirm(publication)
 
     def refuse(self, connection: Connection, packet_id: int) -> None:
         """Refuse a publication because a quota is exceeded, and answer nothing more on the connection.

@@ -14,10 +14,11 @@ from meteragent.crowd import group as groups
 from meteragent.crowd.group import DAY_S, ROLES, Group
 from meteragent.crowd.message import KeyList, Report
 from meteragent.domain.commit import OpenWindow, Outgoing
-from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS
+from meteragent.domain.units import DAY_MS, MICRO
 from simulators.invariant import check
 from simulators.simtest.open_windows import ClosedSlot
+from simulators.simtest.setting import GROUP_HIDE_WH, GROUP_QUANTUM_U
+from simulators.simtest.spec import WindowSpec
 
 MODULUS = 1 << 64
 
@@ -40,9 +41,9 @@ def group_text(slot_s: int, deadline_s: int) -> str:
     return f"""version = 1
 name = "street-{slot_s}-{deadline_s}"
 slot_s = {slot_s}
-quantum_wh = "0.5"
+quantum_wh = "{GROUP_QUANTUM_U / MICRO}"
 level = 1
-hide_wh = 110
+hide_wh = {GROUP_HIDE_WH}
 lowest_wh = -5000
 highest_wh = 900000
 smallest_crowd = 3
@@ -94,13 +95,13 @@ class ShareCheck(NamedTuple):
     initial: int
 
     @classmethod
-    def of(cls, on_disk: OpenWindow, terms: Terms, energy: int) -> "ShareCheck":
+    def of(cls, on_disk: OpenWindow, spec: WindowSpec, energy: int) -> "ShareCheck":
         """Open a stored window's pad as the helper; the accumulator must be u - P L + S mod 2^64 L."""
         [slot], sealed = on_disk.slots, on_disk.sealed_pad
         check(sealed is not None, "a slot of a crowd has no pad", on_disk.start_ms)
-        pad = _open("helper", terms, on_disk.public_id, on_disk.start_ms, sealed.pad)  # type: ignore[union-attr]
+        pad = _open("helper", spec, on_disk.public_id, on_disk.start_ms, sealed.pad)  # type: ignore[union-attr]
         check(pad is not None, "the helper cannot open a pad", on_disk.start_ms)
-        lattice = terms.lattice(0)
+        lattice = spec.lattice(0)
         initial = (slot.accumulator - energy) % (MODULUS * lattice)
         dither = (initial + (pad or 0) * lattice) % (MODULUS * lattice)
         check(dither < lattice, "a slot of a crowd did not begin with its pad", on_disk.start_ms)
@@ -121,22 +122,21 @@ def check_report(row: Outgoing, slot: ClosedSlot, public_id: str, share_check: S
     If the open window was ever on disk, the pad must be the one on disk, and the share plus the pad must be
     floor((u + S) / L) modulo 2^64.
     """
-    terms = slot.terms
-    group_id = _group_id(terms)
-    report = Report.decode(group_id, row.payload)
+    spec = slot.spec
+    report = Report.decode(bytes.fromhex(spec.group_id), row.payload)
     place = (public_id, slot.window_ms)
     check((report.label, report.slot_s * 1000) == place, "a report names another slot", place)
-    pad = _open("helper", terms, public_id, slot.window_ms, report.pad)
-    share = _open("leader", terms, public_id, slot.window_ms, report.share)
+    pad = _open("helper", spec, public_id, slot.window_ms, report.pad)
+    share = _open("leader", spec, public_id, slot.window_ms, report.share)
     check(pad is not None and share is not None, "an operator cannot open its part of a report", place)
-    end_ms, deadline_ms = slot.window_ms + terms.length_ms, terms.crowd.deadline_ms if terms.crowd else 0
-    check(row.until_ms == end_ms + deadline_ms, "a report does not expire at the deadline", place)
+    until_ms = slot.window_ms + spec.length_ms + spec.deadline_ms
+    check(row.until_ms == until_ms, "a report does not expire at the deadline", place)
     for number in (pad, share):
         is_clear = (number or 0).to_bytes(8, "big") in row.payload
         check(not is_clear, "a report contains a pad or a share that is not sealed", place)
     if share_check is not None:
         check(pad == share_check.pad, "a slot of a crowd has two pads", place)
-        quanta = (share_check.initial + (slot.energy or 0)) // terms.lattice(0)
+        quanta = (share_check.initial + (slot.energy or 0)) // spec.lattice(0)
         expected = (quanta + share_check.pad) % MODULUS
         check(
             ((share or 0) + (pad or 0)) % MODULUS == expected,
@@ -170,15 +170,11 @@ def committed_list(payload: bytes, group: Group, role: str) -> CommittedList:
     return CommittedList(signed.message.serial, range(min(days), max(days) + 1))
 
 
-def _group_id(terms: Terms) -> bytes:
-    return bytes.fromhex(terms.crowd.group_id if terms.crowd else "")
-
-
-def _open(role: str, terms: Terms, label: str, start_ms: int, sealed: bytes) -> int | None:
-    """Open a sealed number as an operator of the terms' group; return None if it cannot be opened."""
+def _open(role: str, spec: WindowSpec, label: str, start_ms: int, sealed: bytes) -> int | None:
+    """Open a sealed number as an operator of a window's group; return None if it cannot be opened."""
     from meteragent.crowd.seal import PAD, SHARE, info  # noqa: PLC0415 -- it needs the extra `crowd`
 
-    group_id, slot_s = _group_id(terms), start_ms // 1000
+    group_id, slot_s = bytes.fromhex(spec.group_id), start_ms // 1000
     keys = day_keys(role, group_id, slot_s // DAY_S)
     purpose = PAD if role == "helper" else SHARE
     number: int | None = keys.open(sealed, info(purpose, group_id, slot_s, keys.id, label.encode()))

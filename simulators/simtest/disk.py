@@ -30,9 +30,8 @@ from random import Random
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
-from meteragent.agent.runner import StoreThread
-from meteragent.domain.budget import Budget
-from meteragent.domain.commit import Commit
+from meteragent.agent.store_thread import StoreThread
+from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, generation, outbox, transaction
 from meteragent.store.transaction import CommitResult
@@ -73,10 +72,10 @@ def settle(folder: Path) -> Path:
     """Make a copied folder valid: write the inode of its generation file into that file.
 
     A real crash leaves the files in place, whereas the store would refuse these copies as restored. A folder
-    whose generation file is missing, unreadable or without an inode is left as it is.
+    whose generation file is missing or unreadable is left as it is.
     """
     current, path = generation.read(folder / "db"), folder / "db.gen"
-    if current and current.inode is not None:
+    if current and current.name != generation.UNREADABLE:
         with path.open("rb") as file:
             inode = generation.inode_of(file.fileno())
         path.write_text(json.dumps(json.loads(path.read_text()) | {"inode": inode}))  # keeps the inode
@@ -116,7 +115,8 @@ class Disk(StoreThread):
     """The agent's store thread, without a thread: a commit takes time, during which the process may die.
 
     `takes_s` is the duration of a commit, and also of the erasure that follows. During the next commit and
-    erasure, the device fails after `fails` steps of SQLite; it does not fail if `fails` is None.
+    erasure, the device fails after `fails` steps of SQLite; it does not fail if `fails` is None. `has_failed`
+    says whether it has failed.
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
@@ -124,6 +124,7 @@ class Disk(StoreThread):
         super().__init__(*agents)
         self.takes_s = 0.0
         self.fails: int | None = None
+        self.has_failed = False
         self._observer = observer
         self._random = random
         self._turn = asyncio.Lock()
@@ -228,9 +229,14 @@ class Disk(StoreThread):
         """Make the device fail once, after `fails` steps, unless `fails` is None."""
         if self.fails is not None:
             steps, failing, observer = count(1), self.fails, self._observer
-            self.store.connection.set_progress_handler(
-                lambda: int(next(steps) == failing and observer.alive), 1
-            )
+
+            def fails_now() -> bool:
+                """Return whether the device fails at this step."""
+                is_due = next(steps) == failing and observer.alive
+                self.has_failed |= is_due
+                return is_due
+
+            self.store.connection.set_progress_handler(fails_now, 1)
 
     def _end_failing(self) -> None:
         if self.fails is not None:

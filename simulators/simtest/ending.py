@@ -1,4 +1,7 @@
-"""The checks at the end of a world: all due slots were received, and revoked receivers keep no descriptor."""
+"""The end of a world: its length, and its checks.
+
+All due slots were received, and revoked receivers keep no descriptor.
+"""
 
 from collections.abc import Iterable
 
@@ -6,6 +9,31 @@ from meteragent.domain import identity
 from simulators.invariant import check
 from simulators.simtest.invariants import InvariantChecker
 from simulators.simtest.opened import Key, MessageKey
+from simulators.simtest.schedule import Resume, Schedule
+from simulators.simtest.setting import PACES
+from simulators.simtest.windows import Windows
+
+EPILOGUE_S = 5.0
+"""The shortest time without faults at the end: long enough for a catch-up, a connection and some turns."""
+SETTLED_COMMIT_S = 0.001
+"""How long a commit, and the erasure that follows, take at the end."""
+_STEPS = 2
+"""The commits of a skipped window of a stream: it opens, and it closes."""
+
+
+def epilogue_s(plan: Schedule) -> float:
+    """Return the time without faults at the end, in which the agent may also open and close skipped windows.
+
+    Whoever resumes a machine sets its clock forward by hundreds of windows. An agent that did not run then
+    takes no jump for a copy, and catches up with all of them, one after the other.
+    """
+    skipped_ms = sum(event.jump_ms for event in plan.events if isinstance(event, Resume))
+    pace = PACES[plan.pace]
+    window_counts = (
+        sum(skipped_ms // Windows(setting, pace).ordinary.length_ms for setting in configuration)
+        for configuration in plan.configurations
+    )
+    return EPILOGUE_S + max(window_counts) * _STEPS * 2 * SETTLED_COMMIT_S
 
 
 def check_complete(
@@ -57,8 +85,8 @@ def _incomplete_windows(checker: InvariantChecker, closed_ms: dict[str, int]) ->
             continue
         due_slots = {
             slot_index
-            for slot_index in range(window.terms.n)
-            if key.start_ms + window.terms.stretches(slot_index)[-1][1] + window.terms.lateness_ms
+            for slot_index in range(window.spec.n)
+            if window.spec.slot_end_ms(key.start_ms, slot_index) + window.spec.lateness_ms
             <= closed_ms[key.stream]
         }
         received_slots = {index for index, messages in window.records.items() if messages <= received}

@@ -1,7 +1,6 @@
 """The expected contents of the store, which follow from all committed transactions."""
 
 import copy
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -27,15 +26,15 @@ class Spending(NamedTuple):
 
 @dataclass
 class Message:
-    """A message in the outbox, with its queue and the core's topic for it.
+    """A message in the outbox; one that is deleted before it is delivered also counts as delivered."""
 
-    A message that is deleted before it is delivered also counts as delivered.
-    """
-
-    queue: str
     outgoing: Outgoing
-    core_topic: str
     delivered: bool = False
+
+    @property
+    def queue(self) -> str:
+        """The queue of the message's receiver."""
+        return self.outgoing.queue
 
 
 @dataclass
@@ -45,8 +44,8 @@ class ExpectedStore:
     `marks` and `states` are keyed by stream and meter, `spending` by meter, start of the day and stream,
     `rows` by id, and `prices` by stream. `every_price` also holds the prices that the store no longer needs.
     `grants` holds all grants by id. `announced` holds all descriptors of each grant by queue, each with its
-    topic; `descriptors` holds the latest of them by queue and topic. `latest` holds the latest descriptors of
-    each stream, by the core's topic, and `key_lists` the lists of a crowd's operators, by group and role.
+    topic; `descriptors` holds the latest of them by queue and topic. `key_lists` holds the lists of a crowd's
+    operators, by group and role.
     `last_id` is the id of the newest row. No window opens before `floor_ms`.
     """
 
@@ -59,7 +58,6 @@ class ExpectedStore:
     grants: dict[int, Grant] = field(default_factory=dict)
     announced: dict[str, frozenset[tuple[str, bytes]]] = field(default_factory=dict)
     descriptors: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    latest: dict[str, dict[str, bytes]] = field(default_factory=dict)
     key_lists: dict[tuple[str, str], CommittedList] = field(default_factory=dict)
     last_id: int = 0
     floor_ms: int = 0
@@ -71,7 +69,6 @@ class ExpectedStore:
         twin.prices, twin.every_price = dict(self.prices), dict(self.every_price)
         twin.grants, twin.announced = dict(self.grants), dict(self.announced)
         twin.key_lists = dict(self.key_lists)
-        twin.latest = dict(self.latest)
         twin.descriptors = {queue: dict(topics) for queue, topics in self.descriptors.items()}
         twin.rows = {id_: copy.copy(row) for id_, row in self.rows.items()}
         return twin
@@ -94,17 +91,19 @@ class ExpectedStore:
         if commit.prices is not None:
             self.prices[stream] = commit.prices
             self.every_price[stream] = self.every_price.get(stream, frozenset()).union(commit.prices)
-        if commit.shared:
-            self._share(commit)
-        else:
-            for outgoing in commit.outgoing:
-                self._append(stream, outgoing, outgoing.topic)
+        for outgoing in commit.outgoing:
+            self._append(outgoing)
+            if outgoing.retain:
+                announced = self.announced.get(outgoing.queue, frozenset())
+                self.announced[outgoing.queue] = announced | {(outgoing.topic, outgoing.payload)}
+        for item in commit.descriptors:
+            self.descriptors.setdefault(item.queue, {})[item.topic] = item.payload
         for id_ in delivered:
             self.rows[id_].delivered = True
 
-    def _append(self, queue: str, outgoing: Outgoing, core_topic: str) -> None:
+    def _append(self, outgoing: Outgoing) -> None:
         self.last_id += 1
-        self.rows[self.last_id] = Message(queue, outgoing, core_topic)
+        self.rows[self.last_id] = Message(outgoing._replace(slot=None))
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
         """Return the first difference from the contents of `store`, or None if there is none.
@@ -154,18 +153,11 @@ class ExpectedStore:
                 self._revoke(grant, now_ms)
                 continue
             since_ms = grant.since_ms
-            is_extended = grant.until_ms is not None and (share.end_ms or _EVER_MS) > grant.until_ms
-            if grant.queue not in self.descriptors or (is_extended and self._lacks_descriptors(grant)):
+            if grant.queue not in self.descriptors:
                 since_ms = max(since_ms, share.first_ms(now_ms))
             self.grants[grant.id] = grant._replace(since_ms=since_ms, until_ms=share.end_ms)
         for share in admitted.values():
             self._admit(share, now_ms)
-
-    def _lacks_descriptors(self, grant: Grant) -> bool:
-        """Return whether windows were opened under terms whose descriptor a receiver does not have."""
-        received = self.descriptors[grant.queue]
-        latest = self.latest.get(grant.stream, {}).items()
-        return any(_id_of(received.get(grant.sink_topic(topic))) != _id_of(item) for topic, item in latest)
 
     def _revoke(self, grant: Grant, now_ms: int) -> None:
         """Delete the messages that wait for a receiver; withdraw its own and its inherited descriptors."""
@@ -173,14 +165,14 @@ class ExpectedStore:
         self.grants[grant.id] = grant._replace(is_revoked=True)
         self.descriptors.pop(grant.queue, None)
         for topic in sorted(self.announced_topics(grant.queue) | grant.inherited):
-            self._append(grant.queue, Outgoing(topic, b"", now_ms, retain=True), topic)
+            self._append(Outgoing(grant.queue, topic, b"", now_ms, retain=True))
 
     def _admit(self, share: Share, now_ms: int) -> None:
         """Admit a receiver; withdrawals that wait for its own topics must not clear its new descriptors."""
         inherited = set[str]()
         for former in self.grants.values():
             if former.is_revoked and former.topic == share.topic:
-                inherited |= {row.core_topic for row in self._waiting(former.queue)}
+                inherited |= {row.outgoing.topic for row in self._waiting(former.queue)}
                 self._drop(former.queue)
         id_, since_ms = max(self.grants, default=0) + 1, share.first_ms(now_ms)
         self.grants[id_] = Grant(
@@ -193,26 +185,6 @@ class ExpectedStore:
     def _drop(self, queue: str) -> None:
         for row in self._waiting(queue):
             row.delivered = True
-
-    def _share(self, commit: Commit) -> None:
-        """Append a commit's messages for each receiver that gets them, and note their descriptors."""
-        latest = {item.topic: item.payload for item in commit.descriptors}
-        self.latest[commit.stream] = self.latest.get(commit.stream, {}) | latest
-        for grant in self.active(commit.stream):
-            for row in commit.outgoing:
-                slot, topic = row.slot, grant.sink_topic(row.topic)
-                if slot is not None and grant.gets(slot.window_ms, slot.end_ms):
-                    self._append(grant.queue, row._replace(topic=topic, slot=None), row.topic)
-                    if row.retain:
-                        announced = self.announced.get(grant.queue, frozenset())
-                        self.announced[grant.queue] = announced | {(topic, row.payload)}
-            latest = {
-                grant.sink_topic(item.topic): item.payload
-                for item in commit.descriptors
-                if item.slot is not None and grant.gets(item.slot.window_ms, item.slot.end_ms)
-            }
-            if latest:
-                self.descriptors[grant.queue] = self.descriptors.get(grant.queue, {}) | latest
 
     def announced_topics(self, queue: str) -> set[str]:
         """Return the topics on which a grant's descriptors may be retained."""
@@ -230,7 +202,7 @@ class ExpectedStore:
         return any((row.topic, row.payload) == (topic, payload) for row in rows)
 
     def _difference_of_grants(self, store: Store) -> str | None:
-        on_disk = [(g.id, g.queue, g.topic, *g.validity) for g in grants.active(store.connection)]
+        on_disk = [(g.id, *g.receiver) for g in grants.active(store.connection)]
         if on_disk != [(g.id, g.queue, g.topic, g.since_ms, g.until_ms) for g in self.active()]:
             return "receivers"
         for grant in self.grants.values():
@@ -242,13 +214,9 @@ class ExpectedStore:
 
 def outgoing(row: WaitingRow) -> Outgoing:
     """Return the committed message of a waiting row."""
-    return Outgoing(row.topic, row.payload, row.due_ms, row.retain, until_ms=row.until_ms)
+    return Outgoing(row.queue, row.topic, row.payload, row.due_ms, row.retain, until_ms=row.until_ms)
 
 
 def _count_reports(store: Store) -> int:
     [(count,)] = store.connection.execute("SELECT count(*) FROM outbox WHERE until_ms IS NOT NULL")
     return int(count)
-
-
-def _id_of(descriptor: bytes | None) -> object:
-    return None if descriptor is None else json.loads(descriptor)["id"]

@@ -1,74 +1,35 @@
 """The invariants that must hold after every step (docs/design.md, section 3), each with its name.
 
-The checker receives the effects of each feed of the core, every transaction, and every publication. It
-compares them with the model, and records each slot's noise and all releases.
+The checker receives the effects of each feed of the core and every transaction. It compares them with the
+model, and records each slot's noise and all releases (`releases`). `publications` checks what then leaves.
 """
 
 import json
-from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any
 
-from meteragent.domain import grid, identity
-from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, ReleasedSlot, TimelineState
-from meteragent.domain.shape import Space
-from meteragent.domain.terms import Clock
-from meteragent.domain.units import MICRO
-from meteragent.store import Store, outbox
+from meteragent.domain import grid
+from meteragent.domain.commit import Charge, Commit, OpenWindow
 from meteragent.store.outbox import WaitingRow
 from simulators.invariant import check
-from simulators.simtest.crowd import ShareCheck, check_report, report_place
-from simulators.simtest.expected_store import ExpectedStore, Message, outgoing
+from simulators.simtest import stated
+from simulators.simtest.crowd import ShareCheck
+from simulators.simtest.expected_store import Message, outgoing
+from simulators.simtest.history import History
+from simulators.simtest.meter import Meter
 from simulators.simtest.model import Model
-from simulators.simtest.names import descriptor_id, public_name, time_and_band
-from simulators.simtest.open_windows import ClosedSlot
+from simulators.simtest.names import public_name
 from simulators.simtest.opened import Key, MessageKey, Window
-
-_FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
+from simulators.simtest.releases import ReleaseCheck
 
 
 @dataclass
-class InvariantChecker:
-    """The history of a world, and the checks against that history.
-
-    `released` holds the released intervals by stream and meter, `descriptors` the descriptors on disk by
-    topic, and `rows` the ids of unretained messages. `queued_until_ms` holds, by stream and topic, the due
-    time of the last row that was waiting when the core began. `records` holds all unretained messages that
-    were ever committed, `confirmed` the messages whose delivery the agent has learned of, and `late` the
-    reports that were too late. `newest_ms` is the newest time that the agent has read.
-    """
-
-    expected: ExpectedStore = field(default_factory=ExpectedStore)
-    windows: dict[Key, Window] = field(default_factory=dict)
-    released: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
-    descriptors: dict[str, set[bytes]] = field(default_factory=dict)
-    queued_until_ms: dict[tuple[str, str], int] = field(default_factory=dict)
-    rows: dict[MessageKey, int] = field(default_factory=dict)
-    records: set[MessageKey] = field(default_factory=set)
-    confirmed: set[MessageKey] = field(default_factory=set)
-    late: set[MessageKey] = field(default_factory=set)
-    newest_ms: int = 0
+class InvariantChecker(History):
+    """The history of a world, and the checks of feeds and transactions against it."""
 
     # --- feeds and transactions ----------------------------------------------------------------
-
-    def begin(self, stream: str) -> None:
-        """Begin a core: no new record may be due before rows that wait on its topic; peaks draw new noise."""
-        self.queued_until_ms = {
-            key: due_ms for key, due_ms in self.queued_until_ms.items() if key[0] != stream
-        }
-        queues = {stream, *(grant.queue for grant in self.expected.active(stream))}
-        for row in self.expected.rows.values():
-            if row.queue in queues and not row.delivered:
-                key = stream, row.core_topic
-                self.queued_until_ms[key] = max(row.outgoing.due_ms, self.queued_until_ms.get(key, 0))
-        for (name, meter), state in self.expected.states.items():
-            for window in state.windows if name == stream else ():
-                if (opened := self.windows.get(Key(name, meter, window.start_ms))) is not None:
-                    opened.peak.resume(window.slots[0].accumulator)
 
     def check_feed(self, model: Model, commit: Commit, tokens: Iterable[Any], freed: Iterable[Any]) -> None:
         """Check that the core frees the same tokens as the model (law 7), and commits every change."""
@@ -103,10 +64,11 @@ class InvariantChecker:
         last_id = self.expected.last_id
         self.expected.apply(commit, delivered)
         self._note_rows(last_id)
-        self._check_outgoing(model, commit)
+        ReleaseCheck(self, model, commit).check()
         self._check_meters(model, commit)
         model.opened_windows.clear()
         model.redrawn.clear()
+        model.lost.clear()
         model.closed_slots.clear()
         model.changed_meters.clear()
 
@@ -116,23 +78,24 @@ class InvariantChecker:
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
             check(end_ms > before_ms, "a mark does not rise", f"{meter} of {commit.stream}")
             check(end_ms == model.marks[meter], "a mark is not the end of the last window", meter)
-        for meter, start_ms, terms in model.opened_windows:
+        for meter, start_ms, spec in model.opened_windows:
             key = Key(commit.stream, meter, start_ms)
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
             check(meter in commit.marks, "a window is opened without its mark", key)
             check(start_ms >= max(before_ms, self.expected.floor_ms), "a window opens too early", key)
             check(key not in self.windows, "a window is opened twice", key)
-            public_id = public_name(model.stream.pseudonym_key, meter)
-            self.windows[key] = Window(terms, public_id, identity.render(model.stream.sink_topic, public_id))
+            public_id = public_name(model.stream.names.pseudonym_key, meter)
+            queues = model.stream.queues(start_ms, spec.ends_ms(start_ms))
+            self.windows[key] = Window(spec, public_id, model.stream.destinations(queues, public_id))
 
     @staticmethod
     def _check_charges(model: Model, commit: Commit) -> None:
         """Check law 2: the transaction charges opened windows and redrawn peaks, and nothing else."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
-        for meter, start_ms, terms in model.opened_windows:
-            charges[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
-        for meter, _, time_ms, terms in model.redrawn:
-            charges[Charge(grid.day(time_ms), terms.epsilon_per_w)][meter] += 1
+        for meter, start_ms, spec in model.opened_windows:
+            charges[Charge(grid.day(start_ms), spec.charge)][meter] += 1
+        for meter, _, time_ms, spec in model.redrawn:
+            charges[Charge(grid.day(time_ms), spec.charge)][meter] += 1
         check(charges == commit.charges, "the charges are not those of the opened windows", commit.stream)
 
     def _check_states(self, model: Model, commit: Commit, now_ms: int) -> None:
@@ -142,34 +105,54 @@ class InvariantChecker:
         """
         for meter, start_ms, _, _ in model.redrawn:
             self.windows[Key(commit.stream, meter, start_ms)].peak.draws += 1
+        for meter, start_ms, slot_index in model.lost:
+            self.windows[Key(commit.stream, meter, start_ms)].lose(slot_index)
         for meter, state in commit.states.items():
             check(
                 (state is None) == (meter not in model.meters), "a meter is forgotten too early or too late"
             )
             clock_ms = now_ms
-            if state is not None and model.stream.terms.clock is Clock.EVENT:
+            if state is not None and model.stream.ordinary.clock == "event":
                 clock_ms = state.newest_ms or 0
             for window in state.windows if state is not None else ():
                 key = Key(commit.stream, meter, window.start_ms)
                 check(key in self.windows, "a window on disk was never opened", key)
-                terms = self.windows[key].terms
-                if terms.space is Space.PEAK:
+                is_same = frozenset(window.destinations) == self.windows[key].destinations
+                check(is_same, "a window is not for the receivers that got it when it opened", key)
+                due_slot = model.meters[meter].slot_of_difference(window.start_ms)
+                is_stored = window.masked_slot == due_slot
+                check(is_stored, "a slot is on disk as a difference from the register, or should be", key)
+                spec = self.windows[key].spec
+                if spec.is_peak:
                     self.windows[key].peak.check_state(model.meters[meter], window, key)
                     continue
                 if model.stream.has_keys is not None:
                     self._check_share(model, window, key)
                     continue
                 self.windows[key].check_draws(key, window, clock_ms)
-                for slot_index, accumulator in window.slots:
-                    check(slot_index < window.draws, "an open slot has no noise", key)
-                    energy = model.meters[meter].energy(window.start_ms, slot_index, terms)
-                    self.windows[key].check_initial(key, slot_index, accumulator - energy)
+                self._check_slots(model.meters[meter], window, key)
+
+    def _check_slots(self, meter: Meter, on_disk: OpenWindow, key: Key) -> None:
+        """Check that each open slot is on disk as its noise and energy, or as the register less these."""
+        spec = self.windows[key].spec
+        for slot_index, number in on_disk.slots:
+            check(slot_index < on_disk.draws, "an open slot has no noise", key)
+            accumulator = number
+            if slot_index == on_disk.masked_slot:
+                if meter.masked_slot is not None:
+                    is_same = number == meter.masked_slot.difference
+                    check(is_same, "a slot that waits for its register has changed", key)
+                    continue
+                register_u = meter.readings[meter.covered_ms].value_u
+                accumulator = register_u * spec.readings.interval_ms - number
+            energy = meter.slot_energy(spec, key.start_ms, slot_index)
+            self.windows[key].check_initial(key, slot_index, accumulator - energy)
 
     def _check_share(self, model: Model, on_disk: OpenWindow, key: Key) -> None:
         """Check that a slot of a crowd has one sealed pad that no other slot uses, and holds its energy."""
         window = self.windows[key]
-        energy = model.meters[key.meter].energy(key.start_ms, 0, window.terms)
-        share = ShareCheck.of(on_disk, window.terms, energy)
+        energy = model.meters[key.meter].slot_energy(window.spec, key.start_ms, 0)
+        share = ShareCheck.of(on_disk, window.spec, energy)
         if window.share is None:
             pads = {known_window.share.pad for known_window in self.windows.values() if known_window.share}
             check(share.pad not in pads, "a pad is used twice", key)
@@ -206,6 +189,9 @@ class InvariantChecker:
             row = rows[id_].outgoing
             if row.retain:
                 self.descriptors.setdefault(row.topic, set()).add(row.payload)
+                if row.payload:
+                    id_of_facts, facts = stated.read(row.payload)
+                    self.stated[id_of_facts] = facts
                 continue
             message = MessageKey(row.topic, row.payload)
             check(message not in self.records, "an interval leaves twice", row.payload)
@@ -218,183 +204,13 @@ class InvariantChecker:
         """Check that a commit's new `rows`, which the agent sends, are the rows after `last_id`."""
         expected = self.expected.rows
         messages = [expected[id_] for id_ in range(last_id + 1, self.expected.last_id + 1)]
-        predicted = [(message.queue, message.outgoing) for message in messages]
-        new = [(row.queue or stream, outgoing(row)) for row in rows]
-        check(new == predicted, "the rows of a commit are not those of its receivers", stream)
+        predicted = [message.outgoing for message in messages]
+        check(list(map(outgoing, rows)) == predicted, "the rows of a commit are not its messages", stream)
 
     def _check_described(self, message: Message) -> None:
         """Check that a record's descriptor is on disk; a receiver must have got it in this grant."""
         row = message.outgoing
         topic = f"{row.topic}/privacy/{json.loads(row.payload)['d']}"
-        is_shared = row.topic != message.core_topic
-        topics = self.expected.announced_topics(message.queue) if is_shared else self.descriptors
+        is_grant = "@" in row.queue
+        topics = self.expected.announced_topics(message.queue) if is_grant else self.descriptors
         check(topic in topics, "a record is committed before its descriptor", topic)
-
-    def _check_outgoing(self, model: Model, commit: Commit) -> None:
-        """Check that each closed slot is released once, as the exact value plus its noise, when it is due."""
-        closed = {}
-        for slot in model.closed_slots:
-            key = Key(commit.stream, slot.meter, slot.window_ms)
-            check(key in self.windows, "a slot closes without an open window", key)
-            closed[self.windows[key].public_id, *time_and_band(slot)] = slot
-        if model.stream.has_keys is not None:
-            self._check_reports(model, commit, closed)
-            return
-        for row in commit.outgoing:
-            if row.retain:
-                continue
-            record = json.loads(row.payload, parse_float=Decimal)
-            band, draws = record.pop("band", None), record.pop("draws", None)
-            check(list(record) == _FIELDS, "a record has unexpected fields", list(record))
-            closed_slot = closed.pop((record["meter"], record["t"], band), None)
-            check(closed_slot is not None, "a record belongs to no slot that closes", row.payload)
-            if closed_slot is not None:
-                self._check_record(model, commit, row, record, closed_slot)
-                opened = self.windows[Key(commit.stream, closed_slot.meter, closed_slot.window_ms)]
-                expected = opened.peak.draws if closed_slot.terms.space is Space.PEAK else None
-                check(draws == expected, "a record states a wrong number of draws", row.payload)
-        check(not closed, "a slot is due but does not leave", list(closed))
-
-    def _check_reports(self, model: Model, commit: Commit, closed: dict[Any, ClosedSlot]) -> None:
-        """Check that every closed slot of a crowd is sent in one report."""
-        slots = {(public_id, slot.window_ms): slot for (public_id, *_), slot in closed.items()}
-        for row in commit.outgoing:
-            place = report_place(row)
-            slot = slots.pop(place, None)
-            check(slot is not None, "a report belongs to no slot that closes, or is a second report", place)
-            if slot is not None:
-                key = Key(commit.stream, slot.meter, slot.window_ms)
-                window = self.windows[key]
-                check_report(row, slot, window.public_id, window.share)
-                window.records[0] = frozenset({MessageKey(row.topic, row.payload)})
-                self._check_disjoint(key, slot)
-                self._check_due(model, commit, row, slot)
-        check(not slots, "a slot is due but does not leave", list(slots))
-
-    def _check_record(
-        self, model: Model, commit: Commit, row: Outgoing, record: dict[str, Any], slot: ClosedSlot
-    ) -> None:
-        key, terms = Key(commit.stream, slot.meter, slot.window_ms), slot.terms
-        window = self.windows[key]
-        check(slot.slot_index not in window.records, "an interval leaves twice", key)
-        check(row.topic == window.topic, "a record leaves on a topic that is not its window's", key)
-        end_ms = key.start_ms + terms.stretches(slot.slot_index)[-1][1]
-        expected_slot = None
-        if model.stream.grants is not None:
-            expected_slot = ReleasedSlot(record["d"], key.start_ms, end_ms)
-        check(row.slot == expected_slot, "a record is for the receivers of another slot", key)
-        window.records[slot.slot_index] = self._messages(model, row)
-        quanta, remainder = divmod(Fraction(record["value"]) * MICRO, terms.quantum_u)
-        check(remainder == 0, "a value is not on the lattice", key)
-        window.check_rounding(key, slot, int(quanta))
-        check(record["d"] == descriptor_id(terms), "a record names terms that are not its window's", key)
-        self._check_disjoint(key, slot)
-        self._check_due(model, commit, row, slot)
-
-    def _check_due(self, model: Model, commit: Commit, row: Outgoing, slot: ClosedSlot) -> None:
-        key = Key(commit.stream, slot.meter, slot.window_ms)
-        due_ms = commit.clock_ms
-        if model.stream.terms.clock is Clock.WALL:
-            delay_ms = identity.delay_ms(
-                model.stream.secret, model.stream.name, slot.meter, model.stream.spread_ms
-            )
-            due_ms = max(slot.due_ms + delay_ms, due_ms)
-        due_ms = max(due_ms, self.queued_until_ms.get((key.stream, row.topic), 0))
-        check(row.due_ms == due_ms, "a record is not due at the time of the public schedule", key)
-
-    def _messages(self, model: Model, row: Outgoing) -> frozenset[MessageKey]:
-        """Return the messages that carry a record: one, or one for each receiver that gets the slot."""
-        if row.slot is None:
-            return frozenset({MessageKey(row.topic, row.payload)})
-        topics = [
-            grant.sink_topic(row.topic)
-            for grant in model.stream.grants or ()
-            if grant.gets(row.slot.window_ms, row.slot.end_ms)
-        ]
-        return frozenset(MessageKey(topic, row.payload) for topic in topics)
-
-    def _check_disjoint(self, key: Key, slot: ClosedSlot) -> None:
-        """Check law 1: no time of a meter is in two records of a stream."""
-        released = self.released.setdefault((key.stream, key.meter), [])
-        for start, end in slot.terms.stretches(slot.slot_index):
-            interval = (key.start_ms + start, key.start_ms + end)
-            index = bisect(released, interval)
-            neighbours = released[max(index - 1, 0) : index + 1]
-            check(
-                all(b <= interval[0] or interval[1] <= a for a, b in neighbours),
-                "one interval has two values",
-                key,
-            )
-            released.insert(index, interval)
-
-    # --- publications --------------------------------------------------------------------------
-
-    def check_publication(
-        self, message: MessageKey, newest_rows: dict[str, int], now_ms: int | None, *, retain: bool
-    ) -> None:
-        """Check a publication on a connection; `newest_rows` holds the newest row sent there, by topic.
-
-        A retained message must be a descriptor on disk or a waiting withdrawal. By laws 1 and 2 any other
-        message is on disk, byte for byte, not marked delivered and not too late, and leaves in order and only
-        once on a connection. It must be due; nothing is due while the clock is behind (`now_ms` is None).
-        """
-        topic = message.topic
-        if retain:
-            is_own = topic.startswith("private/")
-            is_known = message.payload in self.descriptors.get(topic, ()) if is_own else False
-            is_known = is_known or (not is_own and self.expected.may_retain(topic, message.payload))
-            check(is_known, "a retained message that leaves is not on disk", topic)
-            return
-        check(message in self.rows, "a message that leaves is not on disk byte for byte", topic)
-        id_ = self.rows[message]
-        row = self.expected.rows[id_]
-        check(not row.delivered, "a row leaves although it is marked delivered", topic)
-        until_ms = row.outgoing.until_ms
-        check(until_ms is None or (now_ms or 0) < until_ms, "a report leaves after its deadline", topic)
-        check(now_ms is not None, "a message leaves while the clock is behind", topic)
-        check(
-            now_ms is not None and row.outgoing.due_ms <= now_ms, "a message leaves before it is due", topic
-        )
-        previous = self.expected.rows.get(newest_rows.get(topic, 0))
-        check(newest_rows.get(topic) != id_, "a row leaves twice on one connection", topic)
-        overtaken = (
-            previous is not None
-            and newest_rows[topic] > id_
-            and row.outgoing.due_ms <= previous.outgoing.due_ms
-        )
-        check(not overtaken, "records of a meter leave out of order", topic)
-        newest_rows[topic] = id_
-
-    # --- lost stores ---------------------------------------------------------------------------
-
-    def discard_windows(self, stream: str, meter: str, state: TimelineState, starts_ms: set[int]) -> None:
-        """Note that a meter's open windows are lost, except the windows that start at `starts_ms`."""
-        for window in state.windows:
-            self.windows[Key(stream, meter, window.start_ms)].is_lost |= window.start_ms not in starts_ms
-
-    def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin with another store; open windows that it does not contain need not close."""
-        self.expected = expected
-        rows = {
-            id_: MessageKey(row.outgoing.topic, row.outgoing.payload) for id_, row in expected.rows.items()
-        }
-        self.rows = {message: id_ for id_, message in rows.items() if not expected.rows[id_].outgoing.retain}
-        still_open = {
-            Key(stream, meter, window.start_ms)
-            for (stream, meter), state in expected.states.items()
-            for window in state.windows
-        }
-        for key, window in self.windows.items():
-            on_disk = self.rows.keys() >= set().union(*window.records.values())
-            is_complete = len(window.records) == window.terms.n and on_disk
-            window.is_lost |= key not in still_open and not is_complete
-
-    def drop_retired(self, store: Store, streams: set[str]) -> None:
-        """Treat dropped rows of retired streams as delivered, and the windows of these streams as lost."""
-        retired = {row.queue for row in self.expected.rows.values() if "@" not in row.queue} - streams
-        pending = (outbox.pending(store.connection, stream, 2**62, -1) for stream in retired)
-        waiting = {row.id for rows in pending for row in rows}
-        for id_, row in self.expected.rows.items():
-            row.delivered |= row.queue in retired and id_ not in waiting
-        for key, window in self.windows.items():
-            window.is_lost |= key.stream in retired

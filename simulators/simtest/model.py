@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from meteragent.domain.commit import TimelineState
-from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS
-from simulators.simtest.meter import Arrival, Meter, Stretch, meaning
+from simulators.simtest.meter import Arrival, Decided, Meter
 from simulators.simtest.open_windows import ClosedSlot, OpenWindow
 from simulators.simtest.prices import PriceBook, Row
+from simulators.simtest.register_meter import as_meter
+from simulators.simtest.registers import MaskedSlot
+from simulators.simtest.spec import WindowSpec
 from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
@@ -25,9 +26,9 @@ long. By then a broker would have dropped the readings."""
 class Model:
     """All meters of one stream, in one process of the agent.
 
-    `opened_windows`, `redrawn`, `closed_slots` and `changed_meters` grow until the checker clears them.
-    `exceeds` returns whether the budget forbids a window of a meter, and charges the window if the budget
-    allows it.
+    `opened_windows`, `redrawn`, `lost`, `closed_slots` and `changed_meters` grow until the checker clears
+    them. `lost` holds the slots of registers that got other noise. `exceeds` returns whether the budget
+    forbids a window of a meter, and charges the window if the budget allows it.
     """
 
     def __init__(
@@ -44,31 +45,41 @@ class Model:
         self.meters = meters
         self.marks = marks
         self.outcomes: Counter[str] = Counter()
-        self.opened_windows: list[tuple[str, int, Terms]] = []
-        self.redrawn: list[tuple[str, int, int, Terms]] = []
+        self.opened_windows: list[tuple[str, int, WindowSpec]] = []
+        self.redrawn: list[tuple[str, int, int, WindowSpec]] = []
+        self.lost: list[tuple[str, int, int]] = []
         self.closed_slots: list[ClosedSlot] = []
         self.changed_meters: set[str] = set()
         self._floor_ms = floor_ms
         self._exceeds = exceeds
-        self._wall = stream.terms.clock is Clock.WALL
+        self._wall = stream.ordinary.clock == "wall"
 
-    def restore(self, name: str, meter: Meter, state: TimelineState) -> None:
-        """Restore a meter from its last commit, under the current terms and for the current receivers."""
-        meter.ordinary_terms, meter.book = self.stream.terms, self.book
+    def restore(self, name: str, meter: Meter, next_ms: int, slot: MaskedSlot | None) -> None:
+        """Restore a meter from its last commit, for the present settings.
+
+        Its next window starts at `next_ms` or later, and `slot` is the slot that waits for its register.
+        """
+        meter.ordinary, meter.book = self.stream.ordinary, self.book
+        meter = as_meter(meter)
         meter.windows = [window for window in meter.windows if self._is_wanted(window)]
-        meter.next_ms = self._boundary(name, state.next_ms)
-        if any(meaning(window.terms) != meaning(meter.ordinary_terms) for window in meter.windows):
-            end_ms = max(window.start_ms + window.terms.length_ms for window in meter.windows)
+        meter.next_ms = self._boundary(name, next_ms)
+        is_open = slot is not None and any(w.start_ms == slot.window_ms for w in meter.windows)
+        meter.masked_slot = slot if is_open else None
+        meaning = meter.ordinary.readings.meaning
+        if any(window.spec.readings.meaning != meaning for window in meter.windows):
+            meter.lose()
+            end_ms = max(window.end_ms for window in meter.windows)
             if end_ms > meter.covered_ms:
-                meter.stretches.append(Stretch(meter.covered_ms, end_ms, None))
+                meter.stretches.append(Decided(meter.covered_ms, end_ms, None))
                 meter.covered_ms = end_ms
         for window in meter.windows:
             window.resume(meter.covered_ms)
         self.meters[name] = meter
 
     def _is_wanted(self, window: OpenWindow) -> bool:
-        """Return whether a receiver still gets a slot of an open window, or the stream is not shared."""
-        return self.stream.is_wanted(window.start_ms, window.terms)
+        """Return whether a receiver that got a window when it opened still gets one of its slots."""
+        ends_ms = window.spec.ends_ms(window.start_ms)
+        return bool(window.queues & self.stream.queues(window.start_ms, ends_ms))
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
         """Process a batch and let time pass; return the tokens to acknowledge, in any order."""
@@ -79,15 +90,20 @@ class Model:
             arrival_ms = min(arrival.received_ms, now_ms)
             free += self._pass(arrival_ms, closing_ms, catching_up)
             free += self._arrive(arrival, arrival_ms, catching_up)
-        return free + self._pass(now_ms, closing_ms, catching_up)
+        free += self._pass(now_ms, closing_ms, catching_up)
+        for name, meter in self.meters.items():
+            self.lost += [(name, *slot) for slot in meter.lost]
+            self.outcomes["register_lost"] += len(meter.lost)
+            meter.lost.clear()
+        return free
 
     def _take_prices(self, batch: Sequence[Arrival], now_ms: int) -> list[Any]:
         """Take the prices of a batch before its readings; return the tokens of the messages with prices."""
-        weights = self.stream.terms.weights
+        rule = self.stream.ordinary.price
         messages = [(arrival.prices, arrival.token) for arrival in batch]
         for prices, _ in messages:
-            if prices is not None and weights is not None:
-                self.outcomes.update(self.book.take(prices, weights.bound_u, now_ms))
+            if prices is not None and rule is not None:
+                self.outcomes.update(self.book.take(prices, rule.bound_u, now_ms))
         return [token for prices, token in messages if prices is not None]
 
     def check_prices(self, prices: tuple[Row, ...] | None, now_ms: int) -> None:
@@ -115,7 +131,7 @@ class Model:
 
     def _boundary(self, name: str, time_ms: int) -> int:
         earliest_ms = max(time_ms, self.marks.get(name, 0), self._floor_ms)
-        return self.stream.schedule.first_ms(earliest_ms)
+        return self.stream.windows.first_ms(earliest_ms)
 
     def _pass(self, open_ms: int, close_ms: int, catching_up: bool) -> list[Any]:
         if not self._wall:
@@ -137,21 +153,13 @@ class Model:
             opens_ms = open_ms + 1 if meter.next_ms is None else meter.next_ms
             if oldest is not None:
                 slot_index, end_ms = oldest.next_close()
-                due_ms = end_ms + oldest.terms.lateness_ms
+                due_ms = end_ms + oldest.spec.lateness_ms
                 if due_ms <= close_ms and due_ms <= opens_ms:
                     before_ms = meter.covered_ms
                     yield from meter.decide(end_ms)
                     self._settle(name, meter, before_ms)
                     self.changed_meters.add(name)
-                    energy: int | None = meter.energy(oldest.start_ms, slot_index, oldest.terms)
-                    if oldest.is_peak:
-                        energy = oldest.largest_energy(meter.covered_ms, meter.energy)
-                    self.closed_slots.append(
-                        ClosedSlot(name, oldest.start_ms, slot_index, oldest.terms, due_ms, energy)
-                    )
-                    oldest.open_slots.remove(slot_index)
-                    if not oldest.open_slots:
-                        del meter.windows[0]
+                    self._close(name, meter, slot_index, due_ms)
                     continue
             if opens_ms <= open_ms:
                 self._open(name, meter, opens_ms, catching_up)
@@ -163,37 +171,50 @@ class Model:
             self.changed_meters.add(name)
             self.outcomes["forgotten"] += 1
 
+    def _close(self, name: str, meter: Meter, slot_index: int, due_ms: int) -> None:
+        """Close a slot of a meter's oldest window."""
+        window = meter.windows[0]
+        if window.spec.is_peak:
+            energy = window.largest_energy(meter.covered_ms, meter.energy)
+        else:
+            energy = meter.slot_energy(window.spec, window.start_ms, slot_index)
+        self.closed_slots.append(ClosedSlot(name, window.start_ms, slot_index, window.spec, due_ms, energy))
+        window.open_slots.remove(slot_index)
+        if not window.open_slots:
+            del meter.windows[0]
+
     def _settle(self, name: str, meter: Meter, before_ms: int) -> None:
         """Charge a peak's noise once the first part since a restart is over, if the budget allows it."""
         time_ms = meter.covered_ms - 1
         for window in meter.windows:
             if window.needs_noise(before_ms, meter.covered_ms):
-                exceeds = self._exceeds(name, time_ms, window.terms.epsilon_per_w)
+                exceeds = self._exceeds(name, time_ms, window.spec.charge)
                 window.charge(meter.covered_ms, exceeds=exceeds)
                 if exceeds:
                     self.outcomes["over_budget"] += 1
                 else:
-                    self.redrawn.append((name, window.start_ms, time_ms, window.terms))
+                    self.redrawn.append((name, window.start_ms, time_ms, window.spec))
 
     def _open(self, name: str, meter: Meter, start_ms: int, catching_up: bool) -> None:
         self.changed_meters.add(name)
-        terms = self.stream.schedule.terms(start_ms)
+        spec = self.stream.windows.at(start_ms)
         patience_ms = max(self.stream.forget_ms, _WAIT_MS) if catching_up else self.stream.forget_ms
-        if self._wall and meter.idle_windows * self.stream.terms.length_ms >= patience_ms:
+        if self._wall and meter.idle_windows * self.stream.ordinary.length_ms >= patience_ms:
             meter.next_ms = None
             return
-        meter.next_ms = self.marks[name] = start_ms + terms.length_ms
+        meter.next_ms = self.marks[name] = start_ms + spec.length_ms
         meter.idle_windows += 1
-        if not self.stream.is_wanted(start_ms, terms):
+        queues = self.stream.queues(start_ms, spec.ends_ms(start_ms))
+        if not queues:
             return
         if self.stream.has_keys is not None and not self.stream.has_keys(start_ms):
             self.outcomes["no_keys"] += 1
             return
-        if self._exceeds(name, start_ms, terms.epsilon_per_w):
+        if self._exceeds(name, start_ms, spec.charge):
             self.outcomes["over_budget"] += 1
         else:
-            meter.windows.append(OpenWindow(start_ms, terms, list(range(terms.n))))
-            self.opened_windows.append((name, start_ms, terms))
+            meter.windows.append(OpenWindow(start_ms, spec, list(range(spec.n)), queues))
+            self.opened_windows.append((name, start_ms, spec))
 
     def _arrive(self, arrival: Arrival, arrival_ms: int, catching_up: bool) -> list[Any]:
         reason = arrival.refused or self._refusal(arrival)
@@ -202,8 +223,10 @@ class Model:
             return [arrival.token]
         is_present = arrival.meter in self.meters
         meter = self._meter_of(arrival)
+        dropped = meter.set_right(arrival) if self._wall else None
         counts, tokens = meter.take(arrival, is_stamped=self.stream.stamped)
-        if counts or not is_present:
+        tokens = [*(dropped or ()), *tokens]
+        if counts or not is_present or dropped is not None:
             self.changed_meters.add(arrival.meter)
         self.outcomes["accepted" if counts else "not"] += 1
         if not counts:
@@ -231,8 +254,7 @@ class Model:
         if meter is None or meter.next_ms is None:
             first_ms = self._boundary(arrival.meter, arrival.received_ms if self._wall else arrival.time_ms)
             if meter is None:
-                meter = self.meters[arrival.meter] = Meter(
-                    self.stream.terms, first_ms, first_ms, book=self.book
-                )
+                meter = as_meter(Meter(self.stream.ordinary, first_ms, first_ms, book=self.book))
+                self.meters[arrival.meter] = meter
             meter.next_ms = first_ms
         return meter

@@ -1,10 +1,6 @@
-"""The names that records contain for meters, terms and slots, as the invariants expect them."""
-
-from functools import lru_cache
+"""The names that records contain for meters and slots, as the invariants expect them."""
 
 from meteragent.domain import grid, identity
-from meteragent.domain.terms import Terms
-from meteragent.wire.descriptor import describe
 from simulators.simtest.open_windows import ClosedSlot
 
 
@@ -13,14 +9,15 @@ def public_name(key: bytes | None, meter: str) -> str:
     return meter if key is None else identity.pseudonym(key, meter)
 
 
-@lru_cache(maxsize=256)
-def descriptor_id(terms: Terms) -> str:
-    """Return the id of the terms' descriptor."""
-    return describe(terms).id
-
-
 def time_and_band(slot: ClosedSlot) -> tuple[str, str | None]:
     """Return the time and the band by which a record names a slot; the band is None if there are no bands."""
-    if slot.terms.bands:
-        return grid.iso_time(slot.window_ms), slot.terms.bands[slot.slot_index].name
-    return grid.iso_time(slot.window_ms + slot.terms.stretches(slot.slot_index)[0][0]), None
+    spec = slot.spec
+    if spec.has_bands:
+        return grid.iso_time(slot.window_ms), spec.places[slot.slot_index].name
+    return grid.iso_time(spec.slot_start_ms(slot.window_ms, slot.slot_index)), None
+
+
+def duration(slot: ClosedSlot) -> str:
+    """Return the duration that a record of a slot states: that of the window if slots are bands."""
+    [*_, (start_ms, end_ms)] = slot.spec.spans(slot.window_ms, slot.slot_index)
+    return grid.iso_duration(slot.spec.length_ms if slot.spec.has_bands else end_ms - start_ms)

@@ -1,11 +1,13 @@
 """The open windows of the model, and the slots that the model closes."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from meteragent.domain.shape import Space
-from meteragent.domain.terms import Terms
+from simulators.simtest.spec import Stretch, WindowSpec
+
+EnergyOf = Callable[[WindowSpec, Iterable[Stretch]], int]
+"""Returns what the readings of some time count for in a window, in units of its accumulator."""
 
 
 class ClosedSlot(NamedTuple):
@@ -17,14 +19,14 @@ class ClosedSlot(NamedTuple):
     meter: str
     window_ms: int
     slot_index: int
-    terms: Terms
+    spec: WindowSpec
     due_ms: int
     energy: int | None
 
 
 @dataclass
 class OpenWindow:
-    """An open window, and the indices of its slots that have not closed.
+    """An open window, the indices of its slots that have not closed, and the queues of those who get it.
 
     For a peak, a part counts if it begins at or after `from_ms`, the time from which this process has seen
     the readings. `is_drawn` says whether this process has drawn noise, and `is_first` whether it opened the
@@ -32,34 +34,31 @@ class OpenWindow:
     """
 
     start_ms: int
-    terms: Terms
+    spec: WindowSpec
     open_slots: list[int]
+    queues: frozenset[str]
     from_ms: int = 0
     is_drawn: bool = True
     is_first: bool = True
 
     @property
-    def is_peak(self) -> bool:
-        """Whether the window releases the largest mean of a part."""
-        return self.terms.space is Space.PEAK
+    def end_ms(self) -> int:
+        """The end of the window."""
+        return self.start_ms + self.spec.length_ms
 
     def whole_ms(self, time_ms: int) -> int:
         """Return the start of the peak's part that contains `time_ms`, or `time_ms` if no part does."""
-        if not self.is_peak or not self.start_ms <= time_ms < self.start_ms + self.terms.length_ms:
+        if not self.spec.is_peak or not self.start_ms <= time_ms < self.end_ms:
             return time_ms
-        return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
+        return time_ms - (time_ms - self.start_ms) % self.spec.step_ms
 
     def end_of_parts_ms(self, covered_ms: int) -> int:
         """Return the end of the last part that has ended, or the start of the window if none has."""
-        end_ms = self.start_ms + self.terms.length_ms
-        return max(self.whole_ms(min(covered_ms, end_ms)), self.start_ms)
+        return max(self.whole_ms(min(covered_ms, self.end_ms)), self.start_ms)
 
     def next_close(self) -> tuple[int, int]:
         """Return the index of the open slot that ends first, and the time of its end."""
-        ends = [
-            (self.start_ms + self.terms.stretches(slot_index)[-1][1], slot_index)
-            for slot_index in self.open_slots
-        ]
+        ends = [(self.spec.slot_end_ms(self.start_ms, index), index) for index in self.open_slots]
         end_ms, slot_index = min(ends)
         return slot_index, end_ms
 
@@ -72,7 +71,7 @@ class OpenWindow:
     def needs_noise(self, before_ms: int, covered_ms: int) -> bool:
         """Return whether a part of a peak has ended between two times, and no noise has been drawn yet."""
         over_ms = self.end_of_parts_ms(covered_ms)
-        return self.is_peak and not self.is_drawn and over_ms > self.end_of_parts_ms(before_ms)
+        return self.spec.is_peak and not self.is_drawn and over_ms > self.end_of_parts_ms(before_ms)
 
     def charge(self, covered_ms: int, *, exceeds: bool) -> None:
         """Draw noise for the parts that have ended; if the budget forbids it, these parts do not count."""
@@ -80,17 +79,16 @@ class OpenWindow:
         if exceeds:
             self.from_ms = self.end_of_parts_ms(covered_ms)
 
-    def largest_energy(self, covered_ms: int, energy: Callable[[int, int, Terms], int]) -> int | None:
+    def largest_energy(self, covered_ms: int, energy_of: EnergyOf) -> int | None:
         """Return the largest energy of a part that has ended since the restart, in an accumulator's units.
 
         If this process opened the window, the result is at least the energy of the lowest power. Otherwise
-        it is None if no noise has been drawn or no such part has ended. `energy` computes the energy of a
-        slot from its window's start, its index and its terms.
+        it is None if no noise has been drawn or no such part has ended.
         """
         if not self.is_drawn:
             return None
-        terms, step_ms = self.terms, self.terms.step_ms
+        step_ms = self.spec.step_ms
         parts_ms = range(max(self.from_ms, self.start_ms), self.end_of_parts_ms(covered_ms), step_ms)
-        part = replace(terms, space=Space.LINF, length_ms=step_ms)
-        lowest = [terms.low_u * step_ms] if self.is_first else []
-        return max([*lowest, *(energy(part_ms, 0, part) for part_ms in parts_ms)], default=None)
+        lowest = [self.spec.readings.low_u * step_ms] if self.is_first else []
+        energies = (energy_of(self.spec, [(part_ms, part_ms + step_ms)]) for part_ms in parts_ms)
+        return max([*lowest, *energies], default=None)

@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from meteragent.domain.commit import OpenWindow
-from meteragent.domain.shape import Metric, Space
-from meteragent.domain.terms import Terms
 from simulators.invariant import check
 from simulators.simtest.crowd import ShareCheck
 from simulators.simtest.open_windows import ClosedSlot
 from simulators.simtest.peak_run import PeakRun
+from simulators.simtest.spec import WindowSpec
 
 _CHANGED = "a slot's noise has changed, or the slot holds energy that was not measured"
 
@@ -33,15 +32,16 @@ class Key(NamedTuple):
 class Window:
     """A window that was opened, with its noise and records so far.
 
-    `public_id` is the meter's public id; `initial` holds each slot's accumulator without energy, that is,
-    noise plus dither. `records` holds each slot's messages: one, or one for each receiver that gets the slot.
-    `is_lost` says whether the remaining slots need not be released: the store was lost or restored, the
-    stream was retired, or no receiver gets the window any longer.
+    `public_id` is the meter's public id, and `destinations` are those of the receivers that got the window
+    when it opened; `initial` holds each slot's accumulator without energy, that is, noise plus dither.
+    `records` holds each slot's messages: one, or one for each receiver that gets the slot. `is_lost` says
+    whether the remaining slots need not be released: the store was lost or restored, the stream was retired,
+    or no receiver gets the window any longer. `lost_slots` are those of registers.
     """
 
-    terms: Terms
+    spec: WindowSpec
     public_id: str
-    topic: str
+    destinations: frozenset[tuple[str, str]]
     noise_bound: int | None = None
     draws: int = 0
     initial: dict[int, int] = field(default_factory=dict)
@@ -49,6 +49,12 @@ class Window:
     is_lost: bool = False
     peak: PeakRun = field(default_factory=PeakRun)
     share: ShareCheck | None = None
+    lost_slots: set[int] = field(default_factory=set)
+
+    def lose(self, slot_index: int) -> None:
+        """Note that a register's slot was lost: it has other noise, from a noise bound of its own."""
+        self.lost_slots.add(slot_index)
+        self.initial.pop(slot_index, None)
 
     def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
         """Check when noise is drawn, and that a window has one noise bound exactly while it needs one.
@@ -56,16 +62,16 @@ class Window:
         In d_inf, each slot's noise is drawn when the slot begins, and the noise bound is kept until the last
         draw. In all other metrics there is no noise bound, and all noise is drawn when the window opens.
         """
-        draws, terms = on_disk.draws, self.terms
+        draws, spec = on_disk.draws, self.spec
         has_bound = on_disk.noise_bound is not None
-        is_shared = terms.metric is Metric.LINF
-        is_needed = is_shared and draws < terms.n
+        is_shared = not spec.is_in_all
+        is_needed = is_shared and draws < spec.n
         check(has_bound == is_needed, "a noise bound is missing, or is kept without need", key)
         self.noise_bound = on_disk.noise_bound if self.noise_bound is None else self.noise_bound
         check(on_disk.noise_bound in (None, self.noise_bound), "a window has two noise bounds", key)
-        starts_ms = [key.start_ms + terms.stretches(i)[0][0] for i in range(terms.n)]
-        begun_slots = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else terms.n
-        check(draws <= terms.n, "a window has more draws than slots", key)
+        starts_ms = [spec.slot_start_ms(key.start_ms, i) for i in range(spec.n)]
+        begun_slots = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else spec.n
+        check(draws <= spec.n, "a window has more draws than slots", key)
         # A restart may replace the wall clock by the event clock, which then finds slots whose noise has
         # already been drawn.
         self.draws, draws_before = draws, self.draws
@@ -76,30 +82,25 @@ class Window:
         )
 
     def check_initial(self, key: Key, slot_index: int, initial: int) -> None:
-        """Check that a slot's noise and dither have not changed, and that the noise is within its bound.
-
-        Dither is allowed only if the terms round with dither.
-        """
-        noise, dither = divmod(initial, self.terms.lattice(slot_index))
-        dithered, place = self.terms.rounding == "dithered", (key, slot_index)
-        check(dithered or not dither, "an accumulator is not the sum of noise and energy so far", place)
+        """Check that a slot's noise and dither have not changed, and that the noise is within its bound."""
+        noise, place = initial // self.spec.lattice(slot_index), (key, slot_index)
         recorded = self.initial.setdefault(slot_index, initial)
         check(recorded == initial, _CHANGED, place)
-        is_bounded = self.noise_bound is None or abs(noise) <= self.noise_bound
+        has_bound = self.noise_bound is not None and slot_index not in self.lost_slots
+        is_bounded = not has_bound or abs(noise) <= (self.noise_bound or 0)
         check(is_bounded, "the noise of a slot exceeds its bound", place)
 
     def check_rounding(self, key: Key, slot: ClosedSlot, quanta: int) -> None:
-        """Check a record's value: floor(A / L) with dither, and floor(A / L + 1/2) without.
+        """Check a record's value: floor(A / L).
 
         A is the accumulator, which is known if the slot was ever on disk, and L is one quantum. A peak is
         checked by `PeakRun.check_release`.
         """
-        if slot.terms.space is Space.PEAK:
+        if slot.spec.is_peak:
             self.peak.check_release(slot, quanta, key)
             return
-        initial, lattice = self.initial.get(slot.slot_index), slot.terms.lattice(slot.slot_index)
+        initial, lattice = self.initial.get(slot.slot_index), slot.spec.lattice(slot.slot_index)
         if initial is not None:
-            half = 0 if slot.terms.rounding == "dithered" else lattice // 2
-            expected_quanta = (initial + (slot.energy or 0) + half) // lattice
+            expected_quanta = (initial + (slot.energy or 0)) // lattice
             place = (key, slot.slot_index)
             check(quanta == expected_quanta, _CHANGED, place)

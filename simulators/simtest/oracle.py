@@ -10,15 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from meteragent.core.stream import Effects
 from meteragent.crowd.group import Group
 from meteragent.domain.commit import Commit, TimelineState
-from meteragent.domain.counters import REFUSALS, Counts
+from meteragent.domain.counters import Counts
 from meteragent.domain.grid import floor
 from meteragent.domain.reading import Message
-from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
 from meteragent.store import Store
 from meteragent.store.outbox import WaitingRow
@@ -30,23 +28,11 @@ from simulators.simtest.invariants import InvariantChecker
 from simulators.simtest.meter import Arrival, Meter
 from simulators.simtest.model import Model
 from simulators.simtest.opened import MessageKey
-from simulators.simtest.prices import PriceBook, PriceMessage
+from simulators.simtest.prices import OUTCOMES, PriceBook, PriceMessage
+from simulators.simtest.process_record import ProcessRecord
 from simulators.simtest.receivers import Share
 from simulators.simtest.setting import PAYLOAD_MAX
 from simulators.simtest.stream_spec import StreamSpec
-
-CLOCK_KNOWN_S = 1.5
-"""The time after its start within which an agent checks whether its clock is synchronised."""
-_REASONS = [
-    *(*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten", "no_keys"),
-    *("prices", "price_conflict", "price_times", "price_clamped"),
-]
-"""The counters that the model predicts individually."""
-_PRICES = [
-    *("prices", "price_repeated", "price_late", "price_conflict", "price_times", "price_clamped"),
-    "price_messages_refused",
-]
-"""The outcomes of prices, which are not counted as received readings."""
 
 
 class ExpectedMeaning(NamedTuple):
@@ -63,6 +49,18 @@ class ExpectedMeaning(NamedTuple):
     prices: PriceMessage | None = None
 
 
+class Effects(Protocol):
+    """What a core asks for after a feed."""
+
+    @property
+    def commit(self) -> Commit:
+        """The transaction to commit."""
+
+    @property
+    def acknowledge(self) -> Sequence[Any]:
+        """The tokens of the messages to acknowledge."""
+
+
 class InDoubtCommit(NamedTuple):
     """A transaction that may or may not be on disk; if `model` is None, it only marks rows as delivered."""
 
@@ -70,36 +68,6 @@ class InDoubtCommit(NamedTuple):
     commit: Commit
     delivered: Sequence[int]
     now_ms: int
-
-
-@dataclass
-class ProcessRecord:
-    """One process of the agent: its start, its models, and what it may acknowledge.
-
-    started_ms       wall-clock time of the start
-    counts           the counters
-    models           the model of each stream
-    acknowledgeable  packet ids that the process may acknowledge
-    uncommitted      packet ids by stream that the process may acknowledge after the next commit
-    subscribed_ms    wall-clock time of each stream's first subscription
-    confirmed        messages that the process knows were delivered
-    orderly          whether the process exited by an orderly stop
-    counts_at_open   the counters when the process last opened the store (again after a jump of the clock)
-    early            number of acknowledgements that `acknowledgeable` did not allow
-    clock_known_s    loop time from which the process knows that its clock is synchronised
-    """
-
-    started_ms: int
-    counts: Counts
-    models: dict[str, Model] = field(default_factory=dict)
-    acknowledgeable: set[int] = field(default_factory=set)
-    uncommitted: dict[str, list[int]] = field(default_factory=dict)
-    subscribed_ms: dict[str, int] = field(default_factory=dict)
-    confirmed: set[MessageKey] = field(default_factory=set)
-    orderly: bool = False
-    counts_at_open: Counter[str] = field(default_factory=Counter)
-    early: int = 0
-    clock_known_s: float = 0.0
 
 
 @dataclass
@@ -139,7 +107,7 @@ class Oracle:
         expected.states = {key: state for key, state in expected.states.items() if key[0] in streams}
         self.checker.replace_store(expected)
         for model in self.process.models.values():
-            self.prices += Counter({name: model.outcomes[name] for name in _PRICES})
+            self.prices += Counter({name: model.outcomes[name] for name in OUTCOMES})
         self.process = ProcessRecord(started_ms, counts, counts_at_open=Counter(counts))
         self.is_copy = False
         self._late_before = len(self.checker.late)
@@ -226,21 +194,23 @@ class Oracle:
         expected.marks = {key: max(end_ms, floor_ms) for key, end_ms in expected.marks.items()}
         self.replace_store(expected)
 
-    def restore(self, spec: StreamSpec, limit: Fraction | None) -> Model:
+    def restore(self, spec: StreamSpec) -> Model:
         """Return a stream's model in the state of its last commit."""
-        expected, name = self.checker.expected, spec.name
+        expected, name = self.checker.expected, spec.names.stream
         self.checker.begin(name)
         marks = {meter: end_ms for (stream, meter), end_ms in expected.marks.items() if stream == name}
         book = PriceBook(expected.every_price.get(name, ()))
         if spec.grants is not None:
             spec = replace(spec, grants=tuple(expected.active(name)))
-        if (group := spec.schedule.usual.crowd) is not None:
+        if group_id := spec.ordinary.group_id:
             lists = expected.key_lists
-            spec = replace(spec, has_keys=lambda start_ms: has_days(lists, group.group_id, start_ms))
-        model = Model(spec, {}, marks, expected.floor_ms, self._exceeds(limit), book)
+            spec = replace(spec, has_keys=lambda start_ms: has_days(lists, group_id, start_ms))
+        model = Model(spec, {}, marks, expected.floor_ms, self._exceeds(spec.limit), book)
         for (stream, meter), state in expected.states.items():
             if stream == name:
-                model.restore(meter, self._saved_meters[name][meter].durable(), state)
+                saved = self._saved_meters[name][meter]
+                slot = self.checker.masked_slot(name, meter, state, saved)
+                model.restore(meter, saved.durable(), state.next_ms, slot)
                 starts_ms = {window.start_ms for window in model.meters[meter].windows}
                 self.checker.discard_windows(name, meter, state, starts_ms)
         self.process.models[name] = model
@@ -268,13 +238,13 @@ class Oracle:
             [self._interpret(message, model.stream) for message in batch], now_ms, closing_ms
         )
         self.checker.check_feed(model, effects.commit, effects.acknowledge, freed_tokens)
-        self._check_catch_up(model, now_ms)
+        self.process.check_catch_up(model, now_ms)
         packet_ids = [token.token[0] for token in effects.acknowledge if token is not None]
         if effects.commit:
-            self.process.uncommitted[model.stream.name] = packet_ids
+            self.process.uncommitted[model.stream.names.stream] = packet_ids
         else:
             self.process.acknowledgeable.update(packet_ids)
-        self._check_counters()
+        self.process.check_counters()
 
     def _interpret(self, message: Message, stream: StreamSpec) -> Arrival:
         """Return a message with its true meaning."""
@@ -285,42 +255,6 @@ class Oracle:
         refused = "retained" if message.retain else refused
         time_ms = message.received_ms if is_stamped else meaning.time_ms
         return Arrival(meaning.meter, time_ms, meaning.value_u, refused, message.received_ms, message.token)
-
-    def _check_catch_up(self, model: Model, now_ms: int) -> None:
-        """Check law 4: slots that fell due while the agent was stopped wait for `catch_up`."""
-        spec, process = model.stream, self.process
-        has_waited = any(slot.due_ms < process.started_ms for slot in model.closed_slots)
-        if spec.terms.clock is Clock.EVENT or not has_waited:
-            return
-        since_ms = process.subscribed_ms.get(spec.name, 2**62)
-        check(
-            now_ms >= since_ms + spec.catch_up_ms,
-            "slots due during a stop do not wait for catch_up",
-        )
-
-    def _check_counters(self) -> None:
-        """Check law 7: every message has exactly one outcome, which is counted."""
-        counts, outcomes = Counter(self.process.counts), Counter[str]()
-        counts.subtract(self.process.counts_at_open)
-        for model in self.process.models.values():
-            outcomes += model.outcomes
-        for reason in _REASONS:
-            check(counts[reason] == outcomes[reason], "a counter is wrong", reason)
-        # Which of the three outcomes is counted depends on the decided time that the core remembers.
-        unused = counts["late"] + counts["duplicate"] + counts["early"]
-        check(unused == outcomes["late"] + outcomes["not"], "a counter is wrong", "late, duplicate and early")
-        late_prices = counts["price_late"] + counts["price_repeated"]
-        check(
-            late_prices == outcomes["price_late"] + outcomes["price_repeated"],
-            "a counter is wrong",
-            "price_late",
-        )
-        # The core may have dropped a price that is repeated after its time has begun.
-        check(counts["price_repeated"] <= outcomes["price_repeated"], "a counter is wrong", "price_repeated")
-        no_fates = ("over_budget", "forgotten", "no_keys", *_PRICES)
-        fates = sum(n for name, n in outcomes.items() if name not in no_fates)
-        fates -= outcomes["price_messages_refused"]
-        check(counts["received"] == fates, "a message is not counted once")
 
     # --- the disk ------------------------------------------------------------------------------
 
@@ -370,22 +304,3 @@ class Oracle:
         """Note that the agent is about to learn that a message was delivered."""
         self.checker.confirmed.add(message)
         self.process.confirmed.add(message)
-
-    def check_acknowledgements(self, packet_ids: list[int]) -> None:
-        """Check law 7: an acknowledged message is committed, or refused and counted, or in `acked_open`."""
-        self.process.early += sum(packet_id not in self.process.acknowledgeable for packet_id in packet_ids)
-        check(
-            self.process.early
-            <= self.process.counts["acked_open"] - self.process.counts_at_open["acked_open"],
-            "a reading is acknowledged before its effects are committed",
-        )
-
-    def held_packet_ids(self) -> set[int]:
-        """Return the packet ids of readings that may still apply to undecided time."""
-        readings = (
-            reading
-            for model in self.process.models.values()
-            for meter in model.meters.values()
-            for reading in meter.readings.values()
-        )
-        return {reading.token.token[0] for reading in readings if reading.token is not None}

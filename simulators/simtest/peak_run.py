@@ -54,7 +54,7 @@ class PeakRun:
 
     def check_release(self, slot: ClosedSlot, quanta: int, key: object) -> None:
         """Check the released value, in quanta, as far as the noise is known."""
-        lattice, accumulators = slot.terms.lattice(0), [] if self.before is None else [self.before]
+        lattice, accumulators = slot.spec.lattice(0), [] if self.before is None else [self.before]
         if self.mask is not None and slot.energy is not None:
             accumulators.append(self.mask + slot.energy)
         is_known = self.mask is not None or slot.energy is None

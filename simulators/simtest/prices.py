@@ -3,18 +3,24 @@
 Unlike the agent, this reference forgets no price. So if the agent drops a price too early, amounts differ.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 from simulators.invariant import check
+from simulators.simtest.spec import PriceRule, Stretch
 
 PRICE_TOPIC = "prices/market"
 """The topic of prices at the source's broker."""
 
 Row = tuple[int, int, int]
 """A price: its start and end in Unix ms, and the price in millionths of the unit per kWh."""
+
+OUTCOMES = [
+    *("prices", "price_repeated", "price_late", "price_conflict", "price_times", "price_clamped"),
+    "price_messages_refused",
+]
+"""The outcomes of prices, which are not counted as received readings."""
 
 _QUARTER_MS = 15 * MINUTE_MS
 _AHEAD_MS = 62 * DAY_MS
@@ -58,21 +64,17 @@ class PriceBook:
         self.has_news = True
         return ["prices"] if accepted == row else ["prices", "price_clamped"]
 
-    def weight(self, terms: Terms, start_ms: int, end_ms: int) -> int:
-        """Return the sum of price * ms over a stretch of time; for terms without prices, its length in ms.
+    def pieces(self, rule: PriceRule, start_ms: int, end_ms: int) -> Iterator[tuple[Stretch, int]]:
+        """Cut a stretch of time at quarter hours; yield the pieces, each with its price.
 
-        A quarter hour without a price counts at the default price.
+        A quarter hour without a price has the default price.
         """
-        weights, total = terms.weights, 0
-        if weights is None:
-            return end_ms - start_ms
         while start_ms < end_ms:
             quarter_ms = start_ms // _QUARTER_MS * _QUARTER_MS
             to_ms = min(quarter_ms + _QUARTER_MS, end_ms)
-            price_u = self._of_quarter.get(quarter_ms, weights.default_u)
-            total += sorted([-weights.bound_u, price_u, weights.bound_u])[1] * (to_ms - start_ms)
+            price_u = self._of_quarter.get(quarter_ms, rule.default_u)
+            yield (start_ms, to_ms), sorted([-rule.bound_u, price_u, rule.bound_u])[1]
             start_ms = to_ms
-        return total
 
     def check_commit(self, prices: tuple[Row, ...] | None, undecided_ms: int) -> None:
         """Check that a commit after a new price writes each accepted price that ends after `undecided_ms`.

@@ -105,11 +105,6 @@ class Grant(NamedTuple):
         """The name of the grant's queue in the outbox."""
         return f"{self.stream}@{self.name}.{self.id}"
 
-    def sink_topic(self, core_topic: str) -> str:
-        """Return the receiver's topic for a topic of the core, which begins with the public id."""
-        public_id, *below = core_topic.split("/")
-        return "/".join([self.topic.replace(identity.PLACEHOLDER, public_id), *below])
-
     def gets(self, window_ms: int, end_ms: int) -> bool:
         """Return whether the receiver gets a slot, given the window's start and the slot's end."""
         return self.since_ms <= window_ms and (self.until_ms is None or end_ms <= self.until_ms)

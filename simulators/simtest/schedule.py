@@ -227,9 +227,6 @@ KINDS: dict[str, type[Any]] = {
     )
 }
 
-_FORMER = {"which": "kind"}
-"""Former names of fields in printed schedules."""
-
 
 def write(schedule: Schedule) -> str:
     """Format a schedule as text."""
@@ -292,6 +289,5 @@ def _parse_fields(kind: type[Any], pairs: str, **values: int) -> Any:
     types = {field.name: field.type for field in fields(kind)}
     for pair in pairs.split():
         name, _, value = pair.partition("=")
-        name = _FORMER.get(name, name)
         values[name] = int(value) if types[name] in (int, "int") else value  # type: ignore[assignment]
     return kind(**values)

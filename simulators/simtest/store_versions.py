@@ -80,7 +80,7 @@ class StoreVersions:
                 values = [(f"{_OURS}{self._starts}", "client_id"), (secret, "secret")]
                 tx.executemany("UPDATE meta SET value = ? WHERE key = ?", values)
         current = store._generation  # noqa: SLF001 - the drawn values are not arguments
-        if current is not None and current.claim_key != secret.hex():
+        if current.claim_key != secret.hex():
             store._generation = current._replace(claim_key=secret.hex())  # noqa: SLF001
             generation.write(store.path, store._generation)  # noqa: SLF001
 

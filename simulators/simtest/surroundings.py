@@ -9,6 +9,7 @@ from meteragent.domain.grid import iso_time
 from simulators.simtest import schedule as s
 from simulators.simtest.brokers import JUNK, PRICE_JUNK, Broker, SinkBroker, SourceBroker
 from simulators.simtest.disk import Disk
+from simulators.simtest.ending import SETTLED_COMMIT_S
 from simulators.simtest.oracle import ExpectedMeaning
 from simulators.simtest.prices import PRICE_TOPIC, PriceMessage
 from simulators.simtest.setting import PAYLOAD_MAX, Pace
@@ -83,7 +84,7 @@ class FaultInjector:
         self._sink.refuses = False
         for broker in self._brokers.values():
             broker.settle()
-        self._set_disk(0.001, _ROOM_BYTES)
+        self._set_disk(SETTLED_COMMIT_S, _ROOM_BYTES)
 
     def apply(self, event: s.Event) -> None:
         """Apply an event."""

@@ -8,12 +8,14 @@ from meteragent.crowd.group import Group
 from meteragent.domain.units import DAY_MS
 from simulators.invariant import check
 from simulators.simtest.brokers import SinkBroker
+from simulators.simtest.configuration import group_of
 from simulators.simtest.crowd import key_list
 from simulators.simtest.loop import Guard, VirtualLoop
 from simulators.simtest.network import Publication
 from simulators.simtest.opened import MessageKey
 from simulators.simtest.oracle import Oracle
 from simulators.simtest.power import Files
+from simulators.simtest.publications import check_publication
 from simulators.simtest.schedule import Crash, Keys, Schedule
 from simulators.simtest.setting import PACES
 from simulators.simtest.surroundings import FaultInjector
@@ -47,7 +49,7 @@ class Traffic:
     def _groups(self) -> dict[str, Group]:
         """Return the groups of all configurations, by id."""
         settings = [setting for configuration in self.plan.configurations for setting in configuration]
-        groups = [setting.group(PACES[self.plan.pace]) for setting in settings if setting.crowd]
+        groups = [group_of(setting, PACES[self.plan.pace]) for setting in settings if setting.crowd]
         return {group.id.hex(): group for group in groups}
 
     def _publish_keys(self, event: Keys) -> None:
@@ -84,7 +86,7 @@ class Traffic:
         """Check acknowledgements; return how many are sent: all, or half if the process dies in between."""
         self.counts["acknowledged"] += len(packet_ids)
         with self.guard:
-            self._oracle.check_acknowledgements(packet_ids)
+            self._oracle.process.check_acknowledgements(packet_ids)
         self._die_if_armed("acknowledge-before")
         return len(packet_ids) // 2 if self._traps.has_crash("acknowledge-half") else len(packet_ids)
 
@@ -99,9 +101,8 @@ class Traffic:
         self.log.append((self._loop.time(), topic, payload, retain))
         now_ms = self._faults.clock_ms()
         with self.guard:
-            self._oracle.checker.check_publication(
-                MessageKey(topic, payload), newest_rows, now_ms, retain=retain
-            )
+            message = MessageKey(topic, payload)
+            check_publication(self._oracle.checker, message, newest_rows, now_ms, retain=retain)
 
     def after_publish(self) -> None:
         """End the process if a crash is armed for the moment after a publication is sent."""

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from meteragent.agent.presence import Presence
-from meteragent.agent.sink import OutboxReader, Sink
+from meteragent.agent.announcer import Presence
+from meteragent.agent.send_queue import OutboxReader
+from meteragent.agent.sink import Sink
 from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.store import Store, outbox
@@ -54,13 +55,15 @@ class Line:
         until_ms: int | None = None,
     ) -> None:
         """Append rows, and wake the sink."""
-        rows = [Outgoing(topic, payload, due_ms, retain=retain, until_ms=until_ms) for payload in payloads]
+        rows = [
+            Outgoing("main", topic, payload, due_ms, retain=retain, until_ms=until_ms) for payload in payloads
+        ]
         persist(self.store, Commit("main", NOW_MS, outgoing=rows))
         self.sink.wake()
 
     def describe(self, topic: str, id_: str, payload: bytes | None = None) -> None:
         """Store a descriptor."""
-        item = Descriptor(topic, id_, id_.encode() if payload is None else payload)
+        item = Descriptor("main", topic, id_, id_.encode() if payload is None else payload)
         persist(self.store, Commit("main", NOW_MS, descriptors=[item]))
 
     def answer(self, session: FakeSession, *publications: Publication) -> None:
@@ -76,9 +79,10 @@ class Line:
         return rows
 
     @asynccontextmanager
-    async def connected(self, inflight: int = 100) -> AsyncIterator[FakeSession]:
+    async def connected(self, inflight: int = 100, *, retains: bool = True) -> AsyncIterator[FakeSession]:
         """Connect until the block ends."""
         session = FakeSession(inflight=inflight)
+        session.retains = retains
         serving = asyncio.create_task(self.sink.serve(session))
         try:
             yield session

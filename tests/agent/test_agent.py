@@ -1,7 +1,6 @@
 """The composition root: meteragent.agent, between brokers that a test plays, over a real store."""
 
 import asyncio
-import json
 import logging
 import re
 from collections import Counter
@@ -44,19 +43,6 @@ async def test_readings_in_records_out(world: World) -> None:
     assert (counts["received"], counts["released"], counts["delivered"]) == (2, 2, 4)
 
 
-async def test_records_leave_in_the_format_of_the_sink(world: World) -> None:
-    """With format = "senml", records are SenML packs and descriptors are still JSON."""
-    async with world.running(STREAM.format("", "") + 'format = "senml"\n'):
-        world.sides["source"].send(100)
-        await world.until(lambda: world.agent.counts["opened"] == 1)
-        world.now_ms = START_MS + STEP_MS
-        *descriptors, record = [await world.sides["sink"].session.next() for _ in range(3)]
-    assert {item.retain for item in descriptors} == {True}
-    [value, duration, _, terms] = json.loads(record.payload)
-    assert value == {"bn": "m/", "bt": START_MS // 1000, "n": "power", "u": "W", "v": 100}
-    assert (duration["v"], terms["vs"]) == (1, json.loads(descriptors[0].payload)["id"])
-
-
 async def test_brokers_know_the_agent_again(world: World) -> None:
     """Client ids are the same at every start; those seen by two receivers share nothing, not even a name."""
     names = []
@@ -85,7 +71,7 @@ async def test_what_a_register_showed_while_we_were_away_is_not_kept(
     if "time" in keys:
         text = text.replace('time = "t"', "")
     async with world.running(text):
-        assert world.sides["source"]._options["session_expiry_s"] == seconds
+        assert world.sides["source"].link.session_expiry_s == seconds
 
 
 async def test_a_stop_drains_the_outbox_and_closes_nothing(

@@ -132,9 +132,19 @@ def test_a_slot_that_fell_due_during_the_stop_is_announced() -> None:
     """Overdue slots wait for the readings that the broker has kept; the other time is a gap."""
     line = next_number(written(), reading_ms=NOW - 60 * MINUTE_MS)
     assert line == (
-        "stream main: a number has been due since 2026-11-23T05:30:00Z. Overdue numbers leave"
+        "stream main: a number has been due since 2026-11-23T05:30:00Z."
+        " It leaves at 2026-11-23T05:44:10Z (in 60 s) at the earliest:"
         " 1 min after the source's broker has confirmed the subscription,"
         " so that readings that waited there count. Time without a reading counts as window.gap"
+    )
+
+
+def test_a_slot_that_falls_due_soon_after_a_start_waits_for_readings_as_well() -> None:
+    """No slot closes until `catch_up` is over, so its number is not announced for an earlier time."""
+    line = next_number(written(), reading_ms=NOW - 20 * MINUTE_MS, now_ms=NOW + 16 * MINUTE_MS)
+    assert line.startswith(
+        "stream main: a number is due at 2026-11-23T06:00:00Z."
+        " It leaves at 2026-11-23T06:00:10Z (in 60 s) at the earliest: 1 min after the source's broker"
     )
 
 
@@ -157,9 +167,9 @@ async def test_it_is_logged_once_before_anything_is_connected(
     """The agent logs it when it starts, with the names of its connections and the keys of their users."""
     with caplog.at_level(logging.INFO, "meteragent"):
         async with world.running():
-            sides = {name: side._options for name, side in world.sides.items()}
+            sides = {name: side.link for name, side in world.sides.items()}
     assert caplog.messages[0].startswith(f"meteragent {__version__}; store ")
     assert sum("hides" in line for line in caplog.messages) == 1
     assert sum("a new meter's first number leaves at" in line for line in caplog.messages) == 1
-    assert sides["source"]["role"] == "source"
-    assert sides["sink"]["login_hint"] == "set sink.username and sink.password_file"
+    assert sides["source"].role == "source"
+    assert "sink.username and sink.password_file" in sides["sink"].advice("login_refused")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.agent.crowd import Keys, keys
-from meteragent.agent.runner import StoreThread
+from meteragent.agent.store_thread import StoreThread
 from meteragent.crowd.message import KeyList
 from meteragent.domain.counters import Counts
 from meteragent.mqtt import Token

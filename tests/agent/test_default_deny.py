@@ -15,6 +15,7 @@ from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import parse_time
+from meteragent.mqtt import Will
 from meteragent.privacy import SeededBits
 from meteragent.store import read_only
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World
@@ -217,5 +218,5 @@ async def test_the_sink_is_told_no_name(world: World) -> None:
         await world.until(lambda: world.agent.counts["opened"] == 1)
         side = world.sides["sink"]
         assert re.fullmatch(r"meteragent-[0-9a-f]+-sink", side.client_id)
-        assert side._options["will"] == ("agent/status", b'{"v":1,"status":"offline"}')
-        assert world.sides["source"]._options.get("will") is None
+        assert side.link.will == Will("agent/status", b'{"v":1,"status":"offline"}')
+        assert world.sides["source"].link.will is None

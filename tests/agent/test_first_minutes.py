@@ -9,10 +9,12 @@ import pytest
 
 from meteragent import config
 from meteragent.agent.clock import SteadyClock
-from meteragent.agent.first_minutes import FirstMinutes
-from meteragent.agent.intake_health import IntakeHealth
+from meteragent.agent.first_minutes import OF_TIMES, FirstMinutes
+from meteragent.agent.outlets import Outlets
 from meteragent.agent.watch import StreamWatch
+from meteragent.core.arrivals import CODES
 from meteragent.domain.counters import Counts
+from meteragent.domain.problem import PROBLEMS, Problem, problem
 from meteragent.domain.units import MINUTE_MS
 from meteragent.store import outbox
 from meteragent.store.outbox import WaitingRow
@@ -33,20 +35,26 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
 
 class Beginning:
-    """A stream's first minutes, with counters and a clock of a test."""
+    """A stream's first minutes, with counters, problems and a clock of a test."""
 
     def __init__(self, **sections: str) -> None:
         self.counts = Counts()
         self.now_ms = START_MS
-        self.first = FirstMinutes(config.parse(written(**sections)).stream[0], self.counts, START_MS)
+        self.problems: list[Problem] = []
+        self.judgements = 0
+        self.first = FirstMinutes(config.parse(written(**sections)).stream[0], self.counts)
 
-    def seconds(self, count: int, *reasons: str, connected: bool = True) -> None:
+    def seconds(self, count: int, *reasons: str) -> None:
         """Let seconds pass, in each of which one message is counted for each reason."""
         for _ in range(count):
             for reason in reasons:
                 self.counts.add(reason)
             self.now_ms += SECOND_MS
-            self.first.update(self.now_ms, connected=connected)
+            self.first.update(self.now_ms, self._judge)
+
+    def _judge(self) -> list[Problem]:
+        self.judgements += 1
+        return self.problems
 
 
 # Through the agent ------------------------------------------------------------------------------
@@ -80,10 +88,10 @@ async def test_a_wrong_profile_is_logged_after_a_minute(
             await world.settle()
             world.now_ms += 10 * SECOND_MS
             await world.settle()
-    [line] = [line for line in caplog.messages if "was a reading" in line]
+    [line] = [line for line in caplog.messages if "holds a reading" in line]
     assert line.startswith(
-        "stream main: messages arrive on meters/{meter}/power, but none in 1 min was a reading:"
-        " the payload lacks the value or the time (refused_missing). Compare source.profile"
+        "stream main: none of the messages holds a reading: the payload lacks the value or the time"
+        " (refused_missing). Compare source.profile"
     )
     assert "31234" not in caplog.text
     assert not re.search(r"meters/m\b", caplog.text)
@@ -100,118 +108,71 @@ async def test_a_stop_is_answered_at_once(world: World, caplog: pytest.LogCaptur
 # Alone ------------------------------------------------------------------------------------------
 
 
-def test_silence_is_logged_with_doubling_pauses(caplog: pytest.LogCaptureFixture) -> None:
-    """After 1 minute, then 2, 4, 8 and so on minutes later, at most an hour apart."""
-    beginning, after = Beginning(source='url = "mqtt://here:1884"'), []
-    for minute in range(1, 251):
-        caplog.clear()
-        beginning.seconds(60)
-        after += [minute] * len(caplog.messages)
-    assert after == [1, 3, 7, 15, 31, 63, 123, 183, 243]
-    caplog.clear()
-    Beginning(source='url = "mqtt://here:1884"').seconds(60)
-    [line] = caplog.messages
-    assert line == (
-        "stream main: no message arrived on meters/{meter}/power in 1 min. Check that the meter is on,"
-        " that source.topic is right, and that this user may read it: `meteragent discover --url"
-        " mqtt://here:1884` lists what the broker sends."
-    )
-
-
-@pytest.mark.parametrize(
-    ("reasons", "named", "cure"),
-    [
-        (("other",), "messages of the device that do not contain the quantity (other)", "tap"),
-        (("retained",), "(retained)", "check that it is on and connected"),
-        (("refused_ahead",), "(refused_ahead)", "timedatectl"),
-        (("late",), "(late)", "timedatectl"),
-    ],
-)
-def test_each_reason_has_a_cure(
-    reasons: tuple[str, ...], named: str, cure: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What must be changed depends on why the messages do not count."""
-    Beginning().seconds(60, *reasons)
-    [line] = caplog.messages
-    assert named in line
-    assert cure in line
-
-
-def test_the_most_frequent_reason_comes_first_without_counts(caplog: pytest.LogCaptureFixture) -> None:
-    """How many messages arrived reveals when a home is busy, so only the order is logged (law 4)."""
+def test_each_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """In the words of `health`, with what to do; when it comes again, `health` says so."""
     beginning = Beginning()
-    beginning.seconds(7, "refused_json")
-    beginning.seconds(53, "refused_empty")
-    [line] = caplog.messages
-    assert line.index("(refused_empty)") < line.index("(refused_json)")
-    assert not re.search(r"\b(7|53|60)\b", line)
+    late = problem("all_late", "main", off_ms=3_600_000, meters=2, of=3)
+    for found in ([], [late], [], [late], [problem("no_message", "main", limit_ms=60_000), late]):
+        beginning.problems = found
+        beginning.seconds(60)
+    assert [line.partition(". ")[0] for line in caplog.messages] == [
+        "stream main: 2 of 3 meters: all readings come too late: their times are 1 h behind",
+        "stream main: no message has arrived for 1 min",
+    ]
+    assert caplog.messages[0].endswith(PROBLEMS["all_late"].cure)
 
 
-def test_a_reading_ends_the_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """From then on `health` reports a silence; a reading before the first window counts as well."""
+@pytest.mark.parametrize("code", sorted(set(CODES) - OF_TIMES))
+def test_once_readings_count_no_line_reveals_values(code: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The time at which a load is clamped, or a meter rests, would be in the log (law 4); before, it may."""
+    found = Problem(code, "cause", "cure", "main")
+    for has_reading in (True, False):
+        beginning = Beginning()
+        beginning.seconds(1, *["accepted"] * has_reading)
+        caplog.clear()
+        beginning.problems = [found]
+        beginning.seconds(60)
+        assert len(caplog.messages) == (not has_reading)
+
+
+def test_a_wrong_unit_is_logged_until_a_reading_is_within_the_range(caplog: pytest.LogCaptureFixture) -> None:
+    """All readings so far were clamped, so the line says nothing of a load."""
+    beginning = Beginning()
+    beginning.problems = [problem("all_clamped", "main")]
+    beginning.seconds(60, "accepted", "clamped")
+    assert len(caplog.messages) == 1
+
+
+def test_all_meters_are_judged_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    """Rounds are many a second, and a stream may have 10,000 meters; a clock set back is no pause."""
+    beginning = Beginning()
+    beginning.seconds(60)
+    assert beginning.judgements == 6
+    beginning.now_ms -= 100 * MINUTE_MS
+    beginning.seconds(1)
+    assert beginning.judgements == 7
+
+
+def test_the_first_reading_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A reading before the first window counts as well."""
     caplog.set_level(logging.INFO, "meteragent")
     for counter in ("accepted", "early"):
         beginning = Beginning()
         caplog.clear()
         beginning.seconds(70, "refused_json")
-        beginning.seconds(1, counter)
-        beginning.seconds(3600, "refused_json")
-        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-
-
-def test_readings_that_are_all_clamped_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Watts read as kilowatts count as the range's limit; the line has no count and no value (law 4)."""
-    beginning = Beginning()
-    beginning.seconds(10, "early")
-    beginning.seconds(4, "accepted", "clamped")
-    assert caplog.messages == []
-    beginning.seconds(600, "accepted", "clamped")
-    [line] = caplog.messages
-    assert line.startswith(
-        "stream main: all readings so far are outside window.range, and are clamped to it."
-        " Check source.unit and source.scale:"
-    )
-    assert not re.search(r"\b(4|5|10|14)\b", line)
-
-
-def test_a_reading_within_the_range_ends_the_check(caplog: pytest.LogCaptureFixture) -> None:
-    """If one reading of a meter is within the range, its unit is correct."""
-    beginning = Beginning()
-    beginning.seconds(4, "accepted", "clamped")
-    beginning.seconds(1, "accepted")
-    beginning.seconds(600, "accepted", "clamped")
-    assert caplog.messages == []
-
-
-def test_time_without_a_connection_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
-    """The connection has log lines of its own; a large step of the clock is not a wait."""
-    beginning = Beginning()
-    beginning.seconds(600, connected=False)
-    beginning.seconds(59)
-    assert caplog.messages == []
-    beginning.seconds(1)
-    assert len(caplog.messages) == 1
-    beginning.now_ms += 100 * MINUTE_MS
-    beginning.seconds(1)
-    assert len(caplog.messages) == 1
-
-
-def test_a_shard_without_meters_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Small fleets may leave an agent without meters, and messages of the other agents' meters are normal."""
-    beginning = Beginning(source='shard = "0/2"')
-    beginning.seconds(600, "other_shard")
-    assert caplog.messages == []
+        beginning.seconds(100, counter)
+        assert caplog.messages == ["stream main: the first reading has arrived"]
 
 
 def test_a_descriptor_is_not_the_first_number(caplog: pytest.LogCaptureFixture) -> None:
     """Descriptors are retained, and leave before the record."""
     caplog.set_level(logging.INFO, "meteragent")
     beginning = Beginning()
-    beginning.first.on_commit([WaitingRow(1, 0, "x/privacy", b"", retain=True)])
+    beginning.first.on_commit([WaitingRow(1, 0, "main", "x/privacy", b"", retain=True)])
     beginning.first.note_answers({1}, set())
     assert caplog.messages == []
-    beginning.first.on_commit([WaitingRow(2, 0, "x", b"", retain=False)])
-    beginning.first.on_commit([WaitingRow(3, 0, "x", b"", retain=False)])
+    beginning.first.on_commit([WaitingRow(2, 0, "main", "x", b"", retain=False)])
+    beginning.first.on_commit([WaitingRow(3, 0, "main", "x", b"", retain=False)])
     beginning.first.note_answers({1, 3}, set())
     assert caplog.messages == []
     for _ in range(2):
@@ -228,10 +189,10 @@ async def test_a_report_that_is_too_late_is_not_the_first(
     crowd = f'[sink.crowd]\ngroup = "{tmp_path}/group.toml"\nid = "{make_group().id.hex()}"\n'
     source = '[source]\ntopic = "meters/{meter}/power"\nkind = "power"\nunit = "W"\n'
     stream, counts, pipeline = config.parse(source + crowd).stream[0], Counts(), Mock()
-    first = FirstMinutes(stream, counts, NOW_MS)
+    first = FirstMinutes(stream, counts)
     with open_store(tmp_path / "db") as store:
         line, clock = Line(store), SteadyClock(lambda: NOW_MS, counts)
-        watch = StreamWatch(stream, pipeline, line.sink, IntakeHealth(counts, None, NOW_MS), clock, first)
+        watch = StreamWatch(stream, pipeline, Outlets({"main": line.sink}), clock, first)
         line.commit(b"late", until_ms=NOW_MS)
         line.commit(b"in time", until_ms=NOW_MS + 1)
         first.on_commit(outbox.pending(store.connection, "main", NOW_MS, 10))

@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 
-from meteragent.agent import metrics, other_agent, watch
+from meteragent.agent import other_agent
 from meteragent.domain import identity
+from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
-from meteragent.mqtt import SubscriptionRefused
+from meteragent.domain.problem import Alarms
+from meteragent.mqtt import Session, SubscriptionRefused
+from meteragent.service.health import ask, socket_path
 from meteragent.store import ledger, read_only, restore_at
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World, quick
-from tests.support.fake_session import Publication
+from tests.support.fake_session import FakeSession, Publication
+from tests.support.mqtt_peer import turns
 from tests.support.stores import open_store
+from tests.support.vitals import agent_vitals
 
 ANNOUNCED = {"id": "0", "meter": "m", "valid_from": iso_time(START_MS - STEP_MS)}
 
@@ -61,18 +66,24 @@ async def asked(world: World, meter: str = "m") -> None:
     await world.until(lambda: f"private/{meter}/privacy" in world.sides["sink"].session.filters)
 
 
-def hear(world: World, meter: str = "m", **facts: object) -> None:
-    """Receive a retained descriptor on the sink's connection."""
+def hear(world: World, meter: str = "m", *, retain: bool = True, **facts: object) -> None:
+    """Receive a descriptor on the sink's connection."""
     payload = json.dumps(ANNOUNCED | facts).encode()
     sink = world.sides["sink"]
-    sink.session.send(sink, payload, f"private/{meter}/privacy", retain=True)
+    sink.session.send(sink, payload, f"private/{meter}/privacy", retain=retain)
+
+
+def record(world: World, *, retain: bool = False) -> None:
+    """Receive another agent's record of the meter `m` on the sink's connection."""
+    sink = world.sides["sink"]
+    sink.session.send(sink, b"{}", "private/m", retain=retain)
 
 
 async def codes(world: World) -> list[str]:
     """Return the codes of the agent's problems, without that of waiting records: nobody confirms any."""
-    answer = await asyncio.to_thread(watch.ask, world.store)
+    answer = await asyncio.to_thread(ask, socket_path(world.store))
     assert answer is not None
-    return [item.code for item in metrics.from_json(answer).problems if item.code != "messages_wait"]
+    return [item.code for item in agent_vitals(answer).problems if item.code != "messages_wait"]
 
 
 def sent(world: World) -> list[Publication]:
@@ -84,6 +95,10 @@ def sent(world: World) -> list[Publication]:
 async def published(world: World) -> Publication:
     """Return what leaves next."""
     return await world.sides["sink"].session.next()
+
+
+async def nothing(_: Session) -> None:
+    """Serve a session that sends nothing."""
 
 
 def refusing(error: LinkError) -> Callable[[str], Coroutine[Any, Any, None]]:
@@ -124,12 +139,60 @@ async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> N
         await seconds(world, 5)
         assert world.agent.counts["released"] >= 2
         assert {item.topic.split("/")[1] for item in [await published(world), *sent(world)]} == {"n"}
+        assert await codes(world) == ["earlier_store"]
+        record(world)
         assert await codes(world) == ["other_agent"]
         [actual] = world.agent.alarms.active
         assert actual.text.startswith("stream main: another agent releases 1 of the meters")
         assert "--restored-at now" in actual.cure
     with read_only(world.store) as connection:
         assert {row.meter for row in ledger.report(connection)} == {"n"}
+
+
+async def test_a_deleted_store_is_not_another_agent(
+    world: World, clock: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If nobody sends on the meter's topic, `health` and the log say what to do, and name no other agent."""
+    async with world.running():
+        await asked(world)
+        hear(world, store="0123456789abcdef")
+        record(world, retain=True)
+        clock.now_s += 11
+        await seconds(world, 5)
+        assert world.agent.counts["opened"] == 0
+        [actual] = world.agent.alarms.active
+    assert actual.code == "earlier_store"
+    assert actual.text.startswith("stream main: an earlier store has released 1 of the meters")
+    assert "(was the earlier one deleted?)" in actual.text
+    assert "--restored-at now" in actual.cure
+    assert any(actual.cure in line for line in caplog.messages)
+    assert "another agent releases" not in caplog.text
+
+
+async def test_another_agent_that_announces_a_meter_now_is_one(world: World, clock: Loop) -> None:
+    """A descriptor that is published while the agent listens comes from an agent that runs."""
+    async with world.running():
+        await asked(world)
+        hear(world, store="0123456789abcdef", retain=False)
+        assert await codes(world) == ["other_agent"]
+
+
+async def test_another_agent_is_noticed_on_a_later_connection() -> None:
+    """The agent listens for its records on each connection, and no longer once it has heard one."""
+    alarms = Alarms()
+    listener = other_agent.Listener("main", b"key", 0, 10.0, Counts(), alarms)
+    listener.ask(["private/m"])
+    listener.hear("private/m/privacy", json.dumps(ANNOUNCED).encode(), retain=True)
+    for _ in range(2):
+        session = FakeSession()
+        task = asyncio.ensure_future(listener.wrap_serve(nothing)(session))
+        await turns(5)
+        assert session.filters == ["private/m"]
+        task.cancel()
+    assert [item.code for item in alarms.active] == ["earlier_store"]
+    listener.hear("private/m", b"record", retain=False)
+    assert session.filters == []
+    assert [item.code for item in alarms.active] == ["other_agent"]
 
 
 async def test_an_agent_of_an_earlier_version_counts_as_another(world: World, clock: Loop) -> None:
@@ -139,7 +202,7 @@ async def test_an_agent_of_an_earlier_version_counts_as_another(world: World, cl
         hear(world)
         clock.now_s += 11
         await seconds(world, 3)
-        assert (world.agent.counts["opened"], await codes(world)) == (0, ["other_agent"])
+        assert (world.agent.counts["opened"], await codes(world)) == (0, ["earlier_store"])
 
 
 async def test_what_is_no_descriptor_holds_nothing_back(world: World, clock: Loop) -> None:
@@ -207,7 +270,7 @@ async def test_a_store_takes_over_what_was_announced_before(world: World, clock:
             hear(world, meter, store="0123456789abcdef", valid_from=iso_time(valid_ms))
         await seconds(world, 2)
         assert {item.topic.split("/")[1] for item in [await published(world), *sent(world)]} == {"m"}
-        assert await codes(world) == ["other_agent"]
+        assert await codes(world) == ["earlier_store"]
 
 
 async def test_a_broker_that_lets_nobody_listen_is_a_warning(world: World, clock: Loop) -> None:

@@ -16,10 +16,11 @@ from meteragent.agent.page import serialise
 from meteragent.agent.page.viewers import Viewer, Viewers
 from meteragent.agent.page_data import CrowdWatch, PageData, WatchedStream, page_settings
 from meteragent.agent.parts import presence
-from meteragent.agent.runner import StoreThread
 from meteragent.agent.sink import Sink
-from meteragent.core.upcoming import Upcoming
+from meteragent.agent.store_thread import StoreThread
+from meteragent.core.deadlines import Upcoming
 from meteragent.domain import identity
+from meteragent.domain.commit import Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
 from meteragent.store import outbox
@@ -32,6 +33,7 @@ from tests.support.stores import LENGTH_MS, TERMS, closing, open_store, opening,
 
 ENERGY = "kind = 'interval_energy'\nunit = 'kWh'\ninterval = '15min'"
 REGISTER = "kind = 'register'\nunit = 'kWh'"
+SCHEDULE = config.schedule(config.parse(STREAM.format("", "")).stream[0])
 NEXT = Upcoming(START_MS, START_MS + STEP_MS, START_MS + STEP_MS)
 
 
@@ -96,7 +98,7 @@ async def test_who_looks_sees_what_counts(world: World) -> None:
     async with world.running(with_page()):
         await feed(world, 1)
         viewers = world.agent._viewers
-        viewer = viewers.enter("main", "m", "private/m")
+        viewer = viewers.enter("main", "m", "private/m", SCHEDULE)
         source, start_ms = world.sides["source"], world.now_ms
         source.send(250)  # of long ago
         await feed(world, 3)
@@ -105,7 +107,7 @@ async def test_who_looks_sees_what_counts(world: World) -> None:
         assert [b'"value":' in payload for payload in news.records].count(True) == len(news.records) > 0
         viewers.leave(viewer)
         await feed(world, 2)
-        assert viewer.take() == ([], [], 0, {})
+        assert viewer.take()[:3] == ([], [], 0)
 
 
 async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +122,7 @@ async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch
         source.send(100, time_ms=world.now_ms)
         await world.turn(20)
         assert counts["accepted"] == 0
-        viewer = world.agent._viewers.enter("main", "m", "private/m")
+        viewer = world.agent._viewers.enter("main", "m", "private/m", SCHEDULE)
         await world.until(lambda: counts["accepted"] == 1)
         world.agent._viewers.leave(viewer)
 
@@ -131,22 +133,23 @@ def told(text: str, store: StoreThread | None = None, key: bytes | None = None) 
     clock.now_ms()
     stream = config.parse(text).stream[0]
     connected = {"source": True, "sink": False}.__getitem__
-    watched = [WatchedStream(stream, Fraction(0), key, lambda: ["m"], connected, {"m": NEXT}.get)]
+    receiver, upcoming = Receiver("main", stream.sink.topic), {"m": NEXT}.get
+    watched = [WatchedStream(stream, Fraction(0), key, lambda: ["m"], connected, upcoming, receiver)]
     return PageData(watched, store or none, clock, Counts(), none)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", ["", ENERGY, REGISTER])
 def test_every_preset_can_be_looked_at(source: str) -> None:
-    """For a stream of any kind, the page gets what every other preset of means would promise, in its unit."""
+    """For a stream of any kind, the page gets the success limits of every other preset."""
     [stream] = told(written(source=source)).view.streams
     promises = stream.promises()
-    assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day"}
+    assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day", "peak"}
     for preset in promises.presets.values():
-        assert preset.terms.unit == stream.terms.unit
+        assert preset.terms.readings.unit == stream.terms.readings.unit
         assert preset.exposures
-        power = serialise._promise(preset)
-        hours = preset.terms.step_ms / 3_600_000
-        assert power["radius_power"] * power["watts"] * hours == pytest.approx(power["hides_wh_number"])
+        head, *rows = serialise._said(preset)["table"]
+        assert {len(row) for row in rows} == {len(head)}
+        assert len(rows) == len(preset.exposures)
 
 
 def test_presets_that_check_refuses_are_not_offered() -> None:
@@ -228,8 +231,9 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     sink = Sink(thread.outbox_reader("main"), clock.now_ms, Counts(delivered=5, report_late=2))
     sink.delivered_ms = START_MS
     crowd = CrowdWatch(sink, lambda time_ms: known.get(time_ms, False))
+    upcoming, receiver = {"m": NEXT}.get, Receiver("main", stream.sink.topic)
     watched = WatchedStream(
-        stream, Fraction(0), None, lambda: ["m"], lambda _: True, {"m": NEXT}.get, crowd=crowd
+        stream, Fraction(0), None, lambda: ["m"], lambda _: True, upcoming, receiver, crowd=crowd
     )
     look = PageData([watched], thread, clock, Counts(), none)  # type: ignore[arg-type]
     persist(store, sending(0))

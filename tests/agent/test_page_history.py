@@ -14,9 +14,9 @@ from meteragent.agent.clock import SteadyClock
 from meteragent.agent.page import app, serialise
 from meteragent.agent.page.view import Costs
 from meteragent.agent.page_data import PageData, WatchedStream
-from meteragent.agent.runner import StoreThread
+from meteragent.agent.store_thread import StoreThread
 from meteragent.consume import band_energies, collect, compare_tariffs, tariff_cost
-from meteragent.domain.commit import Commit, Descriptor, Outgoing
+from meteragent.domain.commit import Commit, Descriptor, Outgoing, Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import DAY_MS
@@ -154,7 +154,10 @@ def page_data(text: str, path: Path) -> tuple[PageData, StoreThread]:
     clock, nothing = SteadyClock(lambda: NOW_MS, Counts()), None
     clock.now_ms()
     stream = config.parse(text).stream[0]
-    watched = WatchedStream(stream, Fraction(0), None, lambda: ["house"], lambda _: True, lambda _: None)
+    receiver = Receiver("main", stream.sink.topic)
+    watched = WatchedStream(
+        stream, Fraction(0), None, lambda: ["house"], lambda _: True, lambda _: None, receiver
+    )
     return PageData([watched], thread, clock, Counts(), nothing), thread  # type: ignore[arg-type]
 
 
@@ -165,10 +168,10 @@ async def test_history_comes_from_the_outbox(world: PageWorld, tmp_path: Path) -
     descriptor = world.descriptor
     message = descriptor.message("house", 0)
     commit = Commit("main", 0)
-    commit.descriptors = [Descriptor(name, descriptor.id, message) for name in (topic, f"{topic}2")]
+    commit.descriptors = [Descriptor("main", name, descriptor.id, message) for name in (topic, f"{topic}2")]
     names = topics(topic, descriptor.id)
-    commit.outgoing = [Outgoing(name, message, 0, True) for name in names]
-    commit.outgoing += [Outgoing(topic, record, NOW_MS, False) for record in world.history]
+    commit.outgoing = [Outgoing("main", name, message, 0, True) for name in names]
+    commit.outgoing += [Outgoing("main", topic, record, NOW_MS, False) for record in world.history]
     persist(store, commit)
     actual = outbox.descriptors_of(store.connection, "main", topic, names[0])
     assert actual == [message, message]

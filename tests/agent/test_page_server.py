@@ -13,6 +13,7 @@ import pytest
 from meteragent.agent import page
 from meteragent.agent.page import app, server
 from meteragent.agent.page.viewers import VIEWERS, Viewer, Viewers
+from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.errors import ConfigError, PageError
 from meteragent.domain.problem import PROBLEMS, problem
 from tests.support.broker import free_port
@@ -74,8 +75,7 @@ async def test_an_open_page_is_told_what_happens(world: PageWorld, open_page: Li
     news = await open_page.event("news")
     means = news.pop("means")
     assert news == {"readings": [], "records": [payload.decode()], "missed": 0}
-    assert set(means) == {"", "television", "street", "day", "bill", "typical-day"}
-    assert set(means[""][0]) == {"from_ms", "to_ms", "band", "window_ms", "slot_index", "power", "part"}
+    assert set(means[0]) == {"from_ms", "to_ms", "band", "power", "part"}
 
 
 async def test_it_is_told_what_left_before(world: PageWorld, port: int) -> None:
@@ -129,6 +129,18 @@ async def test_a_glance_says_how_things_stand(world: PageWorld, open_page: Line)
     assert glance["last"]["left_ms"] == START_MS + 9
     assert glance["health"] == {"outbox": 0, "lag_ms": None, "source": True, "sink": True, "clock": True}
     assert glance["counts"]["accepted"] == 3
+
+
+async def test_what_arrives_is_told_of_each_meter(world: PageWorld, port: int) -> None:
+    """Each meter and phase comes with its judgement: with the facts, and with every glance."""
+    world.arrivals = (ArrivalRow("house", "b", 41, 90_000, None, "wrong_profile"),)
+    row = {"meter": "house", "phase": "b", "messages": 41, "heard_ago_ms": 90_000, "counted_ago_ms": None}
+    at = app.application(page.Settings(), world.view, world.viewers, [])
+    [stream] = json.loads((await ask(at, "/facts.json")).body)["streams"]
+    assert stream["arrivals"] == [row | {"code": "wrong_profile"}]
+    async with world.serving(port=port), line(port) as opened:
+        await opened.ask("/events")
+        assert (await opened.event("glance"))["arrivals"] == stream["arrivals"]
 
 
 async def test_problems_are_told_with_what_to_do(world: PageWorld, port: int) -> None:

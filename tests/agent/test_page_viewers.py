@@ -2,15 +2,23 @@
 
 import pytest
 
-from meteragent.agent.page.viewers import VIEWERS, WAITING, News, TooManyViewers, Viewers
+from meteragent import config
+from meteragent.agent.page.viewers import VIEWERS, WAITING, News, TooManyViewers, Viewer, Viewers
 from meteragent.domain.commit import Outgoing
+from tests.support.configurations import written
 
-NOTHING = News([], [], 0, {})
+NOTHING = News([], [], 0, [])
+SCHEDULE = config.schedule(config.parse(written()).stream[0])
+
+
+def enter(viewers: Viewers) -> Viewer:
+    """Open a page on a meter."""
+    return viewers.enter("main", "m", "private/m", SCHEDULE)
 
 
 def outgoing(topic: str, payload: bytes, *, retain: bool = False) -> Outgoing:
     """A row of the outbox."""
-    return Outgoing(topic, payload, 0, retain)
+    return Outgoing("main", topic, payload, 0, retain)
 
 
 def test_a_closed_page_takes_nothing() -> None:
@@ -18,7 +26,7 @@ def test_a_closed_page_takes_nothing() -> None:
     viewers = Viewers()
     assert not viewers
     assert viewers.observer("main") is None
-    viewer = viewers.enter("main", "m", "private/m")
+    viewer = enter(viewers)
     assert viewers
     viewers.leave(viewer)
     assert not viewers
@@ -30,7 +38,7 @@ def test_a_closed_page_takes_nothing() -> None:
 def test_a_viewer_gets_its_own_meter() -> None:
     """A viewer gets the readings and records of its meter, and nothing of others, and no report."""
     viewers = Viewers()
-    viewer = viewers.enter("main", "m", "private/m")
+    viewer = enter(viewers)
     assert viewers.observer("two") is None
     observer = viewers.observer("main")
     assert observer is not None
@@ -42,24 +50,24 @@ def test_a_viewer_gets_its_own_meter() -> None:
     rows.append(outgoing("private/m", b"descriptor", retain=True))
     rows.append(outgoing("private/m", b"report")._replace(until_ms=9))
     viewers.released("main", rows)
-    assert viewer.take() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0, {})
+    assert viewer.take() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0, [])
     assert viewer.take() == NOTHING
 
 
 def test_two_viewers_do_not_share() -> None:
     """What one viewer has taken is still there for the other."""
     viewers = Viewers()
-    both = [viewers.enter("main", "m", "private/m") for _ in range(2)]
+    both = [enter(viewers) for _ in range(2)]
     observer = viewers.observer("main")
     assert observer is not None
     observer.reading("m", 1, 1)
-    assert [viewer.take() for viewer in both] == [News([(1, 1)], [], 0, {})] * 2
+    assert [viewer.take() for viewer in both] == [News([(1, 1)], [], 0, [])] * 2
 
 
 def test_what_waits_is_bounded() -> None:
     """Beyond the limit, the oldest are dropped, and the viewer learns how many."""
     viewers = Viewers()
-    viewer = viewers.enter("main", "m", "private/m")
+    viewer = enter(viewers)
     observer = viewers.observer("main")
     assert observer is not None
     for time_ms in range(WAITING + 3):
@@ -75,17 +83,17 @@ def test_what_waits_is_bounded() -> None:
 def test_viewers_are_bounded() -> None:
     """A page beyond the limit is refused until one is closed."""
     viewers = Viewers()
-    first, *_ = [viewers.enter("main", "m", "private/m") for _ in range(VIEWERS)]
+    first, *_ = [enter(viewers) for _ in range(VIEWERS)]
     with pytest.raises(TooManyViewers):
-        viewers.enter("main", "m", "private/m")
+        enter(viewers)
     viewers.leave(first)
-    viewers.enter("main", "m", "private/m")
+    enter(viewers)
 
 
 async def test_a_viewer_waits_for_news() -> None:
     """A viewer is woken by a reading, a record or the end, and otherwise only after its time limit."""
     viewers = Viewers()
-    viewer = viewers.enter("main", "m", "private/m")
+    viewer = enter(viewers)
     await viewer.wait(0.001)
     observer = viewers.observer("main")
     assert observer is not None

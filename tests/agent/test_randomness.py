@@ -12,7 +12,7 @@ GENERATORS = {"random", "secrets", "uuid", "ssl", "hashlib", "numpy.random", "me
 """Modules from which numbers that look random can be drawn; hashlib makes them from a seed."""
 ALLOWED = {
     "wire/descriptor.py": {"hashlib"},  # the id of a descriptor
-    "domain/terms.py": {"hashlib"},  # the id of terms
+    "domain/codec.py": {"hashlib"},  # the id of terms
     "domain/identity.py": {"hashlib"},  # pseudonyms and delays, from a key
     "mqtt": {"ssl"},  # TLS
     "agent/page/guard.py": {"hashlib", "secrets"},  # a browser's cookie

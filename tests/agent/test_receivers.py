@@ -12,7 +12,7 @@ from meteragent import config
 from meteragent.agent import receivers
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.outlets import OutletMaker
-from meteragent.agent.runner import StoreThread
+from meteragent.agent.store_thread import StoreThread
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.domain.problem import Alarms

@@ -15,6 +15,7 @@ from meteragent import config
 from meteragent.agent import parts, receivers
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
+from meteragent.domain.commit import Destination
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.reading import Message
@@ -43,14 +44,19 @@ topic = "utility/{meter}"
 
 
 class Home:
-    """A home with two meters, the second of which begins to send when it is told to."""
+    """A home with two meters, the second of which begins to send when it is told to.
+
+    On the topics `foreign`, another store has released.
+    """
 
     def __init__(self, folder: Path, answer_ms: int) -> None:
         self.store = open_store(folder / "db")
         self.answer_ms = answer_ms
         self.now_ms = NOON_MS - MINUTE_MS
         self.meters = ["m1"]
-        self.answered: set[str] = set()
+        self.foreign: set[str] = set()
+        self.answered_ms: dict[Destination, int] = {}
+        self.charged = 0
 
     def start(self, app: str | None) -> None:
         """Settle the receivers, and begin a process; `app` is more about the second receiver."""
@@ -58,25 +64,25 @@ class Home:
         self.config = config.parse(TEXT + table)
         receivers.settle(self.config, self.store, self.now_ms)
         [stream] = self.config.stream
-        validities = receivers.validities(stream, self.store)
+        get = receivers.of(stream, self.store)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, None)
-        core = parts.core(stream, config.others_per_day(self.config, stream), links, b"", None, validities)
-        core = replace(core, listens=True, unannounced=receivers.unannounced(stream, self.store))
+        core = parts.core(stream, config.others_per_day(self.config, stream), links, b"", receivers=get)
+        core = replace(core, listens=True)
         snapshot = self.store.snapshot(core.name)
         self.core = Pipeline(core, snapshot, Spending(), SeededBits(1), Counts())
-        self.answers: list[tuple[int, list[str]]] = []
+        self.answers: list[tuple[int, list[Destination]]] = []
         self.settled_ms = receivers.next_ms(self.config, self.now_ms)
 
     def run(self, until_ms: int, app: str | None = None) -> None:
         """Feed readings, answer questions and commit, step by step; settle again when it is time."""
-        app_is_asked = len(self.config.stream[0].receivers) > 1
         while self.now_ms < until_ms:
             if self.settled_ms is not None and self.now_ms >= self.settled_ms:
                 self.start(app)
-            for time_ms, topics in self.answers:
+            for time_ms, destinations in self.answers:
+                clear = [item for item in destinations if item.topic not in self.foreign]
                 if time_ms <= self.now_ms:
-                    self.core.clear(topics)
-                    self.answered.update(topics if app_is_asked else ())
+                    self.core.clear(clear)
+                    self.answered_ms = dict.fromkeys(clear, self.now_ms) | self.answered_ms
             meters = [] if self.now_ms % MINUTE_MS else self.meters
             readings = [
                 Message(f"meters/{meter}/power", b"250", False, self.now_ms, None) for meter in meters
@@ -85,6 +91,7 @@ class Home:
             if effects.listen:
                 self.answers.append((self.now_ms + self.answer_ms, effects.listen))
             transaction.commit(self.store, effects.commit, [], None, DAY_MS)
+            self.charged += sum(windows.total() for windows in effects.commit.charges.values())
             self.store.erase()
             self.assert_asked_first()
             is_quiet = 0 < (self.now_ms - ADMISSION_MS) % SLOT_MS < SLOT_MS // 2
@@ -92,8 +99,9 @@ class Home:
 
     def assert_asked_first(self) -> None:
         """Nothing waits for the second receiver before the question about its topics is answered."""
+        topics = {destination.topic for destination in self.answered_ms}
         for topic, _ in self.waiting("app"):
-            assert topic.split("/")[1] in self.answered
+            assert "/".join(topic.split("/")[:2]) in topics
 
     def waiting(self, name: str) -> list[tuple[str, bytes]]:
         """Return topic and payload of what waits for a receiver, in order."""
@@ -155,3 +163,42 @@ def test_nobody_lacks_a_promised_window(tmp_path: Path, seed: int, caplog: pytes
     assert f"receiver app gets the windows that begin at {iso_time(promised[0])} or later" in caplog.text
     is_late = start_ms > 0 and promised[0] > start_ms
     assert ("its start" in caplog.text) == is_late
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_foreign_descriptor_holds_back_its_receiver_only(tmp_path: Path, seed: int) -> None:
+    """Nobody else lacks a window; the receiver gets those that open once its topic is found to be clear.
+
+    What opened before is never its own, because another store has released these intervals to it: not even
+    the rest of a window that is open then. A window is charged once, however many receivers get it.
+    """
+    random = Random(seed)
+    home = Home(tmp_path, answer_ms=random.randrange(ANSWER_MS))
+    home.meters.append("m2")
+    home.foreign = {"app/m1"}
+    restart_ms = ADMISSION_MS + random.randrange(SLOT_MS)
+    with home.store:
+        home.start("")
+        home.run(restart_ms)
+        assert home.windows_ms("app", "m1") == []
+        home.foreign.clear()
+        home.start("")
+        home.run(END_MS + MINUTE_MS)
+        [clear_ms] = [time_ms for item, time_ms in home.answered_ms.items() if item.topic == "app/m1"]
+        every = windows_between(NOON_MS, END_MS)
+        assert clear_ms >= restart_ms
+        assert home.windows_ms("app", "m1") == [start_ms for start_ms in every if start_ms >= clear_ms]
+        assert home.windows_ms("app", "m2") == every
+        assert home.windows_ms("utility", "m1") == home.windows_ms("utility", "m2") == every
+        assert home.charged == 2 * (len(every) + 1)  # the last one is open
+
+
+def test_no_window_opens_that_every_receiver_has_from_another_store(tmp_path: Path) -> None:
+    """Nothing is charged then, and the mark does not rise."""
+    home = Home(tmp_path, answer_ms=0)
+    home.foreign = {"utility/m1", "app/m1"}
+    with home.store:
+        home.start("")
+        home.run(ADMISSION_MS)
+        assert home.charged == 0
+        assert home.store.snapshot("main-appliance").marks == {}

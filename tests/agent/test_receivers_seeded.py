@@ -8,7 +8,7 @@ confirmed and not yet marked; `tests/integration/test_receivers.py` does the sam
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,9 +18,10 @@ import pytest
 from meteragent import config
 from meteragent.agent import parts, receivers
 from meteragent.core.charges import Spending
+from meteragent.core.opening import Openings
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.domain.commit import Outgoing
+from meteragent.domain.commit import Destination, Outgoing, Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.reading import Message
@@ -132,8 +133,7 @@ class World:
         self.cores = {}
         for stream in streams:
             others = config.others_per_day(known, stream)
-            core = parts.core(stream, others, links, b"", None, receivers.validities(stream, self.store))
-            core = replace(core, unannounced=receivers.unannounced(stream, self.store))
+            core = parts.core(stream, others, links, b"", receivers=receivers.of(stream, self.store))
             bits = SeededBits(self.random.getrandbits(32))
             snapshot = self.store.snapshot(stream.name)
             self.cores[stream.name] = Pipeline(core, snapshot, Spending(), bits, Counts())
@@ -226,20 +226,28 @@ def test_whoever_may_have_a_slot_gets_it_and_nobody_else(tmp_path: Path) -> None
 def _bytes_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     original = outbox.put
 
-    def put(tx: Any, queue: str, rows: list[Outgoing]) -> list[WaitingRow]:
+    def put(tx: Any, rows: list[Outgoing]) -> list[WaitingRow]:
         """Put a blank before what one receiver gets."""
-        changed = [row._replace(payload=b" " + row.payload) if "@b." in queue else row for row in rows]
-        return original(tx, queue, changed)
+        changed = [row._replace(payload=b" " + row.payload) if "@b." in row.queue else row for row in rows]
+        return original(tx, changed)
 
     monkeypatch.setattr(outbox, "put", put)
 
 
 def _all_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Grant, "may_have", lambda *_: True)
+    monkeypatch.setattr(Receiver, "has_slot", lambda *_: True)
 
 
 def _charged_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stream, "is_wanted", lambda *_: True)
+    original = Openings._destinations
+
+    def open_for_all(self: Openings, *arguments: Any) -> tuple[Destination, ...]:
+        """Open a window for all receivers, whoever's time it is."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Stream, "queues", lambda stream, *_: {item.queue for item in stream.receivers})
+            return original(self, *arguments)
+
+    monkeypatch.setattr(Openings, "_destinations", open_for_all)
 
 
 def _kept_after_revocation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,17 @@
-"""Pseudonyms, SenML, spread and the page, when a receiver has ended or is paused."""
+"""Pseudonyms, spread and the page, when a receiver has ended or is paused."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from meteragent import agent as module
 from meteragent import config
 from meteragent.agent import Unit, parts, receivers
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.outlets import OutletMaker
-from meteragent.agent.runner import StoreThread
+from meteragent.agent.store_thread import StoreThread
+from meteragent.consume import Record
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.counters import Counts
@@ -25,7 +23,6 @@ from meteragent.domain.units import MINUTE_MS
 from meteragent.mqtt import Endpoint
 from meteragent.privacy import SeededBits
 from meteragent.store import grants, outbox, transaction
-from meteragent.wire import senml
 from tests.support.stores import open_store
 
 NOON_MS, SLOT_MS, DAY_MS = parse_time("2027-03-01T12:00:00Z"), 30 * MINUTE_MS, 48 * 30 * MINUTE_MS
@@ -35,13 +32,12 @@ ID = pseudonym(KEY, "m1")
 
 
 def parsed(app: str) -> config.Config:
-    """Return a configuration with two receivers of SenML under pseudonyms; `app` is more about the first."""
+    """Return a configuration with two receivers under pseudonyms; `app` is more about the first."""
     return config.parse(f"""
 source.url = "mqtt://home"
 source.topic = "meters/{{meter}}/power"
 source.kind = "power"
 source.unit = "W"
-sink.format = "senml"
 sink.spread = "10min"
 [[receiver]]
 name = "app"
@@ -69,9 +65,10 @@ class Home:
         [self.stream] = known.stream
         receivers.settle(known, self.store, self.now_ms)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
-        admitted = receivers.validities(self.stream, self.store)
-        core = parts.core(self.stream, config.others_per_day(known, self.stream), links, b"", None, admitted)
-        core = replace(core, unannounced=receivers.unannounced(self.stream, self.store))
+        admitted = receivers.of(self.stream, self.store)
+        core = parts.core(
+            self.stream, config.others_per_day(known, self.stream), links, b"", receivers=admitted
+        )
         snapshot = self.store.snapshot(core.name)
         self.core = Pipeline(core, snapshot, Spending(), SeededBits(1), Counts())
 
@@ -100,19 +97,14 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 def slot_ends_ms(rows: list[outbox.WaitingRow]) -> list[int]:
-    """Return the ends of the slots in the packs among these rows."""
-    ends_ms = []
-    for row in rows:
-        if not row.retain:
-            base, *entries = json.loads(row.payload)
-            assert base["bn"] == f"{senml.name(ID)}/"
-            [duration_s] = [entry["v"] for entry in entries if entry["n"] == "power_for"]
-            ends_ms.append(1000 * (base["bt"] + duration_s))
-    return ends_ms
+    """Return the ends of the slots in the records among these rows."""
+    records = [Record.parse(row.payload) for row in rows if not row.retain]
+    assert all(record.meter == ID for record in records)
+    return [record.time_ms + record.step_ms for record in records]
 
 
-def test_packs_end_by_the_end_and_are_the_same_bytes(home: Home) -> None:
-    """SenML states start and duration: no pack reaches beyond the end, and the other receiver has more."""
+def test_records_end_by_the_end_and_are_the_same_bytes(home: Home) -> None:
+    """No record reaches beyond the end, and the other receiver has more."""
     home.start(ENDING)
     home.run(END_MS + 3 * SLOT_MS)
     app, utility = home.waiting("app"), home.waiting("utility")
@@ -178,11 +170,8 @@ async def test_the_page_shows_a_receiver_that_is_admitted(home: Home) -> None:
     for app, name in ((ENDING, "app"), (PAUSED, "utility")):
         home.start(app)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
-        outlets = maker.of(home.stream, links).all
-        unit = Unit(home.stream, links, cast(Any, None), cast(Any, None), outlets, "")
-        place = module._page_outlet(unit)
-        assert place is not None
-        queue, template = place
-        assert queue.startswith(f"{home.stream.name}@{name}.")
-        assert template == f"{name}/{{meter}}"
+        outlets = maker.of(home.stream, links)
+        shown = Unit(home.stream, links, cast(Any, None), cast(Any, None), outlets, "").shown
+        assert shown.queue.startswith(f"{home.stream.name}@{name}.")
+        assert shown.topic == f"{name}/{{meter}}"
     assert len(outlets) == 1

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from meteragent.agent import refused_topics as refusal
 from meteragent.agent import sink
 from meteragent.agent.refused_topics import ABRUPT, STRIKES, TRY_S, Refusals
+from meteragent.domain.commit import Destination
 from tests.agent.sink_line import NOW_MS, Line
 from tests.core.test_pipeline import core, feed
 from tests.support.fake_session import LIMIT_S, FakeSession, Publication
@@ -189,7 +190,7 @@ def test_a_refused_topic_that_has_had_its_part_of_the_store_opens_no_window() ->
     pipeline = core()
     for meter in ("m1", "m2"):
         feed(pipeline, message(1, 1, meter=meter))
-    pipeline.withhold({"private/m1/power"})
+    pipeline.withhold({Destination("main", "private/m1/power")})
     commit = feed(pipeline, now_ms=9).commit
     assert [dict(windows) for windows in commit.charges.values()] == [{"m2": 2}]
     assert commit.marks == {"m1": BASE_MS + 12, "m2": BASE_MS + 12}
@@ -276,12 +277,76 @@ def test_a_link_that_is_lost_now_and_then_accuses_nobody() -> None:
     refusals = Refusals(3)
     for at in range(100):
         refusals.on_connected(100.0 * at)
-        refusals.on_ended({BAD}, 100.0 * at, 100.0 * at + refusal.PROMPT_S + 1)
+        refusals.on_ended({(BAD, False)}, 100.0 * at, 100.0 * at + refusal.PROMPT_S + 1)
         refusals.on_ended(set(), 100.0 * at, 100.0 * at)
-        refusals.on_ended({BAD, GOOD}, 100.0 * at, 100.0 * at)
-        refusals.on_ended({BAD}, 100.0 * at, 100.0 * at)
+        refusals.on_ended({(BAD, False), (GOOD, False)}, 100.0 * at, 100.0 * at)
+        refusals.on_ended({(BAD, False)}, 100.0 * at, 100.0 * at)
         refusals.on_idle()
     assert not refusals.held_topics
+
+
+@pytest.mark.parametrize("is_flag_to_blame", [True, False])
+def test_a_flag_is_suspected_before_a_topic(is_flag_to_blame: bool) -> None:
+    """A broker of MQTT 3.1.1 that ends connections at a message to be retained gets it without the flag.
+
+    If that does not help, the topic is held, and later messages have the flag again.
+    """
+    refusals, flags = Refusals(3), []
+    for at in range(ABRUPT + 2 + STRIKES):
+        retains = refusals.on_connected(100.0 * at, retains=True)
+        flags.append(retains)
+        if is_flag_to_blame and not retains:
+            assert refusals.on_accepted(BAD, at)
+        else:
+            refusals.on_ended({(BAD, True)}, 100.0 * at, 100.0 * at)
+    assert flags[: ABRUPT + 2] == [True] * (ABRUPT + 1) + [False]
+    assert set(flags[ABRUPT + 2 :]) == {not is_flag_to_blame}
+    assert set(refusals.held_topics) == (set() if is_flag_to_blame else {BAD})
+
+
+@pytest.mark.parametrize("is_stated", [False, True])
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_a_flag_that_the_broker_takes_is_not_suspected(is_stated: bool, is_confirmed: bool) -> None:
+    """A broker that confirmed the flag takes it, and one of MQTT 5 states whether it does.
+
+    However many connections end, it gets messages with the flag.
+    """
+    refusals = Refusals(3)
+    flags = []
+    for at in range(ABRUPT + 2):
+        flags.append(refusals.on_connected(100.0 * at, version=5 if is_stated else 4))
+        if is_confirmed and at == 0:
+            refusals.on_accepted(GOOD, 1, retain=True)
+        refusals.on_ended({(BAD, True)}, 100.0 * at, 100.0 * at)
+    assert flags == [True] * (ABRUPT + 1) + [is_stated or is_confirmed]
+
+
+def test_a_confirmation_without_the_flag_says_nothing_of_it() -> None:
+    """What is confirmed while the flag is off does not show that the broker takes the flag."""
+    refusals, flags = Refusals(3), []
+    for at in range(ABRUPT + 3):
+        flags.append(refusals.on_connected(100.0 * at))
+        if not flags[-1]:
+            refusals.on_accepted(BAD, 1, retain=True)
+        refusals.on_ended({(BAD, True)}, 100.0 * at, 100.0 * at)
+    assert flags == [True] * (ABRUPT + 1) + [False, True]
+
+
+async def test_a_sink_does_not_suspect_the_flag_of_a_confirmed_descriptor(line: Line) -> None:
+    """Connections that end with a descriptor in flight leave the flag on, once it was confirmed with it."""
+    line.commit(b"terms", topic=f"{BAD}/privacy", retain=True)
+    for at in range(ABRUPT + 2):
+        session = FakeSession(4)
+        serving = asyncio.create_task(line.sink.serve(session))
+        published = await session.next()
+        assert session.retains
+        if at == 0:
+            line.answer(session, published)
+            line.commit(b"other terms", topic=f"{BAD}/privacy", retain=True)
+            await session.next()
+        session.over = True
+        serving.cancel()
+        await asyncio.wait({serving})
 
 
 events = st.lists(

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from meteragent.agent import runner as module
-from meteragent.agent.runner import StoreThread
+from meteragent.agent.store_thread import StoreThread
 from meteragent.core.stream import Effects
-from meteragent.domain.budget import Budget
-from meteragent.domain.commit import Commit, Outgoing
+from meteragent.domain.commit import Budget, Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.store import ledger, outbox
@@ -168,7 +167,7 @@ async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Pa
     """If a stop cancels a commit while the store is busy, the stop's own commit marks the delivery."""
     with open_store(tmp_path / "db") as store:
         line = Line(store)
-        commit = Commit("main", START_MS, outgoing=[Outgoing("t", b"x", START_MS, False)])
+        commit = Commit("main", START_MS, outgoing=[Outgoing("main", "t", b"x", START_MS, False)])
         [row] = await line.store.persist(commit, [], None)
         line.sink.take([row])
         async with line.delivering():

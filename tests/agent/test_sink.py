@@ -274,6 +274,23 @@ async def test_what_falls_due_after_the_last_stays(line: Line, monkeypatch: pyte
         assert line.mark() == [1, 3]
 
 
+async def test_only_a_row_that_is_due_and_may_leave_is_waited_for_at_a_stop(line: Line) -> None:
+    """Not a later one, one that is confirmed, or one of a topic that is refused, connected or not."""
+    line.commit(b"later", due_ms=NOW_MS + 5)
+    line.sink.finish()
+    assert not await line.sink.has_due()
+    line.commit(b"refused", topic="private/bad/power")
+    line.commit(b"due")
+    assert await line.sink.has_due()
+    async with line.connected() as session:
+        refused, due = await session.take(2)
+        line.sink.on_refused(session.answered(refused), 0x87)
+        assert await line.sink.has_due()
+        line.answer(session, due)
+        assert not await line.sink.has_due()
+    assert not await line.sink.has_due()
+
+
 async def test_a_finished_sink_does_not_spin(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """A due row that cannot leave does not make the sink look for rows again and again."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from meteragent.agent import sink
-from meteragent.agent.presence import Presence
+from meteragent.agent.announcer import UNRETAINED_S, Presence
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
+from meteragent.mqtt import Will
 from meteragent.wire import status
 from meteragent.wire.descriptor import describe
 from meteragent.wire.home_assistant import Discovery
@@ -130,6 +131,24 @@ async def test_what_is_due_leaves_though_nothing_is_announced(
         assert [p.topic for p in sent].count(STATUS) == 2
 
 
+async def test_where_nothing_is_retained_descriptors_come_each_hour(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that says so gets them again every `UNRETAINED_S`; another gets them once per connection."""
+    line = make(Presence())
+    line.describe("private/a", "id")
+    clock, topics = FakeClock(monkeypatch), ["private/a/privacy", "private/a/privacy/id"]
+    for retains in (True, False):
+        async with line.connected(retains=retains) as session:
+            assert [p.topic for p in await pause(session)] == topics
+            for passed_s in (UNRETAINED_S - 1, 1):
+                clock.now_s += passed_s
+                line.sink.wake()
+                is_due = not retains and passed_s == 1
+                assert [p.topic for p in await pause(session)] == (topics if is_due else [])
+        assert line.sink.refusals.retains is retains
+
+
 class FakeClock:
     """The loop's clock as the sink reads it, from 0."""
 
@@ -152,7 +171,7 @@ async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:
 def test_the_will_is_that_the_agent_is_gone() -> None:
     """When the connection has ended, the broker publishes offline on the status topic, if there is one."""
     will = beside().will
-    assert will == (STATUS, b'{"v":1,"status":"offline"}')
+    assert will == Will(STATUS, b'{"v":1,"status":"offline"}')
     assert Presence().will is None
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from meteragent.agent import sink
-from meteragent.agent.sink import SendQueue
+from meteragent.agent import send_queue, sink
+from meteragent.agent.send_queue import SendQueue
 from meteragent.domain.commit import Commit, Outgoing
 from meteragent.store import outbox
 from meteragent.store.outbox import WaitingRow
@@ -22,7 +22,7 @@ EVER = float("inf")
 
 def row(id_: int, due_ms: int) -> WaitingRow:
     """Return a row that waits."""
-    return WaitingRow(id_, due_ms, "t", b"%d" % id_, False)
+    return WaitingRow(id_, due_ms, "main", "t", b"%d" % id_, False)
 
 
 steps = st.lists(
@@ -54,7 +54,7 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
         assert not [item for item in waiting if (item.due_ms, item.id) <= min(known.end, (now_ms, EVER))]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink, "FETCH", page)
+        patch.setattr(send_queue, "FETCH", page)
         for what, number in plan:
             if what == "commit":
                 rows = [row(last := last + 1, max(0, now_ms + number - 6 + k % 3)) for k in range(number)]
@@ -85,7 +85,7 @@ async def test_what_a_commit_hands_over_leaves_without_a_look(
         async with line.connected() as session:
             await line.looked()
             for due_ms in ((NOW_MS, NOW_MS - 5), (NOW_MS + 5,), (NOW_MS,)):
-                rows = [Outgoing("private/m", b"%d" % due, due, False) for due in due_ms]
+                rows = [Outgoing("main", "private/m", b"%d" % due, due, False) for due in due_ms]
                 with store.transaction() as tx:
                     line.sink.take(outbox.append(tx, Commit("main", NOW_MS, outgoing=rows)))
             sent = await session.take(3)
@@ -114,7 +114,7 @@ async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent
                 line.sink.wake()
                 await turns(3)
                 with store.transaction() as tx:
-                    commit = Commit("main", NOW_MS, outgoing=[Outgoing("t", b"new", NOW_MS, False)])
+                    commit = Commit("main", NOW_MS, outgoing=[Outgoing("main", "t", b"new", NOW_MS, False)])
                     rows = outbox.append(tx, commit)
                 line.sink.take(rows)
                 if not answered:
@@ -133,7 +133,8 @@ async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
 ) -> None:
     """Rows handed over during a read, too many to keep and earlier than what is read, leave."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
-    monkeypatch.setattr(sink, "FETCH", 2)
+    for module in (sink, send_queue):
+        monkeypatch.setattr(module, "FETCH", 2)
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.connected() as session:
@@ -144,7 +145,7 @@ async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
             await turns(3)
             payloads = [b"%d" % number for number in range(5)]
             with store.transaction() as tx:
-                outgoing = [Outgoing("private/m", payload, NOW_MS, False) for payload in payloads]
+                outgoing = [Outgoing("main", "private/m", payload, NOW_MS, False) for payload in payloads]
                 line.sink.take(outbox.append(tx, Commit("main", NOW_MS, outgoing=outgoing)))
             line.gate.set()
             assert [item.payload for item in await session.take(5)] == payloads

@@ -99,6 +99,20 @@ async def test_beyond_inflight_the_oldest_are_acknowledged_early_and_counted() -
     assert line.counts["acked_open"] == 2
 
 
+async def test_in_order_a_message_waits_for_all_earlier_ones() -> None:
+    """A silent meter holds up the others up to `inflight`: then its message is acknowledged early."""
+    line = Line(inflight=3, in_order=True)
+    await line.connect()
+    line.send(b"silent", b"0", b"1")
+    _, *tokens = line.take()
+    line.source.acknowledge(tokens)
+    assert line.session.acknowledged == []
+    line.send(b"2")
+    line.source.acknowledge(line.take())
+    assert line.session.acknowledged == [b"silent", b"0", b"1", b"2"]
+    assert line.counts["acked_open"] == 1
+
+
 async def test_what_still_waits_is_never_acknowledged_early() -> None:
     """Only messages that the core has are acknowledged early; a crash would lose the others."""
     line = Line(inflight=1)
@@ -275,19 +289,26 @@ async def test_waiting_ends_with_a_message_or_after_its_time() -> None:
 STEPS = st.lists(st.sampled_from(["send", "send", "send", "take", "finish", "reconnect"]), max_size=60)
 
 
-@given(STEPS, st.integers(1, 5), st.sampled_from([4, 5]))
-def test_acknowledged_means_done_with_or_counted(steps: list[str], inflight: int, version: int) -> None:
-    """However things interleave: what was acknowledged is done with or counted, and the bound holds."""
+@given(STEPS, st.integers(1, 5), st.sampled_from([4, 5]), st.booleans())
+def test_acknowledged_means_done_with_or_counted(
+    steps: list[str], inflight: int, version: int, in_order: bool
+) -> None:
+    """However things interleave: what was acknowledged is done with or counted, and the bound holds.
+
+    If `in_order`, the messages of each connection are acknowledged as they came.
+    """
 
     async def run() -> None:
-        line = Line(inflight)
+        line = Line(inflight, in_order=in_order)
         await line.connect(version)
         kept: list[tuple[bytes, Token]] = []
         acknowledged: list[bytes] = []
         result: set[bytes] = set()
+        sent: list[bytes] = []
         for number, step in enumerate(steps):
             if step == "send":
                 line.send(b"%d" % number)
+                sent.append(b"%d" % number)
             elif step == "take":
                 kept += [(m.payload, m.token) for m in line.source.batch(NOW_MS)]
             elif step == "finish":
@@ -296,9 +317,12 @@ def test_acknowledged_means_done_with_or_counted(steps: list[str], inflight: int
                 line.take()
                 line.source.acknowledge(token for _, token in finished)
                 assert line.session.unacknowledged <= inflight
+                if in_order:
+                    arrived = sent[: len(line.session.acknowledged)]
+                    assert line.session.acknowledged == arrived
             else:
                 acknowledged += line.session.acknowledged
-                left = line.session.left
+                sent = left = line.session.left
                 await line.connect(version)
                 line.send(*left)
         acknowledged += line.session.acknowledged

@@ -9,12 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from meteragent.agent.metrics import StreamVitals, Vitals, as_json, as_metrics, as_text, from_json
+from meteragent.agent.metrics import AgentVitals, StreamVitals
+from meteragent.cli import health
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import PROBLEMS, Alarms
+from meteragent.service.vitals import as_json, as_metrics
+from tests.support.vitals import agent_vitals
 
 MAIN = StreamVitals("main", True, True, 2, 0.5, 3, {"a": Fraction(1, 220), "b": Fraction(2, 220)})
-WELL = Vitals("1.0", 90.0, 4096, None, {"received": 7, "late": 2}, (MAIN,))
+WELL = AgentVitals(
+    service="agent",
+    version="1.0",
+    running_s=90.0,
+    counts={"received": 7, "late": 2},
+    store_bytes=4096,
+    stands=None,
+    streams=(MAIN,),
+)
 STATES = {
     "processing paused: no usable clock": replace(WELL, stands="no usable clock"),
     "stream main: no connection to the broker of the source": replace(
@@ -29,7 +40,12 @@ STATES = {
 }
 
 
-def families(vitals: Vitals) -> dict[str, dict[tuple[str, ...], float]]:
+def as_text(vitals: AgentVitals) -> str:
+    """Return what `health` prints."""
+    return health.as_text(json.loads(as_json(vitals)))
+
+
+def families(vitals: AgentVitals) -> dict[str, dict[tuple[str, ...], float]]:
     """Return every family of the metrics: its samples' values by their labels, as Prometheus reads them."""
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
@@ -63,6 +79,19 @@ def test_each_problem_has_its_code_wherever_it_is_told() -> None:
         assert families(vitals)["meteragent_problem"] == {(code, stream or ""): 1}
 
 
+def test_what_a_broker_names_is_told_in_place_of_a_lost_connection() -> None:
+    """Each side has its own keys in the advice; two sides with one fault are two problems of one metric."""
+    faults = {"source": "login_refused", "sink": "login_refused"}
+    down = replace(MAIN, source_up=False, sink_up=False, faults=faults)
+    vitals = replace(WELL, streams=(down,))
+    assert [item.code for item in vitals.problems] == ["login_refused", "login_refused"]
+    assert [item.cure.split()[1] for item in vitals.problems] == ["source.username", "sink.username"]
+    assert families(vitals)["meteragent_problem"] == {("login_refused", "main"): 1}
+    assert agent_vitals(as_json(vitals)) == vitals
+    [item] = replace(WELL, streams=(replace(MAIN, faults={"sink": "no_retain"}),)).problems
+    assert item.code == "no_retain"
+
+
 def test_refused_topics_are_told_by_their_number() -> None:
     """Their number is a problem of the stream and a metric; their names are not disclosed."""
     [stream] = WELL.streams
@@ -71,7 +100,7 @@ def test_refused_topics_are_told_by_their_number() -> None:
     assert (actual.code, actual.stream) == ("topic_refused", "main")
     assert "the sink's broker refuses: 2;" in actual.text
     assert families(vitals)["meteragent_refused_topics"] == {("main",): 2}
-    assert from_json(as_json(vitals)) == vitals
+    assert agent_vitals(as_json(vitals)) == vitals
 
 
 def test_a_stream_of_a_group_names_it_and_missing_keys() -> None:
@@ -85,7 +114,7 @@ def test_a_stream_of_a_group_names_it_and_missing_keys() -> None:
     assert well.problems == ()
     without = replace(well, streams=(replace(crowd, has_keys=False),))
     assert [(item.code, item.stream) for item in without.problems] == [("no_keys", "main")]
-    assert from_json(as_json(without)) == without
+    assert agent_vitals(as_json(without)) == without
     down = replace(well, streams=(replace(crowd, has_keys=False, sink_up=False),))
     assert [item.code for item in down.problems] == ["sink_down"]
 
@@ -111,7 +140,7 @@ def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
         "stream main: messages that wait: 3, the first for 3 min",
         "stream other: no connection to the broker of the sink",
     ]
-    assert from_json(as_json(raised)) == raised
+    assert agent_vitals(as_json(raised)) == raised
     alarms.clear("messages_wait", "main")
     assert [item.code for item in alarms.active] == ["sink_down"]
 
@@ -166,4 +195,4 @@ def test_json_is_exact() -> None:
     assert actual["streams"][0]["spent_per_w"] == {"a": "1/220", "b": "1/110"}
     assert actual["counts"] == {"received": 7, "late": 2}
     for vitals in (WELL, *STATES.values()):
-        assert from_json(as_json(vitals)) == vitals
+        assert agent_vitals(as_json(vitals)) == vitals

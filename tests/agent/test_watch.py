@@ -14,19 +14,22 @@ import pytest
 
 from meteragent import cli
 from meteragent.agent import metrics, runner, watch
-from meteragent.agent.metrics import Vitals
-from meteragent.agent.notify import Notify
+from meteragent.agent.metrics import AgentVitals
 from meteragent.agent.watch import StreamWatch
 from meteragent.domain.counters import COUNTERS
+from meteragent.service import health
+from meteragent.service.health import ask, socket_path
+from meteragent.service.notify import Notify
 from meteragent.store import transaction
 from tests.support.agent_world import STEP_MS, STREAM, World, quick
 from tests.support.fake_session import LIMIT_S
+from tests.support.vitals import agent_vitals
 
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose agent looks at its clock every 2 ms."""
-    monkeypatch.setattr(watch, "STATUS_S", 0.005)
+    monkeypatch.setattr(health, "STATUS_S", 0.005)
     return quick(tmp_path, monkeypatch)
 
 
@@ -39,19 +42,19 @@ def systemd(tmp_path: Path) -> Iterator[socket.socket]:
         yield listening
 
 
-async def asked(world: World) -> Vitals:
+async def asked(world: World) -> AgentVitals:
     """Return what the agent tells another process about itself."""
-    answer = await asyncio.to_thread(watch.ask, world.store)
+    answer = await asyncio.to_thread(ask, socket_path(world.store))
     assert answer is not None
-    return metrics.from_json(answer)
+    return agent_vitals(answer)
 
 
-def texts(found: Vitals) -> list[str]:
+def texts(found: AgentVitals) -> list[str]:
     """Return the problems as a person reads them."""
     return [item.text for item in found.problems]
 
 
-def codes(found: Vitals) -> list[str]:
+def codes(found: AgentVitals) -> list[str]:
     """Return the codes of the problems."""
     return [item.code for item in found.problems]
 
@@ -81,7 +84,7 @@ async def test_who_asks_is_told_how_the_agent_is(world: World) -> None:
         world.now_ms += 3 * STEP_MS
         await world.until(lambda: world.agent.counts["released"] == 3)
         actual = await asked(world)
-        answer = await asyncio.to_thread(watch.ask, world.store)
+        answer = await asyncio.to_thread(ask, socket_path(world.store))
     (item,) = actual.streams
     assert (item.name, item.source_up, item.sink_up, item.meters) == ("main", True, True, 1)
     assert item.waiting == 5  # three records and the descriptor in its two places: nobody confirmed any
@@ -132,6 +135,19 @@ async def test_what_a_part_raises_is_told(world: World) -> None:
         assert texts(await asked(world)) == []
 
 
+async def test_a_full_disk_is_told_while_the_agent_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as little space is free, before a write fails."""
+    async with world.running():
+        await world.turn()
+        monkeypatch.setattr("meteragent.agent.watch.has_room", lambda _: False)
+        [problem] = (await asked(world)).problems
+        assert (problem.code, problem.stream) == ("disk_full", None)
+        monkeypatch.undo()
+        assert texts(await asked(world)) == []
+
+
 async def test_a_log_that_is_not_erased_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that keeps the log is a problem, then pauses processing until the reader ends."""
     monkeypatch.setattr(metrics, "UNERASED_S", 0.0)
@@ -164,7 +180,7 @@ async def test_a_lost_connection_is_a_problem_until_it_is_back(world: World) -> 
 
 async def test_only_the_owner_may_ask(world: World) -> None:
     """Only who may read the store can use the socket, which is removed with the agent."""
-    path = watch.socket_path(world.store)
+    path = socket_path(world.store)
     async with world.running():
         await world.turn()
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -173,7 +189,7 @@ async def test_only_the_owner_may_ask(world: World) -> None:
 
 async def test_a_socket_that_was_left_behind_is_replaced(world: World) -> None:
     """A crash leaves its socket behind; the next start answers all the same."""
-    path = watch.socket_path(world.store)
+    path = socket_path(world.store)
     with socket.socket(socket.AF_UNIX) as old:
         old.bind(str(path))
     async with world.running():
@@ -198,7 +214,7 @@ async def test_the_command_tells_and_judges(world: World, capsys: pytest.Capture
     async with world.running():
         await world.turn()
         assert await asyncio.to_thread(cli.main, ["health", str(config)]) == 0
-        assert "All is well." in capsys.readouterr().out
+        assert "Waiting for the first message of: main." in capsys.readouterr().out
         world.now_ms -= 1000
         await world.turn()
         assert await asyncio.to_thread(cli.main, ["health", str(config), "--json"]) == 1
@@ -214,7 +230,7 @@ def test_a_relative_store_is_named_with_its_folder(
     monkeypatch.chdir(tmp_path)
     Path("c.toml").write_text(f'{STREAM.format("", "")}\n[store]\npath = "m.db"\n')
     assert cli.main(["health", "c.toml"]) == 1
-    assert f"for the store {tmp_path / 'm.db'}: " in capsys.readouterr().err
+    assert f"answers at {tmp_path / 'm.db.health'}: " in capsys.readouterr().err
 
 
 async def test_systemd_hears_that_the_agent_is_ready_and_alive(world: World, systemd: socket.socket) -> None:

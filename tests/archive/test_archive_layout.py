@@ -210,13 +210,13 @@ def test_floats_are_rounded(numbers: list[float]) -> None:
 def expected(number: Fraction, under: Policy) -> int:
     """What the agent makes of a number."""
     value_u = math.floor(number * under.scale + Fraction(1, 2))
-    return min(max(value_u, under.usual.low_u), under.usual.high_u)
+    return min(max(value_u, under.usual.readings.low_u), under.usual.readings.high_u)
 
 
 def outside(number: Fraction, under: Policy) -> bool:
     """Whether a number is out of range."""
     value_u = math.floor(number * under.scale + Fraction(1, 2))
-    return not under.usual.low_u <= value_u <= under.usual.high_u
+    return not under.usual.readings.low_u <= value_u <= under.usual.readings.high_u
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

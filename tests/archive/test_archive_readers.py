@@ -10,8 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from meteragent.consume.archive import FORMER_MANIFEST, MANIFEST, manifest_text, read
-from tests.support.archives import LONG, WIDE, Place, long_rows, manifest_of, save, wide_rows
+from tests.support.archives import LONG, WIDE, Place, long_rows, save, wide_rows
 
 LONG_KEYS = {"window": "length = '1h'\nstep = '30min'"}
 READERS: dict[str, Callable[[Path], int]] = {
@@ -46,12 +45,3 @@ def test_every_reader_sees_one_table(reader: str, out: Path) -> None:
     parts = sum(pq.read_metadata(part).num_rows for part in out.glob("part-*.parquet"))
     assert parts > 0
     assert READERS[reader](out) == parts
-
-
-def test_an_output_of_an_earlier_version_is_read(out: Path) -> None:
-    """The same facts in `_manifest.json` give the same homes, and the run that is repeated replaces it."""
-    homes, text = read(out), manifest_of(out)
-    (out / MANIFEST).unlink()
-    (out / FORMER_MANIFEST).write_text(text)
-    assert manifest_text(out) == text.encode()
-    assert read(out) == homes

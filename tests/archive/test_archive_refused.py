@@ -266,7 +266,6 @@ def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyP
     assert len(list(made.glob("part-*"))) == 8
     for part in made.glob(gone):
         part.unlink()
-    with pytest.raises(ArchiveError, match="files of the ledger are missing") as caught:
+    with pytest.raises(ArchiveError, match="files of the ledger are missing"):
         place.sanitise(path, "other.parquet", privacy="preset = 'street'")
     assert not (place.folder / "other.parquet").exists()
-    assert ("write the number of part files into it" in str(caught.value)) == (gone == "_parts")

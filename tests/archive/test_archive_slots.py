@@ -44,14 +44,17 @@ SPAN_MS = {"months": 40 * DAY_MS, "hours of mean days": 40 * DAY_MS, "a typical 
 
 
 def of_the_agent(rows: Sequence[Row], under: Policy, starts_ms: Sequence[int]) -> dict[int, list[int]]:
-    """What the agent's windows hold of one meter, without noise; all windows from the first to the last."""
+    """What the agent's windows hold of one meter, without noise; all windows from the first to the last.
+
+    A dither of half a quantum rounds half up, as an archive does.
+    """
     schedule, actual = under.schedule, {}
     timeline, start_ms = Timeline(under.usual, starts_ms[0]), starts_ms[0]
     while start_ms <= starts_ms[-1]:
         terms = schedule.terms(start_ms)
-        window = Window(start_ms, terms, terms.id, "", "", noise_bound=0)
-        for _ in range(terms.n):
-            window.draw(0, start_ms)
+        window = Window(start_ms, terms, terms.id, (), "", noise_bound=0)
+        for slot in range(terms.n):
+            window.draw(0, start_ms, terms.lattice(slot) // 2)
         timeline.windows.append(window)
         start_ms = window.end_ms
     for _, time_ms, value_u in sorted(row for row in rows if row[2] is not None):
@@ -68,7 +71,7 @@ def of_the_archive(
     """What the archive's windows hold, by meter and start."""
     item = readings(list(rows))
     opened, actual = archive.opened_windows(item.meter, item.time_ms, under), {}
-    low, high = under.usual.low_u, under.usual.high_u
+    low, high = under.usual.readings.low_u, under.usual.readings.high_u
     clamped = archive.Readings(item.meter, item.time_ms, np.clip(item.value_u, low, high), item.valid)
     for some, ragged in archive.slots(clamped, opened, under, at_once):
         ends = np.cumsum(ragged.lengths)
@@ -114,7 +117,7 @@ def test_the_order_of_rows_means_nothing(rows: list[Row], data: st.DataObject) -
 def test_a_window_is_there_if_a_reading_begins_in_it(rows: list[Row]) -> None:
     """Whether it has a value or not: which windows there are does not depend on what was measured."""
     for under in (POLICIES["power that stands for hours"], POLICIES["energies across boundaries"]):
-        lead_ms = under.usual.interval_ms
+        lead_ms = under.usual.readings.interval_ms
         length_ms = under.usual.length_ms
         begins = {(meter, (time_ms - lead_ms) // length_ms * length_ms) for meter, time_ms, _ in rows}
         assert set(of_the_archive(rows, under)) == begins

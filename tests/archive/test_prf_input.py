@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from meteragent.archive.key import Key
 from meteragent.archive.prf_input import Shape, keyed_rows, prf_input, tags
-from meteragent.domain.shape import Band
+from meteragent.domain.grid import Band
+from meteragent.domain.shapes import Profile
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import keyed
 from meteragent.privacy.mechanism.laplace import LInfLaplace
+from tests.support.terms import terms_with
 from tests.support.witness import TERMS
 
 DAY_MS = 86_400_000
@@ -227,17 +229,23 @@ def test_a_shape_is_what_of_its_terms_the_noise_depends_on() -> None:
     """Law, lattice, unit, kind, slots and calendar; not gap, range, hold or the share of the level."""
     shape = Shape.of(TERMS)
     assert shape.epsilon == TERMS.epsilon
-    assert shape == Shape.of(replace(TERMS, gap_u=TERMS.gap_u + 1, high_u=TERMS.high_u + 1, hold_ms=7))
+    assert shape == Shape.of(
+        terms_with(TERMS, gap_u=TERMS.readings.gap_u + 1, high_u=TERMS.readings.high_u + 1, hold_ms=7)
+    )
     assert shape == Shape.of(replace(TERMS, level=2 * TERMS.level, radius=2 * TERMS.radius))
-    banded = replace(TERMS, bands=(Band("a", ((0, 5),)), Band("b", ((5, 9), (10, 11)))))
+    banded = terms_with(
+        TERMS,
+        shape=Profile(TERMS.length_ms, (("a", 5), ("b", 5))),
+        places=(Band("a", ((0, 5),)), Band("b", ((5, 9), (10, 11)))),
+    )
     changed: list[Terms] = [
         TERMS,
         replace(TERMS, radius=2 * TERMS.radius),
         replace(TERMS, quantum_u=2 * TERMS.quantum_u),
-        replace(TERMS, unit="kW"),
-        replace(TERMS, kind=Kind.INTERVAL_ENERGY),
-        replace(TERMS, length_ms=2 * TERMS.length_ms),
-        replace(TERMS, length_ms=2 * TERMS.length_ms, step_ms=2 * TERMS.step_ms),
+        terms_with(TERMS, unit="kW"),
+        terms_with(TERMS, kind=Kind.INTERVAL_ENERGY),
+        terms_with(TERMS, length_ms=2 * TERMS.length_ms),
+        terms_with(TERMS, length_ms=2 * TERMS.length_ms, step_ms=2 * TERMS.step_ms),
         replace(TERMS, timezone="Europe/Berlin"),
         banded,
     ]

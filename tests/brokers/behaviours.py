@@ -7,8 +7,7 @@ from typing import Final
 from aiomqtt import MqttError
 
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt import Will
-from meteragent.mqtt.reconnect import WEEK_S
+from meteragent.mqtt import WEEK_S, Will
 from tests.brokers.trial import ANSWER_S, COMES_S, QUIET_S, Measured, Trial, came, warned
 from tests.support.mqtt_peer import Peer, soon, token
 

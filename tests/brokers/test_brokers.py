@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.grid import iso_time
-from meteragent.mqtt.reconnect import WEEK_S
+from meteragent.mqtt import WEEK_S
 from simulators.long_run import LongRun, Part
 from tests.brokers import makes, report
 from tests.brokers.behaviours import SHORTER

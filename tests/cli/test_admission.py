@@ -3,18 +3,28 @@
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from meteragent import config
 from meteragent.cli import main
-from meteragent.cli.admission import admit
-from tests.support.configurations import refused
+from meteragent.cli.admission import admit, with_running_lateness
+from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH
+from meteragent.domain.commit import Commit
+from meteragent.domain.grid import format_duration, parse_duration
+from tests.support.configurations import refused, written
 from tests.support.stores import open_store, opening, persist
 
+AMSREADER = (
+    "[[stream]]\nname = 'main'\nsource = { topic = 'ams', meter = 'home', profile = 'amsreader',"
+    " kind = 'register', unit = 'kWh', dead_band = 0.001 }\n"
+    "sink.topic = 'o/{meter}'\nwindow.lateness = '10s'\n"
+)
 SPARSE = "source.kind = 'power'\nsource.unit = 'W'\nsource.every = '5min'\n"
-COARSE = "source.kind = 'register'\nsource.unit = 'kWh'\nsource.dead_band = 1\n"
+COARSE = "source.kind = 'register'\nsource.unit = 'kWh'\nsource.every = '1h'\nsource.dead_band = 1\n"
+LATE = COARSE.replace("dead_band = 1", "dead_band = 0.001").replace("1h", "10s")
 BOTH = "".join(
     f"[[stream]]\nname = '{name}'\n{keys}"
     f"source.topic = 'm/{{meter}}/{name}'\nsink.topic = 'o/{{meter}}/{name}'\n"
@@ -133,12 +143,71 @@ def test_all_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert [line.split(": ")[1] for line in found] == ["stream[0].privacy.hide", "stream[1].privacy.hide"]
 
 
-def test_only_two_words_are_accepted() -> None:
+def test_only_known_words_are_accepted() -> None:
     """Another word of `privacy.accept` is refused, with those that there are."""
     text = f"source.topic = 'm/{{meter}}'\nsink.topic = 'o/{{meter}}'\n{SPARSE}privacy.accept = ['anything']"
     error = refused(lambda: config.parse(text))
     assert (error.key, error.found) == ("privacy.accept[0]", "'anything'")
-    assert "'coarse_register' or 'sparse_readings'" in error.expected
+    assert "'coarse_register', 'sparse_readings' or 'lost_energy'" in error.expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "texts"),
+    [
+        (
+            LATE.replace("source.every = '10s'\n", ""),
+            ("source.every: found nothing", "the longest time between readings, such as '10s'"),
+        ),
+        (
+            LATE.replace("10s", "1min") + "window.lateness = '0s'\n",
+            ("window.lateness: found '0s', up to 333 Wh of each slot (3.33%) are lost", "at least '1min'"),
+        ),
+        (
+            AMSREADER,
+            ("found '10s', up to 10 kWh of each slot (100%) are lost", "at least '1h'"),
+        ),
+    ],
+)
+def test_what_loses_energy_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: str, texts: tuple[str, ...]
+) -> None:
+    """A slot that closes before its last reading comes is refused with what it loses, and a way out."""
+    path = write(tmp_path, keys)
+    assert main(["check", str(path)]) == 78
+    error = capsys.readouterr().err
+    assert all(text in error for text in texts)
+    accepted = "source.every = '10s'\n" if "source.every" in error else "privacy.accept = ['lost_energy']\n"
+    assert main(["check", str(write(tmp_path, keys + accepted))]) == 0
+    assert ("Warning: up to" in capsys.readouterr().out) is ("lost_energy" in accepted)
+
+
+@pytest.mark.parametrize("every", ["1min", "20min"])
+def test_a_fiftieth_of_a_slot_may_be_lost(tmp_path: Path, every: str) -> None:
+    """Up to 2% of a half hour, 36 s, may be lost."""
+    keys = LATE.replace("10s", every)
+    period_ms = parse_duration(every) or 0
+    at_most = format_duration(period_ms - 36_000)
+    assert main(["check", str(write(tmp_path, f"{keys}window.lateness = '{at_most}'\n"))]) == 0
+    below = format_duration(period_ms - 37_000)
+    assert main(["check", str(write(tmp_path, f"{keys}window.lateness = '{below}'\n"))]) == 78
+
+
+def test_a_stream_that_has_run_keeps_its_lateness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another default changes no stream that runs; a stated lateness does, and is not warned of."""
+    path = write(tmp_path, LATE)
+    rules = config.terms(config.load(path).stream[0])
+    assert rules.lateness_ms == 20_000
+    with open_store(tmp_path / "store.db") as store:
+        persist(store, opening(1, "m"))
+        earlier = replace(rules, lateness_ms=0)
+        persist(store, Commit("main", 1, terms={earlier.id: earlier}))
+    kept = with_running_lateness(path, config.load(path), sys.stderr)
+    assert config.terms(kept.stream[0]).lateness_ms == 0
+    assert "stream 'main' keeps window.lateness = '0s', with which it has run" in capsys.readouterr().err
+    stated = write(tmp_path, LATE + "window.lateness = '20s'\n")
+    kept = with_running_lateness(stated, config.load(stated), sys.stderr)
+    assert config.terms(kept.stream[0]).lateness_ms == 20_000
+    assert capsys.readouterr().err == ""
 
 
 def test_what_has_run_goes_on_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,3 +269,12 @@ def test_a_password_file_that_is_missing_is_found_by_check(
     assert f"{path}:6: source.password_file: found {tmp_path}/p: no such file or directory" in error
     (tmp_path / "p").write_text("hush")
     assert main(["check", str(path)]) == 0
+
+
+def test_check_refuses_a_store_without_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The refusal has the key; `run` waits for a folder, which may be on a disk that is mounted later."""
+    path = tmp_path / "home.toml"
+    path.write_text(written(store=f"path = '{tmp_path}/none/db'"))
+    assert main(["check", str(path)]) == EXIT_CONFIG
+    assert f"store.path: found {tmp_path}/none: no such folder" in capsys.readouterr().err
+    assert main(["run", str(path)]) == EXIT_CRASH

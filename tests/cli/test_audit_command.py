@@ -243,25 +243,25 @@ def rounds_to_pairs(self: Window, index: int) -> int:
     return REAL_CLOSE(self, index) // 2 * 2
 
 
-def quarters(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+def quarters(self: Window, noise: int, covered_ms: int, dither: int) -> None:
     """Wrong: a quarter of the noise."""
     REAL_DRAW(self, noise // 4, covered_ms, dither)
 
 
-def half_up(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+def half_up(self: Window, noise: int, covered_ms: int, dither: int) -> None:
     """Wrong: half a quantum for every dither, which rounds half up."""
     del dither
     REAL_DRAW(self, noise, covered_ms, self.terms.lattice(self.draws) // 2)
 
 
-def undithered(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+def undithered(self: Window, noise: int, covered_ms: int, dither: int) -> None:
     """Wrong: no dither, which rounds down."""
-    REAL_DRAW(self, noise, covered_ms, 0 * (dither or 0))
+    REAL_DRAW(self, noise, covered_ms, 0 * dither)
 
 
-def of_a_millisecond(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+def of_a_millisecond(self: Window, noise: int, covered_ms: int, dither: int) -> None:
     """Wrong: a dither that forgets the slot's length."""
-    REAL_DRAW(self, noise, covered_ms, (dither or 0) // self.terms.step_ms)
+    REAL_DRAW(self, noise, covered_ms, dither // self.terms.step_ms)
 
 
 def depends(self: Window, index: int) -> int:
@@ -274,9 +274,9 @@ def again(self: Noise, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]
     """Wrong: every second window has its predecessor's secret."""
     if not SECRETS:
         SECRETS.append(REAL_OPEN(self, terms_id, mechanism)[0])
-        return SECRETS[0], mechanism.draw(SECRETS[0], self._bits)
+        return SECRETS[0], mechanism.draw(SECRETS[0], self.bits)
     radius = SECRETS.pop()
-    return radius, mechanism.draw(radius, self._bits)
+    return radius, mechanism.draw(radius, self.bits)
 
 
 REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.draw, Window.close, Noise.open
@@ -313,8 +313,8 @@ def test_a_bias_is_seen_where_noise_is_small(
     monkeypatch.setattr(audit, "_CORE_SLOTS", 25_000)
     assert run(coarse, "--samples", "1000")[0] == 0
 
-    def on_top(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        REAL_DRAW(self, noise, covered_ms, (dither or 0) + self.terms.lattice(self.draws) // 2)
+    def on_top(self: Window, noise: int, covered_ms: int, dither: int) -> None:
+        REAL_DRAW(self, noise, covered_ms, dither + self.terms.lattice(self.draws) // 2)
 
     monkeypatch.setattr(Window, "draw", on_top)
     code, out, _ = run(coarse, "--json", "--samples", "1000")

@@ -3,15 +3,16 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from meteragent.cli import main
 from meteragent.cli.common import EXIT_VIOLATED
 from meteragent.core.noise import Noise
-from meteragent.core.weighted import WeightedWindow
+from meteragent.core.prices import Prices
 from meteragent.core.window import Window
-from meteragent.domain.weights import Price
+from meteragent.domain.prices import Price
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from tests.support.configurations import written
 
@@ -57,12 +58,12 @@ def test_one_noise_for_all_bands_is_refused(
 ) -> None:
     """Bands that share their noise are windows in succession that are not independent."""
 
-    def begin(self: Noise, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
-        _, noise = self.open(window.terms_id, mechanism)
-        while window.draws < window.terms.n:
-            window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
+    def begin(self: Window, noise: Noise, integrated_until_ms: int) -> None:
+        _, drawn = noise.open(self.terms_id, self.terms.mechanism)
+        while self.draws < self.terms.n:
+            self.draw(drawn, integrated_until_ms, noise.dither(self.terms, self.draws))
 
-    monkeypatch.setattr(Noise, "begin", begin)
+    monkeypatch.setattr(Window, "begin", begin)
     code, failed = checks(SETTINGS["power"], 1000)
     assert code == EXIT_VIOLATED
     assert "law: windows in succession, from 0" in failed
@@ -73,13 +74,13 @@ def test_linf_that_is_claimed_for_independent_noise_is_refused(
 ) -> None:
     """Four bands with a noise bound each are not eps d_inf-private, and their law shows it."""
 
-    def draw_next(self: Noise, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
-        one = LInfLaplace(mechanism.epsilon, mechanism.quantum, 1)
-        window.noise_bound = one.noise_bound(self._bits)
-        noise = one.draw(window.noise_bound, self._bits)
-        window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
+    def open_next(self: Window, noise: Noise, integrated_until_ms: int) -> None:
+        one = LInfLaplace(self.terms.epsilon, self.terms.quantum, 1)
+        self.noise_bound = one.noise_bound(noise.bits)
+        drawn = one.draw(self.noise_bound, noise.bits)
+        self.draw(drawn, integrated_until_ms, noise.dither(self.terms, self.draws))
 
-    monkeypatch.setattr(Noise, "draw_next", draw_next)
+    monkeypatch.setattr(Window, "open_next", open_next)
     code, failed = checks(written(privacy="preset = 'typical-day'", window=ZONE), 1000)
     assert code == EXIT_VIOLATED
     assert any(name.startswith("law:") for name in failed)
@@ -89,12 +90,12 @@ def test_prices_beyond_their_bound_are_refused(
     checks: Callable[..., tuple[int, set[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Noise is adapted to the bound: where a price is twice as large, an amount moves twice as far."""
-    pieces = WeightedWindow._pieces
+    pieces = Prices.pieces
 
-    def doubled(self: WeightedWindow, from_ms: int, to_ms: int) -> list[Price]:
-        return [(start_ms, end_ms, 2 * price_u) for start_ms, end_ms, price_u in pieces(self, from_ms, to_ms)]
+    def doubled(*arguments: Any) -> list[Price]:
+        return [(start_ms, end_ms, 2 * price_u) for start_ms, end_ms, price_u in pieces(*arguments)]
 
-    monkeypatch.setattr(WeightedWindow, "_pieces", doubled)
+    monkeypatch.setattr(Prices, "pieces", doubled)
     code, failed = checks(SETTINGS["amounts"], 200)
     assert code == EXIT_VIOLATED
     assert "same noise for any window" in failed

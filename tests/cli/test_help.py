@@ -56,10 +56,9 @@ def section(text: str, title: str) -> list[str]:
 def test_all_commands_are_walked() -> None:
     """Each module of a command is in the list, and so are the actions of `key`, `profile` and `crowd`."""
     modules = {path.stem for path in (ROOT / "meteragent" / "cli").glob("*.py")}
-    shared = {"__init__", "admission", "common", "conversation", "draft", "new_files", "options", "rehearsal"}
-    shared |= {"convert_options", "secrecy", "shared", "usage"}
+    shared = {"__init__", "admission", "common", "conversation", "draft", "new_files", "outlet", "rehearsal"}
     actions = {"key new", "key show", "key forget", "profile test"}
-    actions |= {f"crowd {action}" for action in ("leader", "helper", "health", "ledger", "key")}
+    actions |= {f"crowd {action}" for action in ("leader", "helper", "ledger", "key")}
     actions |= {"crowd key new", "crowd key show"}
     assert set(PARSERS) == (modules - shared) | actions
 
@@ -117,15 +116,15 @@ def test_the_example_is_a_command_line(name: str) -> None:
 def test_the_list_of_commands_has_their_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     """`meteragent --help` says of each command what it does, and what exit codes mean."""
     text = " ".join(help_of("", capsys).split())
-    for name, command in usage.COMMANDS.items():
-        assert f" {name} {command.sentence}" in text
+    for name, (_, sentence) in usage.COMMANDS.items():
+        assert f" {name} {sentence}" in text
     for code, meaning in usage.CODES.items():
         assert f" {code} {meaning}" in text
 
 
 @pytest.mark.parametrize("name", ["", *PARSERS])
 def test_help_imports_nothing_heavy(name: str) -> None:
-    """`--help` loads neither the configuration, nor numpy, nor any command."""
+    """`--help` loads neither the configuration, nor numpy, nor any command, nor other groups' arguments."""
     code = (
         "import sys\nfrom meteragent.cli import main\n"
         f"try:\n    main({[*name.split(), '--help']})\nexcept SystemExit:\n    pass\n"
@@ -134,8 +133,9 @@ def test_help_imports_nothing_heavy(name: str) -> None:
         "print(*[m for m in heavy if m in sys.modules], *sorted(commands), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    names = ("common", "convert_options", "options", "shared", "usage")
-    light = {f"meteragent.cli.{name}" for name in names}
+    groups = [usage.COMMANDS[name.split(maxsplit=1)[0]][0]] if name else []
+    light = {f"meteragent.cli.{name}" for name in ("common", "outlet", "usage", "usage.command")}
+    light |= {f"meteragent.cli.usage.{group}" for group in groups}
     assert set(done.stderr.split()) <= light
 
 

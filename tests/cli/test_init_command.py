@@ -270,7 +270,7 @@ def test_it_says_what_it_has_heard_while_it_listens(
         arguments[3]("meter/power", b"312", False)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(mqtt, "watch", watch)
+    monkeypatch.setattr(init, "watch", watch)
     monkeypatch.setattr(discover, "_PROGRESS_EVERY_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     listener = Listener(lambda: 0)
@@ -289,28 +289,34 @@ def test_an_address_without_a_broker_ends_with_a_hint(
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_tls", "hint"),
+    ("reason", "hint"),
     [
-        ("cannot connect: [Errno 104] Connection reset by peer", True, "needs a TLS port"),
-        ("cannot connect: [SSL: WRONG_VERSION_NUMBER] wrong version number", True, "needs a TLS port"),
-        ("cannot connect: ", True, "needs a TLS port"),
         (
-            "cannot connect: [SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired",
-            True,
-            "is the broker running",
+            LinkError("cannot connect: reset", "port_without_tls"),
+            "Write a port with TLS 1.2 or newer in --url",
         ),
-        ("cannot connect: [Errno 111] Connection refused", True, "is the broker running"),
-        ("cannot connect: [Errno 104] Connection reset by peer", False, "is the broker running"),
+        (
+            LinkError("cannot connect: expired", "certificate_wrong"),
+            "write a name of the certificate in --url",
+        ),
+        (LinkError("cannot connect: unknown", "certificate_unknown"), "Set --ca-file to that authority's"),
+        (LinkError("closed", "certificate_wanted"), "Set --cert-file and --key-file"),
+        (mqtt.LoginRefused("refused"), "Check --username and --password-file. If they are right"),
+        (LinkError("refused", "client_id_refused"), "Set --client-id"),
+        (LinkError("cannot connect: refused"), "is the address in --url right, and is the broker running?"),
     ],
 )
-def test_a_failed_handshake_is_a_port_without_tls(reason: str, is_tls: bool, hint: str) -> None:
-    """A broker that resets or closes the connection in a TLS handshake listens for plain MQTT there."""
-    assert hint in common.connection_hint(reason, is_tls=is_tls)
+def test_a_failed_connection_says_which_option_to_set(reason: LinkError, hint: str) -> None:
+    """The advice for a configuration names its keys, that of a command its options."""
+    text = common.connection_failure(reason)
+    assert text.startswith(str(reason))
+    assert hint in text
+    assert "source." not in text
 
 
 def test_other_failures_have_no_hint_about_the_address() -> None:
     """A broker that answers is at the address."""
-    assert common.connection_hint("subscription refused", is_tls=True) == ""
+    assert common.connection_failure(LinkError("the connection was lost")) == "the connection was lost"
 
 
 def test_a_broker_that_is_not_there_is_named(

@@ -25,7 +25,7 @@ from meteragent.domain.terms import Terms
 from meteragent.formats import table
 from meteragent.formats.entry import released
 from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message
-from tests.support.messages import DITHERED, ENERGY, HOURLY, KILO, KILO_ENERGY, NOON_MS, SPLIT
+from tests.support.messages import ENERGY, HALF_UP, HOURLY, KILO, KILO_ENERGY, NOON_MS, SPLIT
 from tests.support.not_run import ROOT
 from tests.support.stores import DAY_MS, TERMS
 
@@ -35,7 +35,7 @@ HOUR_MS = 3_600_000
 async def fill(url: str, messages: list[Message]) -> None:
     """Write messages into new tables."""
     async with Database.connect(url, None, "test", "month") as database:
-        await database.migrate()
+        await database.create()
         core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await database.begin(is_first=True))
         outcome = await database.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
     assert not outcome.refused
@@ -92,7 +92,7 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
 
 
 GROUPS = [
-    pytest.param((TERMS, DITHERED, replace(TERMS, level=Fraction(3))), id="power"),
+    pytest.param((TERMS, HALF_UP, replace(TERMS, level=Fraction(3))), id="power"),
     pytest.param((ENERGY,), id="energy"),
     pytest.param((KILO,), id="kilowatts"),
     pytest.param((KILO_ENERGY,), id="kilowatt-hours"),

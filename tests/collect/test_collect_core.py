@@ -1,12 +1,16 @@
 """What a received message means: rows, descriptors, records that wait, and each reason of a refusal."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
+from meteragent.collect import core as collect_core
 from meteragent.collect.core import (
+    DESCRIPTORS_MAX,
     PAYLOAD_MAX,
     REASONS,
     WAITING_MAX,
@@ -14,16 +18,15 @@ from meteragent.collect.core import (
     Message,
     Row,
     Waiting,
-    decoded_facts,
-    shared_facts,
 )
-from meteragent.consume import Descriptor
+from meteragent.consume import Descriptor, collect, message
+from meteragent.domain.errors import RecordError
 from meteragent.domain.units import DAY_MS
 from tests.support.collecting import NOW_MS, core, id_of, record_messages, terms_message, topic
-from tests.support.messages import DITHERED, HOURLY, NOON_MS, SPLIT, changed, described, recorded
+from tests.support.messages import HALF_UP, HOURLY, NOON_MS, SPLIT, changed, described, recorded
 from tests.support.stores import LENGTH_MS, TERMS
 
-D = id_of(TERMS)
+D = Descriptor.parse(described(TERMS)).digest
 [RECORD] = recorded(TERMS, [-7])
 
 
@@ -35,7 +38,7 @@ def test_a_record_is_a_row_in_quanta() -> None:
         for i, z in enumerate([512, -7])
     ]
     assert list(batch.descriptors) == [D]
-    assert batch.terms == {("main", D)}
+    assert batch.links == {("main", "m1", D)}
     assert not batch.refused
     assert not batch.waiting
 
@@ -54,10 +57,10 @@ def test_a_record_waits_for_its_descriptor() -> None:
     early = judge.take(record_messages(TERMS, [3]), NOW_MS)
     assert not early.rows
     [waiting] = early.waiting
-    assert waiting == Waiting(D, "main", "m1", topic("m1"), recorded(TERMS, [3])[0])
+    assert waiting == Waiting(D[:8], "main", "m1", topic("m1"), recorded(TERMS, [3])[0])
     batch = judge.take([terms_message(TERMS)], NOW_MS)
     assert list(batch.descriptors) == [D]
-    released = judge.release([waiting._replace(place=5)], NOW_MS)
+    released = judge.take([waiting._replace(place=5)], NOW_MS)
     assert [row.quanta for row in released.rows] == [3]
     assert released.released == [5]
 
@@ -68,7 +71,7 @@ def test_a_record_before_its_descriptor_in_one_batch_does_not_wait() -> None:
     early = [*record_messages(TERMS, range(5)), *record_messages(HOURLY, [1], first=10)]
     batch = judge.take([*early, terms_message(TERMS)], NOW_MS)
     assert [row.quanta for row in batch.rows] == [0, 1, 2, 3, 4]
-    assert batch.terms == {("main", D)}
+    assert batch.links == {("main", "m1", D)}
     assert [record.d for record in batch.waiting] == [id_of(HOURLY)]
     assert len(judge.take(record_messages(HOURLY, [0] * WAITING_MAX), NOW_MS).waiting) == WAITING_MAX - 1
 
@@ -88,6 +91,7 @@ def test_an_equal_descriptor_is_known() -> None:
     judge.take([terms_message(TERMS)], NOW_MS)
     batch = judge.take([terms_message(TERMS, "m2"), *record_messages(TERMS, [1], "m2")], NOW_MS)
     assert not batch.descriptors
+    assert batch.links == {("main", "m2", D)}
     assert len(batch.rows) == 1
 
 
@@ -98,10 +102,9 @@ def test_a_removed_descriptor_is_no_refusal() -> None:
 
 def test_facts_survive_the_table() -> None:
     """The facts of a descriptor that are stored are those of all meters, and parse to an equal descriptor."""
-    descriptor = Descriptor.parse(described(DITHERED))
-    text = shared_facts(descriptor)
-    assert decoded_facts(text) == descriptor
-    assert "m1" not in text
+    descriptor = Descriptor.parse(described(HALF_UP))
+    assert Descriptor.stored(descriptor.hashed) == descriptor
+    assert "m1" not in descriptor.hashed
 
 
 def refused(message: Message, limits: Limits | None = None, now_ms: int = NOW_MS) -> dict[str, int]:
@@ -139,7 +142,7 @@ REFUSED: dict[str, list[Callable[[], dict[str, int]]]] = {
     "descriptor": [
         lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(SPLIT), level="2"))),
         lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(TERMS), sd=1.0))),
-        lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(TERMS), sealed=True, note="\0"))),
+        lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(TERMS), sealed=True, n=10**9))),
     ],
     "terms": [
         lambda: refused(on_topic(changed(RECORD, value=1.5))),
@@ -161,7 +164,7 @@ REFUSED: dict[str, list[Callable[[], dict[str, int]]]] = {
         }
     ],
 }
-OF_THE_TABLE = {"twice", "overlap", "no_descriptor"}
+OF_THE_TABLE = {"descriptors", "twice", "overlap", "no_descriptor", "unstorable"}
 """Reasons with tests of their own."""
 
 
@@ -176,13 +179,58 @@ def test_every_reason_is_tried() -> None:
     assert set(REFUSED) | OF_THE_TABLE == set(REASONS)
 
 
-def test_only_streams_with_several_grids_can_overlap() -> None:
-    """A stream with slots of one length is not mixed; one whose terms have changed to others is."""
+def test_only_slots_of_a_meter_with_several_grids_can_overlap() -> None:
+    """A meter with slots of one length is not mixed; one with slots of two lengths is, and no other meter."""
     judge = core()
-    judge.take([terms_message(TERMS), *record_messages(TERMS, [1])], NOW_MS)
-    assert not judge.mixed
+    batch = judge.take([terms_message(TERMS), *record_messages(TERMS, [1])], NOW_MS)
     dithered = replace(TERMS, level=Fraction(2), radius=Fraction(440))
-    judge.take([terms_message(dithered), *record_messages(dithered, [1], first=1)], NOW_MS)
-    assert not judge.mixed
-    judge.take([terms_message(HOURLY), *record_messages(HOURLY, [1], first=30)], NOW_MS)
-    assert judge.mixed == ("main",)
+    batch.add(judge.take([terms_message(dithered), *record_messages(dithered, [1], first=1)], NOW_MS))
+    batch.add(judge.take([terms_message(TERMS, "m2"), *record_messages(TERMS, [1], "m2")], NOW_MS))
+    assert not batch.mixed
+    batch = judge.take([terms_message(HOURLY), *record_messages(HOURLY, [1], first=30)], NOW_MS)
+    batch.add(judge.take(record_messages(TERMS, [1], "m2", 1), NOW_MS))
+    assert batch.mixed == {("main", "m1")}
+
+
+def test_a_forged_id_stands_for_its_own_meter_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terms with the id of others, announced first by another meter, refuse no record of an honest meter."""
+    forged = terms_message(replace(TERMS, level=Fraction(2)), "m2")
+    id_ = json.loads(forged.payload)["id"]
+    monkeypatch.setattr(message, "digest_of", colliding(message.digest_of))
+    monkeypatch.setattr(collect_core, "digest_of", message.digest_of)
+    monkeypatch.setattr(Descriptor, "digest", property(lambda terms: message.digest_of(terms.facts)))
+    forged = forged._replace(payload=forged.payload.replace(id_.encode(), D[:8].encode()))
+    records = [Message(topic("m2"), record) for record in recorded(TERMS, [7], "m2")]
+    judge = core()
+    batch = judge.take([forged, terms_message(TERMS), *record_messages(TERMS, [5]), *records], NOW_MS)
+    assert len(batch.descriptors) == 2
+    assert [row.quanta for row in batch.rows] == [5]
+    assert batch.refused == {("main", "terms"): 1}
+    again = judge.take([terms_message(TERMS, "m2")], NOW_MS)
+    assert again.refused == {("main", "descriptor"): 1}
+    with pytest.raises(RecordError, match="same id"):
+        collect([forged.payload, described(TERMS, "m2")])
+    meters = collect([forged.payload, described(TERMS), recorded(TERMS, [5])[0]])
+    assert meters["m1"].values.tolist() == [5]
+    with pytest.raises(RecordError, match="not among"):
+        collect([forged.payload, described(TERMS), recorded(TERMS, [5], "m3")[0]])
+
+
+def colliding(digest_of: Callable[..., str | None]) -> Callable[..., str | None]:
+    """Return a hash whose first 8 digits are always those of TERMS, as a search of 2^32 finds them."""
+
+    def hashed(*arguments: Any) -> str | None:
+        whole = digest_of(*arguments)
+        return whole and D[:8] + whole[8:]
+
+    return hashed
+
+
+def test_too_many_descriptors_of_a_meter_are_refused() -> None:
+    """The number of descriptors is bounded for each meter, and another meter's are still accepted."""
+    judge = core()
+    many = [replace(TERMS, level=Fraction(1, n)) for n in range(1, DESCRIPTORS_MAX + 3)]
+    batch = judge.take([terms_message(terms) for terms in many], NOW_MS)
+    assert len(batch.descriptors) == DESCRIPTORS_MAX
+    assert batch.refused == {("main", "descriptors"): 2}
+    assert not judge.take([terms_message(many[-1], "m2")], NOW_MS).refused

@@ -1,4 +1,4 @@
-"""The tables: each interval once, refusals counted, migrations and partitions; on a real PostgreSQL."""
+"""The tables: each interval once, refusals counted, partitions; on a real PostgreSQL."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import pytest
 from meteragent.collect import database as database_module
 from meteragent.collect import partition
 from meteragent.collect.core import Core, Limits, Message
-from meteragent.collect.database import Database, migrations
+from meteragent.collect.database import Database
 from meteragent.collect.sink import Outcome
 from meteragent.collect.topic import StreamTopic
 from meteragent.domain.errors import DatabaseError, LinkError
@@ -38,14 +38,14 @@ async def written(url: str, *batches: Sequence[Message]) -> list[Outcome]:
     """Write batches as one life of `collect` does, and return the outcome of each."""
     outcomes = []
     async with Database.connect(url, None, "test", "month") as database:
-        await database.migrate()
+        await database.create()
         known = await database.begin(is_first=True)
         core = Core(STREAMS, Limits(), *known)
         for messages in batches:
             batch = core.take(messages, NOW_MS)
-            if batch.descriptors:
-                batch.add(core.release(await database.waiting(batch.descriptors), NOW_MS))
-            outcomes.append(await database.write(batch, len(messages), NOW_MS, core.mixed))
+            if batch.links:
+                batch.add(core.take(await database.waiting([link.key for link in batch.links]), NOW_MS))
+            outcomes.append(await database.write(batch, len(messages), NOW_MS))
     return outcomes
 
 
@@ -147,27 +147,26 @@ def test_days_meet() -> None:
     assert (day.name, day.end) == ("record_2026_11_20", partition.of(NOON_MS + DAY_MS, "day").start)
 
 
-async def test_migrations_are_applied_once(table_url: str) -> None:
-    """The second start applies nothing; a table of a later version is refused."""
+async def test_tables_are_created_once(table_url: str) -> None:
+    """The second start changes nothing; tables of another version are refused."""
     async with Database.connect(table_url, None, "test", "month") as database:
-        assert await database.migrate() == len(migrations())
-        assert await database.migrate() == 0
+        assert [await database.create(), await database.create()] == [True, False]
         with psycopg.connect(table_url) as connection:
-            connection.execute("INSERT INTO meteragent.migration VALUES (99, 'later')")
-        with pytest.raises(DatabaseError, match="later version"):
-            await database.migrate()
+            connection.execute("UPDATE meteragent.setting SET value = '99' WHERE name = 'version'")
+        with pytest.raises(DatabaseError, match="another version"):
+            await database.create()
 
 
 async def test_the_length_of_partitions_cannot_change(table_url: str) -> None:
     """Tables that were made by months are refused with days; without partitions the table is plain."""
     async with Database.connect(table_url, None, "test", "none") as database:
-        await database.migrate()
+        await database.create()
     with psycopg.connect(table_url) as connection:
         kind = "SELECT relkind::text FROM pg_class WHERE oid = 'meteragent.record'::regclass"
         assert connection.execute(kind).fetchone() == ("r",)
     async with Database.connect(table_url, None, "test", "day") as database:
         with pytest.raises(DatabaseError, match=r"database\.partition = 'none'"):
-            await database.migrate()
+            await database.create()
 
 
 async def test_faults_are_sorted(postgres: Postgres, table_url: str) -> None:
@@ -186,7 +185,7 @@ async def test_a_server_that_stops_answering_is_dropped(
     """When its process is stopped, the batch fails in time, and a later connection writes it once."""
     messages = [DESCRIPTOR, *record_messages(TERMS, range(90))]
     async with Database.connect(table_url, None, "test", "month") as database:
-        await database.migrate()
+        await database.create()
         core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
         pid = database._connection.info.backend_pid
         monkeypatch.setattr(database_module, "ANSWER_S", 0.5)
@@ -235,7 +234,7 @@ async def test_a_role_that_may_not_has_a_hint(table_url: str) -> None:
         table_url.replace("user=postgres", "user=stranger"), None, "test", "month"
     ) as database:
         with pytest.raises(DatabaseError, match=r"permission denied.* must own the schema meteragent"):
-            await database.migrate()
+            await database.create()
 
 
 async def test_a_fine_quantum_is_exact_in_the_view(table_url: str) -> None:

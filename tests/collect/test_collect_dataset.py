@@ -32,9 +32,17 @@ from meteragent.consume import by_feeder, collect, read_slots, read_table
 from meteragent.consume.slots import Slots
 from meteragent.domain.errors import DatabaseError, LinkError
 from meteragent.domain.terms import Terms
-from tests.support.collecting import NOW_MS, TEMPLATE, TableRow, record_messages, refusals, terms_message
+from tests.support.collecting import (
+    NOW_MS,
+    TEMPLATE,
+    TableRow,
+    id_of,
+    record_messages,
+    refusals,
+    terms_message,
+)
 from tests.support.collecting import rows as database_rows
-from tests.support.messages import DITHERED, ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS
+from tests.support.messages import ENERGY, HALF_HOUR_MS, HALF_UP, HOURLY, KILO, NOON_MS
 from tests.support.stores import DAY_MS, TERMS
 
 DESCRIPTOR = terms_message(TERMS)
@@ -54,13 +62,13 @@ async def opened(folder: Path, length: Length = "day") -> AsyncIterator[ParquetS
 
 async def feed(sink: Sink, *batches: Sequence[Message]) -> None:
     """Write batches as one life of `collect` does."""
-    await sink.migrate()
+    await sink.create()
     core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await sink.begin(is_first=True))
     for messages in batches:
         batch = core.take(messages, NOW_MS)
-        if batch.descriptors:
-            batch.add(core.release(await sink.waiting(batch.descriptors), NOW_MS))
-        await sink.write(batch, len(messages), NOW_MS, core.mixed)
+        if batch.links:
+            batch.add(core.take(await sink.waiting([link.key for link in batch.links]), NOW_MS))
+        await sink.write(batch, len(messages), NOW_MS)
 
 
 def rows(folder: Path) -> list[TableRow]:
@@ -87,7 +95,7 @@ def counted(folder: Path) -> dict[str, int]:
     """Return the refusals by reason."""
     staging = Staging(folder, "reader", "day")
     try:
-        staging.migrate()
+        staging.create()
         return dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason"))
     finally:
         staging.close()
@@ -127,7 +135,7 @@ async def test_a_record_waits_across_a_restart(tmp_path: Path) -> None:
     assert files(tmp_path) == []
     async with opened(tmp_path) as sink:
         await feed(sink, [DESCRIPTOR])
-        assert await sink.waiting([TERMS.id]) == []
+        assert await sink.waiting([("main", "m1", id_of(TERMS))]) == []
     assert [row.quanta for row in rows(tmp_path)] == [5, 6]
 
 
@@ -135,7 +143,7 @@ def burst(rng: random.Random) -> list[Message]:
     """Return a batch of records under several grids: some again, with other values, or overlapping."""
     messages: list[Message] = []
     for _ in range(30):
-        terms, meter = rng.choice([TERMS, HOURLY, DITHERED]), f"m{rng.randrange(3)}"
+        terms, meter = rng.choice([TERMS, HOURLY, HALF_UP]), f"m{rng.randrange(3)}"
         first = rng.randrange(-100, 100) * (1 if terms.step_ms == HALF_HOUR_MS else 3) - rng.randrange(2)
         messages += record_messages(terms, [rng.randrange(2)], meter, first)
     return messages
@@ -148,7 +156,7 @@ async def test_verdicts_are_those_of_postgresql(
     """With flushes in slices of any size, and restarts in between, rows and refusals equal PostgreSQL's."""
     monkeypatch.setattr(dataset_module, "SLICE", most)
     rng = random.Random(length)
-    terms = [terms_message(terms) for terms in (TERMS, HOURLY, DITHERED)]
+    terms = [terms_message(terms, f"m{i}") for terms in (TERMS, HOURLY, HALF_UP) for i in range(3)]
     batches = [terms, *(burst(rng) for _ in range(11))]
     async with Database.connect(table_url, None, "test", "month") as database:
         await feed(database, *batches)
@@ -162,7 +170,7 @@ async def test_verdicts_are_those_of_postgresql(
         assert rows(tmp_path) == database_rows(connection)
         expected = refusals(connection)
     staging = Staging(tmp_path, "reader", length)
-    staging.migrate()
+    staging.create()
     assert dict(staging._rows("SELECT reason, sum(count) FROM refused GROUP BY reason")) == expected
     staging.close()
     assert {"twice", "overlap"} <= set(expected)
@@ -192,18 +200,16 @@ async def test_a_refusal_names_its_origin(table_url: str, tmp_path: Path) -> Non
     assert {reason: tuple(rest) for reason, *rest in in_files} == expected
 
 
-async def test_a_dataset_of_the_first_version_is_updated(tmp_path: Path) -> None:
-    """The table of refusals gets its columns, and keeps its counts."""
+async def test_a_dataset_of_another_version_is_refused(tmp_path: Path) -> None:
+    """The tables of another version are neither used nor changed."""
+    async with opened(tmp_path) as sink:
+        assert [await sink.create(), await sink.create()] == [True, False]
     with sqlite3.connect(tmp_path / "collect.db") as database:
-        database.executescript(dataset_module._TABLES)
-        database.execute("INSERT INTO setting VALUES ('partition', 'day')")
-        database.execute("INSERT INTO refused VALUES ('main', 'twice', 3, '')")
-        database.execute("PRAGMA user_version = 1")
+        database.execute("PRAGMA user_version = 99")
     database.close()
-    staging = Staging(tmp_path, "test", "day")
-    assert staging.migrate() == 1
-    assert staging._rows("SELECT * FROM refused") == [("main", "twice", 3, "", "", "")]
-    staging.close()
+    async with opened(tmp_path) as sink:
+        with pytest.raises(DatabaseError, match="another version"):
+            await sink.create()
 
 
 async def test_rows_are_moved_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,11 +239,9 @@ async def test_a_crash_between_any_two_steps_costs_nothing(
     """A process that ends while it writes, renames or deletes leaves all rows, and none is there twice."""
     days = [record_messages(TERMS, [5, 6], first=48 * day) for day in range(-2, 1)]
     staging = Staging(tmp_path, "test", "day")
-    staging.migrate()
+    staging.create()
     core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin(is_first=True))
-    staging.write(
-        core.take([DESCRIPTOR, *(message for day in days for message in day)], NOW_MS), 7, NOW_MS, ()
-    )
+    staging.write(core.take([DESCRIPTOR, *(message for day in days for message in day)], NOW_MS), 7, NOW_MS)
     left = iter(range(place + (step != "delete")))  # descriptors are written first
 
     def failing(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -250,7 +254,7 @@ async def test_a_crash_between_any_two_steps_costs_nothing(
 
     target: Any = {
         "write": (pq, "write_table"),
-        "sync": (record_file, "sync"),
+        "sync": (record_file, "sync_folder"),
         "delete": (staging, "_count"),
     }[step]
     with monkeypatch.context() as patch:
@@ -284,7 +288,7 @@ async def homes(tmp_path: Path) -> tuple[Path, list[Message]]:
     rng = random.Random(1)
     messages: list[Message] = []
     for home in range(12):
-        terms = rng.choice([TERMS, DITHERED, replace(TERMS, level=Fraction(3))])
+        terms = rng.choice([TERMS, HALF_UP, replace(TERMS, level=Fraction(3))])
         quanta = [rng.randrange(-(10**6), 10**9) for _ in range(100)]
         messages += [terms_message(terms, f"m{home}"), *record_messages(terms, quanta, f"m{home}", -60)]
     async with opened(tmp_path) as sink:
@@ -310,12 +314,16 @@ async def test_sums_and_variances_are_those_of_consume(homes: tuple[Path, list[M
     for series in meters.values():
         for record in series.records:
             count, total, ids = expected.get(record.time_ms, (0, Fraction(0), []))
-            expected[record.time_ms] = count + 1, total + record.value, sorted([*ids, record.descriptor])
+            expected[record.time_ms] = (
+                count + 1,
+                total + record.value,
+                sorted([*ids, series.terms(record).digest]),
+            )
     assert {t: (count, Fraction(total), ids) for t, count, total, ids in in_sql} == expected
     variances = duckdb.connect().execute(
         "SELECT DISTINCT d, variance FROM read_parquet(?)", [f"{folder}/record/**/*.parquet"]
     )
-    descriptors = {d: terms for series in meters.values() for d, terms in series.descriptors.items()}
+    descriptors = {terms.digest: terms for series in meters.values() for terms in series.descriptors.values()}
     assert {d: Fraction(variance) for d, variance in variances.fetchall()} == {
         d: Fraction(float(terms.variance)) for d, terms in descriptors.items()
     }
@@ -362,7 +370,7 @@ async def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
             Staging(tmp_path, "test", "day")
     with pytest.raises(DatabaseError, match=r"dataset\.partition = 'day'"):
         async with opened(tmp_path, "month") as sink:
-            await sink.migrate()
+            await sink.create()
     files(tmp_path)[0].write_bytes(b"?")
     async with opened(tmp_path) as sink:
         await feed(sink, record_messages(TERMS, [2], first=1))
@@ -390,11 +398,11 @@ async def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_command_prepares_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--check` names the folder, and `--migrate` makes the tables, once."""
+    """`--check` names the folder, and `--create` makes the tables, once."""
     path = tmp_path / "collect.toml"
     path.write_text(f'[[stream]]\ntopic = "{TEMPLATE}"\n[dataset]\nfolder = "{tmp_path}/data"\n')
     assert main(["collect", str(path), "--check"]) == 0
     assert f"folder: {tmp_path}/data" in capsys.readouterr().out
-    assert main(["collect", str(path), "--migrate"]) == 0
-    assert main(["collect", str(path), "--migrate"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["2 migrations applied", "the tables are up to date"]
+    assert main(["collect", str(path), "--create"]) == 0
+    assert main(["collect", str(path), "--create"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["the tables are created", "the tables exist already"]

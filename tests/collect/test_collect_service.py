@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from meteragent.cli import main
-from meteragent.collect import service
 from meteragent.collect.mqtt import MqttSource
 from meteragent.mqtt import Endpoint
 from tests.support.collecting import NOW_MS, TEMPLATE, core
@@ -22,30 +21,28 @@ def configured(folder: Path, table_url: str, more: str = "") -> Path:
 def test_the_tables_are_made_by_a_command(
     table_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--migrate` makes the tables, and has nothing to do the second time."""
+    """`--create` makes the tables, and has nothing to do the second time."""
     path = configured(tmp_path, table_url)
-    assert main(["collect", str(path), "--migrate"]) == 0
-    assert main(["collect", str(path), "--migrate"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["3 migrations applied", "the tables are up to date"]
+    assert main(["collect", str(path), "--create"]) == 0
+    assert main(["collect", str(path), "--create"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["the tables are created", "the tables exist already"]
 
 
 def test_a_database_that_refuses_ends_it(
     table_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command ends with 1 and the reason, without a traceback."""
-    assert main(["collect", str(configured(tmp_path, table_url)), "--migrate"]) == 0
+    assert main(["collect", str(configured(tmp_path, table_url)), "--create"]) == 0
     other = configured(tmp_path, table_url, more='partition = "day"\n')
     assert main(["collect", str(other)]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("meteragent: the tables were created with database.partition = 'month'")
 
 
-def test_a_database_that_is_away_cannot_be_migrated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`--migrate` does not wait for a database: it ends with 1 and the reason."""
+def test_a_database_that_is_away_gets_no_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--create` does not wait for a database: it ends with 1 and the reason."""
     path = configured(tmp_path, "postgresql:///x?host=/nowhere")
-    assert main(["collect", str(path), "--migrate"]) == 1
+    assert main(["collect", str(path), "--create"]) == 1
     assert "the database" in capsys.readouterr().err
 
 
@@ -56,17 +53,3 @@ async def test_a_message_that_is_too_large_to_be_read_is_counted() -> None:
     source._count("lost")
     messages = await source.batch(10)
     assert dict(core().take(messages, NOW_MS).refused) == {("", "too_large"): 1}
-
-
-def test_a_single_migration_is_told_in_the_singular(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Tables that lack one migration get one."""
-
-    async def one(_: object) -> int:
-        return 1
-
-    monkeypatch.setattr(service, "migrate", one)
-    path = configured(tmp_path, "postgresql://127.0.0.1/none")
-    assert main(["collect", str(path), "--migrate"]) == 0
-    assert capsys.readouterr().out == "1 migration applied\n"

@@ -18,12 +18,12 @@ from meteragent.collect.sink import Sink
 from meteragent.collect.topic import StreamTopic
 from meteragent.consume import read_table
 from tests.support.collecting import NOW_MS, TEMPLATE, core, record_messages, rows, terms_message
-from tests.support.messages import DITHERED, HOURLY, TEN_MIN_MS
+from tests.support.messages import HALF_UP, HOURLY, TEN_MIN_MS
 from tests.support.stores import TERMS
 
-GRIDS = (TERMS, DITHERED, HOURLY)
+GRIDS = (TERMS, HALF_UP, HOURLY)
 """Slots of half an hour, twice, and of ten minutes."""
-DESCRIPTORS = [terms_message(terms) for terms in GRIDS]
+DESCRIPTORS = [terms_message(terms, meter) for terms in GRIDS for meter in ("m1", "m2")]
 EXAMPLES = itertools.count()
 
 
@@ -77,10 +77,10 @@ def judged(messages: Sequence[Message]) -> Verdicts:
 
 async def written(sink: Sink, stream: str, batches: Sequence[Sequence[Message]]) -> None:
     """Write the descriptors and then each batch, as one life of `collect` does."""
-    await sink.migrate()
+    await sink.create()
     judge = Core([StreamTopic.parse(stream, TEMPLATE)], Limits(), *await sink.begin(is_first=True))
     for messages in [DESCRIPTORS, *batches]:
-        await sink.write(judge.take(messages, NOW_MS), len(messages), NOW_MS, judge.mixed)
+        await sink.write(judge.take(messages, NOW_MS), len(messages), NOW_MS)
 
 
 async def in_tables(url: str, stream: str, batches: Sequence[Sequence[Message]]) -> Verdicts:

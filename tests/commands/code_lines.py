@@ -25,14 +25,12 @@ _SILENT = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
 }
+RUN = "meteragent.cli.run"
+PAGE = "meteragent.agent.page.app"
 _LOADED = """
 import sys, importlib
-# Earlier versions have these modules under other names.
-for name in ("meteragent.cli.run", "meteragent.cli", "meteragent.agent.page.app", "meteragent.page.app"):
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        pass
+for name in sys.argv[1:]:
+    importlib.import_module(name)
 print(*(module.__file__ for name, module in sys.modules.items()
         if name.startswith("meteragent") and getattr(module, "__file__", None)), sep="\\n")
 """
@@ -73,17 +71,21 @@ def function_lengths(text: str) -> Iterator[int]:
 
 
 def agents_path(root: Path) -> set[Path]:
-    """Return the modules that `meteragent run` loads, without the mathematics."""
+    """Return the modules that `meteragent run` loads with the page, without the mathematics."""
+    return {path for path in loaded(root, RUN, PAGE) if root / "meteragent" / "privacy" not in path.parents}
+
+
+def loaded(root: Path, *names: str) -> set[Path]:
+    """Return the modules of ours that are loaded if these are imported."""
     result = subprocess.run(
-        [sys.executable, "-c", _LOADED],
+        [sys.executable, "-c", _LOADED, *names],
         cwd=root,
         capture_output=True,
         text=True,
         check=True,
         env={"PATH": ""},
     )
-    files = {Path(line).resolve() for line in result.stdout.splitlines()}
-    return {path for path in files if (root / "meteragent" / "privacy") not in path.parents}
+    return {Path(line).resolve() for line in result.stdout.splitlines()}
 
 
 def main() -> int:

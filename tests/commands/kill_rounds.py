@@ -6,6 +6,9 @@ and the ledger are checked. The noise of all parts together is compared with its
 line of the log. After a stop, the same command continues there and prints the totals of the whole log. The
 exit code is 0 if nothing is missing, doubled or wrong, 143 if the run was stopped, else 1. The integration
 tests do the same with 25 rounds.
+
+With ``--doubted``, rounds of a fourth kind run instead: the agent is killed while readings of a register are
+doubted. There is no log; the half hours are counted, and are compared with the energy that was used.
 """
 
 import argparse
@@ -25,9 +28,11 @@ from simulators.long_run import LongRun, OtherLog, Part, finish
 from simulators.option import positive
 from tests.integration import law
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
+from tests.integration.doubted import kill_while_doubted
 from tests.integration.judge import Fed, Messages, dither, noise, slots, violations
 from tests.integration.kills import PLAN, UNLIMITED, Outcome, kill_agent, kill_brokers
 from tests.integration.plan import Plan
+from tests.integration.service import TELL_ALL
 from tests.support.broker import Broker, mosquitto_program
 
 AGENT_BURST = 500
@@ -171,6 +176,21 @@ def _make_folder(folder: Path) -> Path:
     return folder
 
 
+def run_doubted(program: Path, rounds: int) -> int:
+    """Run rounds of kills while readings are doubted; return the exit code."""
+    begun_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        place = _make_folder(Path(folder) / "agent")
+        with Broker(program, _make_folder(Path(folder) / "broker"), settings=TELL_ALL) as broker:
+            outcome = asyncio.run(kill_while_doubted(broker, place, rounds))
+    print(
+        f"kill -9 while readings are doubted: {rounds} rounds in {(time.monotonic() - begun_s) / 60:.1f} min"
+    )
+    counts = f"{outcome.missing} missing, {outcome.doubled} doubled, {outcome.wrong} wrong"
+    print(f"  {outcome.slots} slots: {counts}")
+    return 0 if outcome.is_kept else 1
+
+
 def main() -> int:
     """Read the arguments, and run."""
     parser = argparse.ArgumentParser(
@@ -184,6 +204,9 @@ def main() -> int:
         help=f"rounds in a part, at least {PART_MIN} (default %(default)s); only whole parts run",
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="log of the completed parts")
+    parser.add_argument(
+        "--doubted", action="store_true", help="kill while readings of a register are doubted"
+    )
     options = parser.parse_args()
     if options.part < PART_MIN:
         parser.error(f"--part: a part has at least {PART_MIN} rounds")
@@ -191,6 +214,8 @@ def main() -> int:
     if program is None:
         parser.exit(1, "NOT RUN: mosquitto is neither on the path nor in /usr/sbin\n")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
+    if options.doubted:
+        return run_doubted(program, options.rounds)
     try:
         with LongRun(options.log, "kill_rounds", ("meteragent", "simulators", "tests")) as log:
             return finish(lambda: run(program, options.rounds, options.part, log), lambda: totals(log))

@@ -8,7 +8,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
-from meteragent import config
+from meteragent.config.schema import schema
 from meteragent.config.source import FORMATS
 from meteragent.decode import profiles
 from meteragent.decode.profile import Profile, Quantity
@@ -97,7 +97,7 @@ def _section(profile: Profile) -> str:
         "power": _unsent(profile),
         "dropped": _dropped(profile),
         "to know": list(profile.traps),
-        "from": [f"{origin.address}, {origin.date}, {origin.facts}" for origin in profile.origins],
+        "from": [f"{origin.address}, {origin.date}, {origin.facts}" for origin in profile.known.origins],
     }
     lines = [f"## `{profile.name}`", "", f"{profile.title[0].upper()}{profile.title[1:]}.", ""]
     for name, entries in rows.items():
@@ -131,4 +131,4 @@ def renewed(text: str) -> str:
 if __name__ == "__main__":
     README.write_text(renewed(README.read_text()))
     ADD_ON.write_text(renewed_list(ADD_ON.read_text()))
-    SCHEMA.write_text(json.dumps(config.schema(), indent=2) + "\n")
+    SCHEMA.write_text(json.dumps(schema(), indent=2) + "\n")

@@ -12,6 +12,9 @@ from pydantic import ValidationError
 
 from meteragent import config
 from meteragent.domain.presets import PRESETS, units_per_watt
+from meteragent.domain.reading import Reading
+from meteragent.domain.readings import Readings
+from meteragent.domain.shapes import Means, Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.support.configurations import BUDGET, FLAT, energy, refused, settled, streams, written
@@ -52,22 +55,30 @@ def test_four_keys_suffice() -> None:
     )
     assert config.budget(stream) is None
     assert config.terms(stream) == Terms(
-        kind=Kind.POWER,
-        unit="W",
+        shape=Means(HALF_HOUR_MS, HALF_HOUR_MS),
+        readings=Readings(
+            kind=Kind.POWER,
+            unit="W",
+            interval_ms=0,
+            hold_ms=900_000,
+            gap_u=0,
+            low_u=0,
+            high_u=20_000 * MICRO,
+            modulus_u=None,
+            every_ms=None,
+            dead_band=None,
+            counters=1,
+        ),
         clock=Clock.WALL,
-        length_ms=HALF_HOUR_MS,
-        step_ms=HALF_HOUR_MS,
         lateness_ms=0,
         level=Fraction(1),
         radius=Fraction(220),
+        metric=Metric.LINF,
         quantum_u=MICRO,
-        hold_ms=900_000,
-        interval_ms=0,
-        gap_u=0,
-        low_u=0,
-        high_u=20_000 * MICRO,
-        preset="appliance",
         rounding="dithered",
+        timezone=None,
+        preset="appliance",
+        others_per_day=Fraction(0),
     )
 
 
@@ -124,7 +135,7 @@ def test_decimals_are_exact() -> None:
         privacy="quantum = 0.1\nradius = 0.3\nlevel = 0.1", window="gap = 0.7\nrange = [0.1, 0.9]"
     )
     assert (terms.quantum, terms.radius, terms.epsilon) == (Fraction(1, 10), Fraction(3, 10), Fraction(1, 3))
-    assert (terms.gap_u, terms.low_u, terms.high_u) == (700_000, 100_000, 900_000)
+    assert (terms.readings.gap_u, terms.readings.low_u, terms.readings.high_u) == (700_000, 100_000, 900_000)
     assert settled(privacy="level = '1/3'").level == Fraction(1, 3)
 
 
@@ -161,7 +172,7 @@ def test_kilowatts_promise_what_watts_promise(hide: int, minutes: int) -> None:
     sections = {"privacy": f"hide = '{hide}Wh'", "window": f"length = '{minutes}min'\nrange = [0, 12345]"}
     watts, kilowatts = settled(**sections), settled(source="unit = 'kW'", **sections)
     assert (kilowatts.radius * 1000, kilowatts.quantum * 1000) == (watts.radius, watts.quantum)
-    assert kilowatts.high_u * 1000 == watts.high_u == 12_345 * MICRO
+    assert kilowatts.readings.high_u * 1000 == watts.readings.high_u == 12_345 * MICRO
     assert (kilowatts.hides_wh, kilowatts.epsilon_per_w) == (watts.hides_wh, watts.epsilon_per_w)
 
 
@@ -185,7 +196,12 @@ def test_a_preset_in_energies(unit: str, quantum: Fraction, radius: Fraction, hi
     """A preset's watts become energies: over the slot for the quantum, over the interval for the range."""
     terms = settled(source=energy(unit))
     assert [terms.quantum, terms.radius, terms.hides_wh] == [quantum, radius, 110]
-    assert (terms.low_u, terms.high_u, terms.interval_ms, terms.hold_ms) == (0, high_u, 900_000, 0)
+    assert (
+        terms.readings.low_u,
+        terms.readings.high_u,
+        terms.readings.interval_ms,
+        terms.readings.hold_ms,
+    ) == (0, high_u, 900_000, 0)
 
 
 @pytest.mark.parametrize("kind", ["register", "interval_energy"])
@@ -240,10 +256,10 @@ def test_a_default_quantum_is_that_of_the_preset_or_the_next_finer(
 
 def test_a_range_is_rounded_to_millionths() -> None:
     """A range that is not a whole number of millionths in the unit is rounded, half up."""
-    assert settled(source=energy("Wh", "7min"), window="range = [-100, 100]").high_u == 11_666_667
-    assert settled(source=energy("Wh", "7min"), window="range = [-100, 100]").low_u == -11_666_667
-    assert settled(window="range = [-0.0000005, 0.0000005]").high_u == 1
-    assert settled(window="range = [-0.0000005, 0.0000005]").low_u == 0
+    assert settled(source=energy("Wh", "7min"), window="range = [-100, 100]").readings.high_u == 11_666_667
+    assert settled(source=energy("Wh", "7min"), window="range = [-100, 100]").readings.low_u == -11_666_667
+    assert settled(window="range = [-0.0000005, 0.0000005]").readings.high_u == 1
+    assert settled(window="range = [-0.0000005, 0.0000005]").readings.low_u == 0
 
 
 def test_a_budget_is_epsilon_per_period() -> None:
@@ -260,7 +276,11 @@ def test_the_decoder_is_the_profile_s() -> None:
     sources = [config.parse(written(source=text)).stream[0].source for text in ("", "profile = 'json'", keys)]
     payloads = [b"5", b'{"power": 5}', b'{"a": {"b": 5}, "t": 7}']
     found = [[*config.decoder(source)(payload)] for source, payload in zip(sources, payloads, strict=True)]
-    assert found == [[(None, 5 * MICRO)], [(None, 5 * MICRO)], [(7000, 5 * MICRO)]]
+    assert found == [
+        [Reading(None, 5 * MICRO)],
+        [Reading(None, 5 * MICRO)],
+        [Reading(7000, 5 * MICRO)],
+    ]
 
 
 def test_a_configuration_is_read_from_its_file(tmp_path: Path) -> None:

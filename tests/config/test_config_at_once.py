@@ -179,13 +179,13 @@ def test_mistakes_do_not_hide_each_other_nor_make_new_ones(chosen: dict[str, str
 def test_streams_do_not_hide_each_other() -> None:
     """Each stream is checked, whatever is wrong with others; what two do to each other if both are sound."""
     text = streams(
-        ("a", "m/{meter}", "'x/{meter}'\nformat = 'xml'"),
+        ("a", "m/{meter}", "'x/{meter}'\ninflight = 0"),
         ("b", "m/{meter}", "'x/{meter}'"),
         ("c", "m/x", "'y/{meter}'"),
         ("d", "m/{meter}", "'z'"),
     )
     assert [error.key for error in errors(text + "[stream.privacy]\nradius = 0.5\n")] == [
-        "stream[0].sink.format",
+        "stream[0].sink.inflight",
         "stream[1].sink.topic",
         "stream[2].source.topic",
         "stream[3].sink.topic",

@@ -9,7 +9,7 @@ HOME = "status = 'agent/status'\nhome_assistant = 'homeassistant'"
 
 
 def test_a_status_and_home_assistant_may_be_asked_for() -> None:
-    """Both keys, with records as JSON; a status stands alone too."""
+    """Both keys; a status stands alone too."""
     sink = config.parse(written(sink=HOME)).stream[0].sink
     assert (sink.status, sink.home_assistant) == ("agent/status", "homeassistant")
     assert config.parse(written(sink="status = 'agent/status'")).stream[0].sink.home_assistant is None
@@ -20,7 +20,6 @@ def test_a_status_and_home_assistant_may_be_asked_for() -> None:
     [
         ("home_assistant = 'homeassistant'", "sink.status", "a topic such as 'meteragent/status'"),
         (HOME.replace("agent/", "homeassistant/"), "sink.status", "announces its own start"),
-        (f"{HOME}\nformat = 'senml'", "sink.format", "'json'"),
         ("status = 'private/agent/power'", "sink.status", "no reading and no record uses"),
         ("status = 'private/agent/power/privacy'", "sink.status", "no reading and no record uses"),
         ("status = 'meters/agent/power'", "sink.status", "no reading and no record uses"),

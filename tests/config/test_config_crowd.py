@@ -10,6 +10,7 @@ import pytest
 
 from meteragent import config
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.shapes import Share
 from tests.support.crowd import group_text, make_group
 
 FREE = "lateness = '10s'\ncatch_up = '1min'\nrange = [-5000, 18000]"
@@ -53,7 +54,7 @@ def test_the_group_determines_windows_level_lattice_and_topic(folder: Path) -> N
     terms = config.terms(stream)
     assert (terms.length_ms, terms.n, terms.level) == (1_800_000, 1, Fraction(1))
     assert (terms.value_unit, terms.radius, terms.quantum) == ("Wh", Fraction(110), Fraction(1, 2))
-    assert terms.crowd == (make_group().id.hex(), 1_200_000)
+    assert terms.shape == Share(1_800_000, make_group().id.hex(), 1_200_000)
     assert stream.sink.topic == "crowd/elm-street/report/{meter}"
     assert config.schedule(stream).usual == terms
 
@@ -80,12 +81,12 @@ def test_everything_that_is_wrong_is_refused_at_once(folder: Path) -> None:
         window="length = '1h'\nstep = '30min'\nclock = 'event'\ncatch_up = '1h'\nrange = [0, 30000]",
         more="[privacy]\nlevel = 2\nhide = '300Wh'",
         id_="0" * 64,
-    ).replace("[sink.crowd]", "[sink]\nformat = 'senml'\nretain = true\ntopic = 'a/{meter}'\n[sink.crowd]")
+    ).replace("[sink.crowd]", "[sink]\nretain = true\ntopic = 'a/{meter}'\n[sink.crowd]")
     keys = refusals(text)
     assert keys.keys() == {
         *("window.length", "window.step", "window.clock", "window.range"),
         *("privacy.level", "privacy.hide", "source.meter"),
-        *("sink.format", "sink.retain", "sink.topic", "sink.crowd.id", "sink.crowd.group"),
+        *("sink.retain", "sink.topic", "sink.crowd.id", "sink.crowd.group"),
     }
     assert "level 1" in keys["privacy.level"]
     assert make_group().id.hex() in keys["sink.crowd.id"]

@@ -113,6 +113,19 @@ def test_a_sink_on_another_broker_never_gets_the_source_s_password(sink: str) ->
 # Before a run
 
 
+def test_a_store_needs_a_folder(tmp_path: Path) -> None:
+    """A missing folder is refused before a run, and so is a path that only a shell understands."""
+    for path, found in (
+        (tmp_path / "db", None),
+        (Path("home.db"), None),
+        (tmp_path / "none" / "db", f"{tmp_path}/none: no such folder"),
+        (Path("~/home.db"), "'~/home.db'"),
+        (Path("~home.db"), "'~home.db'"),
+    ):
+        errors = config.misplaced(config.parse(written(store=f"path = '{path}'")))
+        assert [(error.key, error.found) for error in errors] == ([("store.path", found)] if found else [])
+
+
 def test_every_file_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
     """`check` finds what `run` would: each file with its key, also those of the sink and the page."""
     (tmp_path / "there").write_text("x")

@@ -150,5 +150,5 @@ def test_the_bands_of_a_tariff_are_those_of_its_receivers() -> None:
     bills = STUDY.replace('"day"', '"tariff"').replace("study", "bills")
     prices = "[[tariff]]\nname = 'flat'\nprices = { day = 0.3, night = 0.3 }\n"
     by_name = {stream.name: stream for stream in config.parse(BASE + bands + TWO + bills + prices).stream}
-    assert [band.name for band in config.terms(by_name["main-tariff"]).bands] == ["night", "day"]
-    assert config.terms(by_name["main-appliance"]).bands == ()
+    assert [band.name for band in config.terms(by_name["main-tariff"]).places] == ["night", "day"]
+    assert config.terms(by_name["main-appliance"]).places == ()

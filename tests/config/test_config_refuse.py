@@ -40,6 +40,15 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "kind = 'interval_energy'\nunit = 'Wh'",
         *("source.interval", "nothing", "the time that a reading covers, such as '15min'"),
     ),
+    "the start of no interval": (
+        "profile = 'json'\ntime = 't'\nstamp = 'start'",
+        *("source.stamp", "'start'", "kind = 'interval_energy', or no stamp"),
+    ),
+    "the start without a time": (
+        energy("Wh") + "\nprofile = 'json'\nstamp = 'start'",
+        *("source.stamp", "'start'", "source.time as well"),
+    ),
+    "stamp": (energy("Wh") + "\nstamp = 'begin'", "source.stamp", "'begin'", "'end' or 'start'"),
     "value of a number": ("value = 'p'", "source.value", "'p'", "profile = 'json'"),
     "time of a number": ("time = 't'", "source.time", "'t'", "profile = 'json'"),
     "value path": ("profile = 'json'\nvalue = 'a['", "source.value", "'a['", "a JMESPath expression ("),
@@ -131,8 +140,8 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "bands without a profile": (
         "bands = ['00-07']",
         "window.bands",
-        "hours of the day",
-        "privacy.space = 'profile'",
+        "a value",
+        "privacy.preset = 'typical-day' or privacy.space = 'profile', or no bands",
     ),
     "empty range": ("range = [5, 5.0]", "window.range", "[5, 5]", "[lowest, highest] in W"),
     "range upside down": ("range = [1.5, -1]", "window.range", "[1.5, -1]", "[lowest, highest] in W"),
@@ -194,7 +203,6 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     ),
     "budget bare": ("budget = 48", "privacy.budget", "48", "a table"),
     "privacy typo": ("radios = 5", "privacy.radios", "an unknown key", "radius"),
-    "format": ("format = 'xml'", "sink.format", "'xml'", "'json' or 'senml'"),
     "sink without meter": ("topic = 'p'", "sink.topic", "'p'", "one segment {meter}"),
     "spread": ("spread = '-5s'", "sink.spread", "'-5s'", "a whole number and"),
     "sink typo": (
@@ -208,6 +216,14 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "sink.topic",
         "'meters/{meter}/power'",
         "no source on this broker",
+    ),
+    "more slots than receivers accept": (
+        "length = '1h'\nstep = '1ms'",
+        *("window.step", "n = 3600000", "n from 1 to 50000, which is what receivers accept"),
+    ),
+    "a window that is longer than receivers accept": (
+        "length = '33d'",
+        *("window.length", "length = 2851200000", "which is what receivers accept"),
     ),
     "max_mb 0": ("max_mb = 0", "store.max_mb", "0", "greater than or equal to 1"),
     "store typo": ("keeps = '1d'", "store.keeps", "an unknown key", "keep"),
@@ -340,7 +356,11 @@ def test_an_address_is_never_repeated(text: str) -> None:
     [
         ("preset = 'day'", "window.timezone", "windows of '1d' need"),
         ("preset = 'typical-day'", "window.timezone", "windows of '1mo' need"),
-        ("space = 'profile'", "window.length", "'1mo', '1w' or '1d' with window.timezone"),
+        (
+            "space = 'profile'",
+            "window.length",
+            "'1mo', '1w' or '1d' with window.timezone: hours are those of local days",
+        ),
     ],
 )
 def test_what_a_preset_or_a_space_needs_of_the_window(privacy: str, key: str, expected: str) -> None:
@@ -353,8 +373,8 @@ def test_what_a_preset_or_a_space_needs_of_the_window(privacy: str, key: str, ex
 @pytest.mark.parametrize(
     ("window", "key", "expected"),
     [
-        ("bands = ['00-07', '06-12']", "window.bands", "bands that do not overlap"),
-        ("bands = ['22-06', '05-22']", "window.bands", "bands that do not overlap"),
+        ("bands = ['00-07', '06-12']", "window.bands", "hours that do not overlap"),
+        ("bands = ['22-06', '05-22']", "window.bands", "hours that do not overlap"),
         ("bands = ['7-9']", "window.bands[0]", "hours of the local day such as '00-07'"),
         ("bands = ['07:60-09']", "window.bands[0]", "hours between 00:00 and 24:00"),
         ("bands = ['07-07']", "window.bands[0]", "hours between 00:00 and 24:00"),

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from meteragent import config
 from meteragent.cli import main
 from meteragent.config import model
+from meteragent.config.schema import schema
 from meteragent.config.source import FORMATS
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError
@@ -24,7 +25,7 @@ from tests.support.not_run import ROOT
 from tests.support.tariffs import text_of_bands
 from tests.support.weighted import text_of_prices
 
-SCHEMA = config.schema()
+SCHEMA = schema()
 VALID = Draft202012Validator(SCHEMA)
 TABLES: dict[str, type[BaseModel]] = {
     one.__name__: one
@@ -69,7 +70,7 @@ WRONG_BY_FORM = (
     "hold 1.5 h",
     "payload",
     "source typo",
-    "format",
+    "clock",
 )
 
 

@@ -42,7 +42,8 @@ def test_what_streams_have_in_common_is_that_of_the_table() -> None:
     window = f"{AMSTERDAM}\nlateness = '7s'\ngap = 5\nrange = [0, 9000]\nforget = '40d'\ncatch_up = '2s'"
     parts = nested(window=window)
     common = [
-        (terms.lateness_ms, terms.gap_u, terms.low_u, terms.high_u) for terms in map(config.terms, parts)
+        (terms.lateness_ms, terms.readings.gap_u, terms.readings.low_u, terms.readings.high_u)
+        for terms in map(config.terms, parts)
     ]
     assert common == [(7000, 5_000_000, 0, 9_000_000_000)] * 3
     assert {(part.window.forget, part.window.catch_up) for part in parts} == {(40 * DAY_MS, 2000)}
@@ -86,7 +87,7 @@ def test_hide_and_level_may_be_written() -> None:
     terms = list(map(config.terms, parts))
     assert [one.hides_wh for one in terms] == [1000] * 3
     assert [one.level for one in terms] == [Fraction("1.4"), Fraction("0.4"), Fraction("0.2")]
-    assert terms[0].kind is Kind.REGISTER
+    assert terms[0].readings.kind is Kind.REGISTER
 
 
 def test_a_small_energy_has_a_finer_lattice() -> None:
@@ -233,15 +234,14 @@ def test_streams_of_other_tables_may_not_have_the_names_or_topics_of_a_part() ->
     assert [one.key for one in error.errors] == ["stream[1].name", "stream[1].sink.topic"]
 
 
+COARSE = "kind = 'register'\nunit = 'kWh'\nevery = '1h'\ndead_band = 1"
+
+
 def test_what_readings_cost_is_refused_once() -> None:
     """Of three streams with a coarse register the table is refused once, with its own key."""
-    settings = config.parse(
-        written(source="kind = 'register'\nunit = 'kWh'\ndead_band = 1", privacy=SHARES, window=AMSTERDAM)
-    )
+    settings = config.parse(written(source=COARSE, privacy=SHARES, window=AMSTERDAM))
     assert [error.key for error in config.refusals(settings)] == ["privacy.hide"]
-    accepted = nested(
-        f"{SHARES}\naccept = ['coarse_register']", source="kind = 'register'\nunit = 'kWh'\ndead_band = 1"
-    )
+    accepted = nested(f"{SHARES}\naccept = ['coarse_register']", source=COARSE)
     assert len(accepted) == 3
 
 

@@ -47,9 +47,9 @@ def tariff(bands: str = DAY_BAND, *, window: str = "rest = 'night'", **sections:
         ),
         (tariff(source=energy("Wh", "24h")), "source.interval", "'1h' or less"),
         (tariff(privacy="preset = 'tariff'\nmetric = 'linf'"), "privacy.metric", "'l1', the default"),
-        (written(privacy="metric = 'l1'"), "privacy.metric", "privacy.space = 'bands' or 'profile'"),
+        (written(privacy="metric = 'l1'"), "privacy.metric", "privacy.space = 'profile' or 'bands'"),
         (written(window="rest = 'night'"), "window.rest", "privacy.preset = 'tariff'"),
-        (written(window="holidays = [2026-12-25]"), "window.holidays", "privacy.preset = 'tariff'"),
+        (written(window="holidays = [2026-12-25]"), "window.holidays", "privacy.preset = 'tariff' or"),
         (tariff() + "[archive]\nkey_file = 'k'\n", "privacy.metric", "'linf'"),
     ],
 )

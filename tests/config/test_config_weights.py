@@ -6,9 +6,8 @@ from fractions import Fraction
 import pytest
 
 from meteragent import config
-from meteragent.domain.shape import Metric, Space
-from meteragent.domain.units import DAY_MS, HOUR_MS
-from meteragent.domain.weights import WeightSource
+from meteragent.domain.shapes import Amount, Metric, PriceSource
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
 from tests.support.configurations import refused, streams, written
 from tests.support.weighted import PRICES, text_of_prices
 
@@ -24,11 +23,9 @@ def test_prices_make_amounts() -> None:
     """The space and the metric follow from the table; no preset's name stands for them."""
     [source] = config.parse(text_of_prices()).stream
     terms = config.terms(source)
-    assert (terms.space, terms.metric, terms.preset, terms.bands) == (Space.WEIGHTED, Metric.L1, None, ())
-    assert terms.weights is not None
-    assert (terms.weights.unit, terms.weights.source) == ("EUR", WeightSource.TABLE)
-    assert (terms.weights.bound_u, terms.weights.default_u) == (450_000, 200_000)
-    monday, *_ = terms.weights.prices
+    assert (terms.metric, terms.preset, terms.places) == (Metric.L1, None, ())
+    assert terms.shape == Amount(30 * DAY_MS, "EUR", 450_000, 200_000, PriceSource.TABLE)
+    monday, *_ = terms.prices
     assert monday == (7 * HOUR_MS, 23 * HOUR_MS, 300_000)
     assert (terms.value_unit, terms.length_ms) == ("EUR", 30 * DAY_MS)
     assert terms.hides_wh == 110
@@ -37,18 +34,17 @@ def test_prices_make_amounts() -> None:
 def test_prices_of_a_topic_need_no_calendar() -> None:
     """Terms know the source, and no price."""
     text = written(window="length = '24h'") + "[window.weights]\nbound = 1\ntopic = 'prices'\n"
-    weights = config.terms(config.parse(text).stream[0]).weights
-    assert weights is not None
-    assert (weights.source, weights.prices, weights.is_table) == (WeightSource.TOPIC, (), False)
+    terms = config.terms(config.parse(text).stream[0])
+    assert terms.shape == Amount(DAY_MS, "EUR", MICRO, 0, PriceSource.TOPIC)
+    assert terms.prices == ()
 
 
 def test_hours_over_midnight_are_one_price() -> None:
     """Parts that meet at midnight are joined."""
     table = PRICES.replace('"07:00/23:00"', '"22:00/06:00"').replace('days = "mon-fri"\n', "", 1)
     table = table.partition('[[window.weights.price]]\ndays = "sat')[0]
-    weights = config.terms(config.parse(text_of_prices(prices=table)).stream[0]).weights
-    assert weights is not None
-    assert weights.prices[:2] == (
+    prices = config.terms(config.parse(text_of_prices(prices=table)).stream[0]).prices
+    assert prices[:2] == (
         (0, 6 * HOUR_MS, 300_000),
         (22 * HOUR_MS, 30 * HOUR_MS, 300_000),
     )
@@ -91,8 +87,8 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "two prices of one hour": (
         text_of_prices(prices=f"[window.weights]\nbound = 1\n{ROW}{ROW}"),
         "window.weights.price",
-        "two prices on mon",
-        "one price for each hour",
+        "0 and 1 on mon from 07:00",
+        "hours that do not overlap",
     ),
     "too many rows": (
         text_of_prices(prices=f"[window.weights]\nbound = 1\n{ROW * 97}"),
@@ -106,13 +102,13 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "a window without",
         "window.timezone",
     ),
-    "blocks": (text_of_prices(window="blocks = 4"), "window.blocks", "slots", "one amount"),
+    "blocks": (text_of_prices(window="blocks = 4"), "window.blocks", "slots of another kind", "one number"),
     "linf": (text_of_prices(privacy="metric = 'linf'"), "privacy.metric", "'linf'", "'l1', the default"),
     "bands": (
         text_of_prices(window="rest = 'night'"),
         "window.rest",
-        "bands of energy",
-        "privacy.preset = 'tariff'",
+        "a value",
+        "privacy.preset = 'tariff' or privacy.space = 'bands', or no rest",
     ),
     "a topic beside a table": (
         text_of_prices(prices=f"[window.weights]\nbound = 1\ntopic = 'prices'\n{ROW}").replace(
@@ -132,19 +128,13 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         written(window="length = '24h'") + "[window.weights]\nbound = 1\ntopic = 'private/m1/power'\n",
         "window.weights.topic",
         "'private/m1/power'",
-        "without this home's messages",
+        "that no stream writes to or gets readings from",
     ),
     "a running total": (
         text_of_prices().replace("[sink]\n", "[sink]\ntotal = true\n"),
         "sink.total",
         "true",
         "energies",
-    ),
-    "SenML": (
-        text_of_prices().replace("[sink]\n", "[sink]\nformat = 'senml'\n"),
-        "sink.format",
-        "'senml'",
-        "'json'",
     ),
 }
 

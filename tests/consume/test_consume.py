@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meteragent.consume import Descriptor, Record, Series, collect, mean_energy, mean_value
 from meteragent.domain.errors import RecordError
 from meteragent.domain.terms import Terms
-from meteragent.privacy import SeededBits, discrete_laplace, half_width, sd, sd_of_sum
+from meteragent.privacy import SeededBits, discrete_laplace, half_width, sd
 from meteragent.privacy.totals import Part, half_width_of_total
 from meteragent.wire.descriptor import describe
 from tests.support.messages import (
@@ -33,6 +33,7 @@ from tests.support.messages import (
     recorded,
 )
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 
 
 def series(terms: Terms, quanta: Sequence[int], meter: str = "m1") -> Series:
@@ -108,7 +109,7 @@ def test_a_record_fits_its_descriptor(change: dict[str, Any], reason: str) -> No
 
 def test_slots_do_not_overlap() -> None:
     """Records under other terms begin where the earlier ones end, not within them."""
-    finer = replace(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS)
+    finer = terms_with(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS)
     both = [described(TERMS), described(finer), *recorded(TERMS, [5])]
     home = collect([*both, *recorded(finer, [6, 7], first=3)])["m1"]
     assert home.time_ms.tolist() == [NOON_MS, NOON_MS + HALF_HOUR_MS, NOON_MS + HALF_HOUR_MS + TEN_MIN_MS]
@@ -138,7 +139,7 @@ def test_a_number_has_the_error_of_its_descriptor(terms: Terms) -> None:
     home, shared = series(terms, [512, 20]), describe(terms)
     found = home.value(NOON_MS)
     assert found.value == float(512 * terms.quantum)
-    assert (found.unit, found.coverage) == (terms.unit, 0.95)
+    assert (found.unit, found.coverage) == (terms.readings.unit, 0.95)
     assert float(f"{found.sd:.4g}") == shared.facts["sd"]
     assert float(f"{found.high - found.value:.4g}") == shared.facts["ci95"]
     assert found.value - found.low == pytest.approx(found.high - found.value)
@@ -156,8 +157,9 @@ def test_energy_is_in_kwh_whatever_was_sent(terms: Terms, kwh: float) -> None:
     assert actual.unit == "kWh"
     noise = terms.mechanism
     scale = kwh / float(terms.quantum)
-    assert actual.sd == pytest.approx(scale * sd_of_sum(noise, 7))
-    parts = [Part(noise, 1, 7)] if terms.n == 1 else [Part(noise, 6), Part(noise, 1)]
+    assert actual.sd == pytest.approx(scale * 7**0.5 * sd(noise, "dithered"))
+    sizes = [(1, 7)] if terms.n == 1 else [(6, 1), (1, 1)]
+    parts = [Part(noise, *size, rounding="dithered") for size in sizes]
     assert actual.high - actual.value == pytest.approx(scale * half_width_of_total(parts), rel=1e-9)
 
 
@@ -165,19 +167,19 @@ def test_slots_count_by_their_windows() -> None:
     """Slots of one window share its radius, even if a total takes only some of them; others do not."""
     home, noise = series(HOURLY, range(18)), HOURLY.mechanism
     actual = home.energy(NOON_MS + 4 * TEN_MIN_MS, NOON_MS + 15 * TEN_MIN_MS, coverage=0.99)
-    expected = half_width_of_total([Part(noise, 2), Part(noise, 6), Part(noise, 3)], 0.99) / 6000
+    expected = half_width_of_total([Part(noise, n, rounding="dithered") for n in (2, 6, 3)], 0.99) / 6000
     assert actual.high - actual.value == pytest.approx(expected, rel=1e-9)
     assert actual.value == pytest.approx(sum(range(4, 15)) / 6000)
 
 
 def test_a_total_goes_on_under_other_terms() -> None:
     """A total across a change of terms takes each slot with its own duration and noise."""
-    finer = replace(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS, radius=Fraction(40))
+    finer = terms_with(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS, radius=Fraction(40))
     sent = [described(TERMS), described(finer), *recorded(TERMS, [60]), *recorded(finer, [6, 12], first=3)]
     actual = collect(sent)["m1"].energy(NOON_MS, NOON_MS + HALF_HOUR_MS + 2 * TEN_MIN_MS)
     assert actual.value == pytest.approx(0.030 + 0.003)
     wide, narrow = TERMS.mechanism, finer.mechanism
-    parts = [Part(wide, 1, 1, 0.0005), Part(narrow, 1, 2, 0.001 / 6)]
+    parts = [Part(wide, 1, 1, 0.0005, "dithered"), Part(narrow, 1, 2, 0.001 / 6, "dithered")]
     assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
 
 
@@ -188,8 +190,10 @@ def test_the_mean_of_meters() -> None:
     actual = mean_value(homes, NOON_MS)
     wide, narrow = TERMS.mechanism, finer.mechanism
     assert actual.value == pytest.approx(30)
-    assert actual.sd == pytest.approx((2 * sd(wide) ** 2 + sd(narrow) ** 2) ** 0.5 / 3)
-    parts = [Part(wide, 1, 2, 1 / 3), Part(narrow, 1, 1, 1 / 3)]
+    assert actual.sd == pytest.approx(
+        (2 * sd(wide, "dithered") ** 2 + sd(narrow, "dithered") ** 2) ** 0.5 / 3
+    )
+    parts = [Part(wide, 1, 2, 1 / 3, "dithered"), Part(narrow, 1, 1, 1 / 3, "dithered")]
     assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
     energy = mean_energy(homes, NOON_MS, NOON_MS + 2 * HALF_HOUR_MS)
     assert energy.value == pytest.approx((100 + 40 - 50 + 7 + 5 + 3) * 0.0005 / 3)
@@ -201,7 +205,7 @@ def test_one_home_s_mean_is_its_own() -> None:
     home = series(TERMS, [100])
     actual = mean_value(iter([home]), NOON_MS, coverage=0.8)
     assert actual == home.value(NOON_MS, 0.8)
-    assert actual.high - actual.value == pytest.approx(half_width(TERMS.mechanism, 0.8))
+    assert actual.high - actual.value == pytest.approx(half_width(TERMS.mechanism, 0.8, "dithered"))
 
 
 def test_what_has_no_mean_is_refused() -> None:

@@ -11,7 +11,8 @@ from meteragent.consume.message import Descriptor
 from meteragent.consume.slots import Slots
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import iso_time, parse_time
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Excess
+from meteragent.domain.units import HOUR_MS
 from meteragent.wire.descriptor import describe, facts_id
 from tests.support.configurations import written
 
@@ -38,7 +39,7 @@ def test_the_energy_above_a_threshold_is_estimated() -> None:
     assert estimate.sd == pytest.approx(2**0.5 * 0.11, rel=1e-3)
     assert estimate.high - estimate.value == pytest.approx(0.33, abs=1e-3)
     terms = home.terms(home.records[0])
-    assert (terms.space, terms.threshold_w) == (Space.ABOVE, Fraction(3000))
+    assert terms.shape == Excess(HOUR_MS, Fraction(3000))
 
 
 def test_it_is_never_taken_for_an_energy() -> None:
@@ -47,12 +48,13 @@ def test_it_is_never_taken_for_an_energy() -> None:
     for wrong in (
         lambda: home.energy(START_MS, home.end_ms[0]),
         lambda: home.value(START_MS),
-        lambda: curve(home, START_MS),
         lambda: total(home),
         lambda: Slots.of([home]),
     ):
-        with pytest.raises(ValueError, match="use energy_above"):
+        with pytest.raises(ValueError, match=r"'above' are neither energies nor .* use .*energy_above"):
             wrong()
+    with pytest.raises(ValueError, match="'curve' have a curve"):
+        curve(home, START_MS)
     with pytest.raises(ValueError, match="'peak'"):
         highest_mean(home, START_MS)
 

@@ -11,7 +11,6 @@ import pytest
 from meteragent.consume import Series, collect
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import iso_time
-from meteragent.domain.shape import Space
 from meteragent.wire import contract
 from tests.commands import contracts
 
@@ -20,16 +19,16 @@ CASES: list[dict[str, Any]] = FILE["cases"]
 ACCEPTED = [case for case in CASES if "accepted" in case]
 REFUSED = [case for case in CASES if "refused" in case]
 REASONS = {
-    "json": "not a JSON object|SenML pack",
+    "json": "not a JSON object",
     "version": "'v' (is not 1|is missing)",
-    "field": "is missing or not|cannot be read|is not a whole number",
+    "field": "is missing or not|cannot be read|is not a whole number|is out of its bounds|more than",
     "id": "'id' does not match its facts",
     "unknown": "cannot be read|unknown to this version",
     "terms": "contradicts other fields|do not make a mechanism",
     "descriptor": "whose descriptor is not among",
     "slot": "whose unit or duration",
     "band": "whose (band|unit or duration)",
-    "draws": "whose number of draws",
+    "draws": "whose (number of draws|'draws' is out of its bounds)",
     "lattice": "whose value or sd",
     "sd": "whose value or sd",
     "twice": "two different records of one slot",
@@ -47,7 +46,7 @@ def _meaning(series: Series, place: int) -> dict[str, Any]:
     record = series.records[place]
     terms = series.terms(record)
     kwh = None
-    if terms.space not in {Space.PEAK, Space.ABOVE, Space.WEIGHTED}:
+    if terms.shape.is_additive:
         kwh = str(_decimal(record.value * terms.kwh_per_unit(record.band)))
     row: dict[str, Any] = {
         "meter": record.meter,

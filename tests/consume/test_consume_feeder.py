@@ -14,6 +14,7 @@ from meteragent.privacy import SeededBits, discrete_laplace, half_width
 from meteragent.privacy.totals import Part, half_width_of_total
 from tests.support.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, described, recorded
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 
 SLOTS = 48
 END_MS = NOON_MS + SLOTS * HALF_HOUR_MS
@@ -27,7 +28,7 @@ def series(terms: Terms, quanta: list[int], meter: str = "m1") -> Series:
 def test_the_peak_of_one_slot_is_its_value() -> None:
     """With a single number there is no bias, and the interval is that of the number."""
     actual = peak([series(TERMS, [500])], NOON_MS, NOON_MS + HALF_HOUR_MS, 0.9)
-    half = half_width(TERMS.mechanism, 0.9)
+    half = half_width(TERMS.mechanism, 0.9, "dithered")
     assert (actual.highest, actual.time_ms, actual.unit, actual.coverage) == (500, NOON_MS, "W", 0.9)
     assert actual.value == pytest.approx(500, abs=1)
     assert (actual.low, actual.high) == pytest.approx((500 - half, 500 + half))
@@ -38,7 +39,7 @@ def test_the_interval_is_that_of_theory() -> None:
     finer = replace(TERMS, radius=Fraction(40))
     homes = [series(TERMS, [100, 800, 300], "m1"), series(finer, [300, 1000, 500], "m2")]
     actual = peak(homes, NOON_MS, NOON_MS + 3 * HALF_HOUR_MS)
-    parts = [Part(terms.mechanism, 1, 1, 0.5) for terms in (TERMS, finer)]
+    parts = [Part(terms.mechanism, 1, 1, 0.5, "dithered") for terms in (TERMS, finer)]
     assert (actual.highest, actual.time_ms) == (900, NOON_MS + HALF_HOUR_MS)
     assert actual.high == pytest.approx(900 + half_width_of_total(parts, 0.95))
     assert actual.low == pytest.approx(900 - half_width_of_total(parts, 2 * 0.975 ** (1 / 3) - 1))
@@ -74,7 +75,7 @@ def test_what_has_no_peak_is_refused() -> None:
             peak(meters, NOON_MS, end_ms)
     with pytest.raises(ValueError, match="whole slots"):
         peak([home, short], NOON_MS, end_ms)
-    finer = replace(TERMS, length_ms=HALF_HOUR_MS // 3, step_ms=HALF_HOUR_MS // 3)
+    finer = terms_with(TERMS, length_ms=HALF_HOUR_MS // 3, step_ms=HALF_HOUR_MS // 3)
     with pytest.raises(ValueError, match="a peak needs"):
         peak([home, series(finer, list(range(9)))], NOON_MS, end_ms)
     with pytest.raises(ValueError, match="between 0 and 1"):

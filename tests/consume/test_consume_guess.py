@@ -19,9 +19,10 @@ from meteragent.privacy.optimality import User, optimal_remap
 from tests.consume.test_consume_shapes import BANDS, JUNE, JUNE_MS, PROFILE, received, schedule
 from tests.support.messages import HALF_HOUR_MS, HOURLY, NOON_MS, TEN_MIN_MS, described, recorded
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 
 COARSE = replace(TERMS, radius=Fraction(3), level=Fraction(2))  # quanta of 1 W, a = 2/3, n = 1
-PAIRS = replace(COARSE, step_ms=HALF_HOUR_MS // 2)  # n = 2
+PAIRS = terms_with(COARSE, step_ms=HALF_HOUR_MS // 2)  # n = 2
 PRIOR = {
     Fraction(x): weight for x, weight in (("0", 3.0), ("2", 5.0), ("7/2", 2.0), ("9", 1.0), ("41/4", 0.5))
 }

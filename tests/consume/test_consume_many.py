@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from meteragent.consume import Cells, Descriptor, Rules, Series, Slots, by_feeder, collect, mean_value
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Profile
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
@@ -23,6 +23,7 @@ from meteragent.privacy.totals import Part, Weighted, half_width_of_total
 from meteragent.wire.descriptor import describe
 from tests.support.messages import ENERGY, HALF_HOUR_MS, HOURLY, KILO, NOON_MS, SPLIT, described, recorded
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 
 TIME = pa.timestamp("ms", "UTC")
 ALARM = 1e-6
@@ -158,8 +159,8 @@ def test_homes_under_several_terms_have_one_mean() -> None:
     counts = ((1, 1), (2, 1))
     for place, (coarse, fine) in enumerate(counts):
         homes = coarse + fine
-        parts = [Part(TERMS.mechanism, 1, coarse, 1 / homes)]
-        parts += [Part(FINE.mechanism, 1, fine, 1 / homes)]
+        parts = [Part(TERMS.mechanism, 1, coarse, 1 / homes, "dithered")]
+        parts += [Part(FINE.mechanism, 1, fine, 1 / homes, "dithered")]
         half = half_width_of_total(parts)
         assert actual.high[place] - actual.mean[place] == pytest.approx(half)
         assert actual.mean[place] - actual.low[place] == pytest.approx(half)
@@ -170,7 +171,7 @@ def test_homes_under_several_terms_have_one_mean() -> None:
 
 def test_slots_of_other_lengths_are_other_cells() -> None:
     """In order of their start, then their end."""
-    short = replace(TERMS, length_ms=HALF_HOUR_MS // 3, step_ms=HALF_HOUR_MS // 3)
+    short = terms_with(TERMS, length_ms=HALF_HOUR_MS // 3, step_ms=HALF_HOUR_MS // 3)
     actual = by_feeder(Slots.of([series(TERMS, [5, 6], "a"), series(short, [1, 2, 3], "b")]))
     minutes = [
         ((start - NOON_MS) // 60_000, (end - NOON_MS) // 60_000)
@@ -212,7 +213,7 @@ def test_what_has_no_total_is_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         by_feeder(slots, coverage=1)
     with pytest.raises(ValueError, match="belong to one time"):
-        replace(slots, descriptors=(replace(slots.descriptors[0], space=Space.PROFILE, bands={"a": 1}),))
+        replace(slots, descriptors=(replace(slots.descriptors[0], shape=Profile(HALF_HOUR_MS, (("a", 1),))),))
 
 
 def test_a_table_must_say_what_its_values_are() -> None:
@@ -338,7 +339,7 @@ def test_a_feeder_is_told_where_its_bound_says(terms: Terms) -> None:
     share, homes, step_h = 0.3, 8, terms.step_ms / HALF_HOUR_MS / 2
     slots = 24 * terms.n
     parts = [
-        Weighted(terms.mechanism, (step_h / 1000 * weight,) * terms.n, count)
+        Weighted(terms.mechanism, (step_h / 1000 * weight,) * terms.n, count, "dithered")
         for weight, count in ((1 - share, 24), (share, 24 * (homes - 1)))
     ]
     half = half_width_of_total(parts, 0.8)
@@ -390,7 +391,7 @@ def test_an_even_feeder_is_told() -> None:
 
 def test_energies_are_of_the_kind_that_they_are() -> None:
     """Dominance is about energy: watts count with their time, watt-hours as they are."""
-    assert describe(ENERGY).terms.kind is Kind.INTERVAL_ENERGY
+    assert describe(ENERGY).terms.readings.kind is Kind.INTERVAL_ENERGY
     for terms, quantum in ((TERMS, 330), (ENERGY, 165)):
         even = matrix(np.full((20, 480), quantum), terms)
         assert by_feeder(even, rules=Rules(share=0.15)).shown.all()

@@ -13,7 +13,7 @@ from meteragent.domain.grid import parse_time
 from meteragent.domain.terms import Terms
 from meteragent.privacy import SeededBits
 from meteragent.wire.descriptor import describe, facts_id
-from meteragent.wire.record import Form, RecordFormat
+from meteragent.wire.record import RecordFormat
 from tests.support.configurations import settled
 
 START_MS = parse_time("2026-11-30T23:00:00Z")
@@ -26,18 +26,17 @@ REGISTER = settled(
 ALIGNED_MS = START_MS - START_MS % TERMS.length_ms
 
 
-def messages(terms: Terms, quanta: int, draws: int, form: Form = "json") -> list[Message]:
+def messages(terms: Terms, quanta: int, draws: int) -> list[Message]:
     """A descriptor and a record."""
     described = describe(terms)
-    record = RecordFormat.of(described, form).record("m1", ALIGNED_MS, 0, quanta, draws)
+    record = RecordFormat.of(described).record("m1", ALIGNED_MS, 0, quanta, draws)
     return [described.message("m1", ALIGNED_MS), record]
 
 
-@pytest.mark.parametrize("form", ["json", "senml"])
 @pytest.mark.parametrize(("terms", "unit"), [(TERMS, "W"), (REGISTER, "kW")])
-def test_a_peak_arrives_with_its_interval(terms: Terms, unit: str, form: Form) -> None:
-    """In W or kW whatever the device counts, for the whole window, in JSON and in SenML."""
-    series = collect(messages(terms, 4321, 1, form))["m1"]
+def test_a_peak_arrives_with_its_interval(terms: Terms, unit: str) -> None:
+    """In W or kW whatever the device counts, for the whole window."""
+    series = collect(messages(terms, 4321, 1))["m1"]
     [record] = series.records
     assert (record.time_ms, record.step_ms, record.draws) == (ALIGNED_MS, terms.length_ms, 1)
     peak = highest_mean(series, ALIGNED_MS)
@@ -77,7 +76,7 @@ def test_peaks_are_not_added_up() -> None:
         lambda: curve(series, ALIGNED_MS),
         lambda: Slots.of([series]),
     ):
-        with pytest.raises(ValueError, match=r"highest_mean|whole slots"):
+        with pytest.raises(ValueError, match=r"'peak' are neither .*highest_mean|whole slots|have a curve"):
             attempt()
     plain = settled()
     described = describe(plain)

@@ -1,6 +1,5 @@
 """Running sums, and totals of any stretch of time: what a receiver's register shows, and its error."""
 
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -24,6 +23,7 @@ from tests.support.messages import (
     recorded,
 )
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 
 
 def series(terms: Terms, quanta: list[int], meter: str = "m1") -> Series:
@@ -60,7 +60,7 @@ def test_a_month_s_register_has_honest_intervals() -> None:
     assert (np.diff(actual.sd) > 0).all()
     noise = TERMS.mechanism
     for i in (0, 1, 2, 3, 10, 100, 719, 1438, 1439):
-        exact = half_width_of_total([Part(noise, 1, i + 1, 0.0005)], 0.8)
+        exact = half_width_of_total([Part(noise, 1, i + 1, 0.0005, "dithered")], 0.8)
         assert exact * (1 - 1e-4) <= half[i] <= exact * 1.03
     assert actual.sd[-1] == pytest.approx(actual.sd[0] * 1440**0.5)
 
@@ -88,12 +88,14 @@ def test_a_register_does_not_run_over_a_gap() -> None:
 
 def test_a_register_goes_on_under_other_terms() -> None:
     """A change of terms changes how fast the error grows, not the sum."""
-    finer = replace(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS, radius=Fraction(40))
+    finer = terms_with(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS, radius=Fraction(40))
     sent = [described(TERMS), described(finer), *recorded(TERMS, [60]), *recorded(finer, [6, 12], first=3)]
     actual = total(collect(sent)["m1"])
     assert actual.kwh == pytest.approx([0.03, 0.031, 0.033])
     wide, narrow = (item.mechanism for item in (TERMS, finer))
-    half = half_width_of_total([Part(wide, 1, 1, 0.0005), Part(narrow, 1, 2, 0.001 / 6)])
+    half = half_width_of_total(
+        [Part(wide, 1, 1, 0.0005, "dithered"), Part(narrow, 1, 2, 0.001 / 6, "dithered")]
+    )
     assert actual.high[-1] - actual.kwh[-1] == pytest.approx(half, rel=1e-9)
 
 
@@ -129,7 +131,7 @@ def test_what_is_cut_has_no_total_unless_one_says_how() -> None:
     actual = home.energy(start_ms, end_ms, cut="even")
     assert actual.value == pytest.approx(0.0005 * (100 / 2 + 200 + 300 / 10))
     noise = TERMS.mechanism
-    parts = [Part(noise, 1, 1, share * 0.0005) for share in (0.5, 1.0, 0.1)]
+    parts = [Part(noise, 1, 1, share * 0.0005, "dithered") for share in (0.5, 1.0, 0.1)]
     assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
 
 
@@ -138,7 +140,7 @@ def test_slots_of_a_window_that_is_cut_share_its_radius() -> None:
     home, noise = series(HOURLY, [10, 20, 30, 40, 50, 60]), HOURLY.mechanism
     actual = home.energy(NOON_MS + TEN_MIN_MS // 2, NOON_MS + 3 * TEN_MIN_MS, 0.9, cut="even")
     weights = tuple(share / 6000 for share in (0.5, 1.0, 1.0))
-    half = half_width_of_total([Weighted(noise, weights)], 0.9)
+    half = half_width_of_total([Weighted(noise, weights, 1, "dithered")], 0.9)
     assert actual.value == pytest.approx((5 + 20 + 30) / 6000)
     assert actual.high - actual.value == pytest.approx(half, rel=1e-9)
 

@@ -24,7 +24,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Curve, Profile
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits, sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, half_width_of_window
@@ -78,14 +78,14 @@ def test_a_mean_day_is_read_back() -> None:
     """Its space, zone and bands are in the descriptor; its records have the month's time and a band each."""
     home = received(schedule(PROFILE, BANDS), JUNE, [[10, 20, 40, 30]])
     (terms,) = home.descriptors.values()
-    assert (terms.space, terms.timezone) == (Space.PROFILE, "Europe/Amsterdam")
-    assert terms.bands == {
-        "00:00/06:00": 180 * HOUR_MS,
-        "06:00/17:00": 330 * HOUR_MS,
-        "17:00/21:00": 120 * HOUR_MS,
-        "21:00/24:00": 90 * HOUR_MS,
-    }
-    assert [record.band for record in home.records] == list(terms.bands)
+    bands = (
+        ("00:00/06:00", 180 * HOUR_MS),
+        ("06:00/17:00", 330 * HOUR_MS),
+        ("17:00/21:00", 120 * HOUR_MS),
+        ("21:00/24:00", 90 * HOUR_MS),
+    )
+    assert (terms.shape, terms.timezone) == (Profile(30 * DAY_MS, bands), "Europe/Amsterdam")
+    assert tuple(record.band for record in home.records) == terms.shape.names
     assert {(item.time_ms, item.step_ms) for item in home.records} == {(JUNE_MS, 30 * DAY_MS)}
     assert home.value(JUNE_MS, band="17:00/21:00").value == pytest.approx(0.4)
     assert home.gaps == ()
@@ -151,10 +151,10 @@ def test_a_band_is_its_descriptor_s() -> None:
     ("change", "name"),
     [
         ({"bands": None}, "bands"),
-        ({"bands": {"00:00/06:00": "PT186H"}}, "bands"),
+        ({"bands": {"00:00/06:00": "PT186H"}}, "n"),
         ({"bands": 5}, "bands"),
         ({"bands": {"a": 5}}, "bands"),
-        ({"timezone": None}, "bands"),
+        ({"timezone": None}, "timezone"),
         ({"timezone": "Europe/Nowhere"}, "timezone"),
         ({"timezone": "../etc/passwd"}, "timezone"),
         ({"step": "PT91H"}, "step"),
@@ -195,7 +195,7 @@ def test_blocks_of_a_local_day_share_its_radius(zone: str) -> None:
     start = iso_time(start_ms)
     home = received(known, start, [[1, 2, 3, 4], [5, 6, 7, 8]])
     (terms,) = home.descriptors.values()
-    assert terms.space is Space.CURVE
+    assert terms.shape == Curve(DAY_MS, 6 * HOUR_MS)
     actual = home.energy(start_ms + 12 * HOUR_MS, start_ms + 30 * HOUR_MS)
     parts = [Weighted(terms.mechanism, (0.006,) * slots, 1, "dithered") for slots in (2, 1)]
     assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
@@ -286,9 +286,9 @@ def test_what_is_no_window_is_refused() -> None:
         mean_day(collect(bands[:-1])["m1"], JUNE_MS)
     with pytest.raises(ValueError, match="no records of a window"):
         curve(collect(blocks)["m1"], JUNE_10_MS + 6 * HOUR_MS)
-    with pytest.raises(ValueError, match="use mean_day"):
+    with pytest.raises(ValueError, match="only windows with the space 'linf' or 'curve' have a curve"):
         curve(collect(bands)["m1"], JUNE_MS)
-    with pytest.raises(ValueError, match="use curve"):
+    with pytest.raises(ValueError, match="only windows with the space 'profile' have a mean day"):
         mean_day(collect(blocks)["m1"], JUNE_10_MS)
     with pytest.raises(ValueError, match="between 0 and 1"):
         curve(collect(blocks)["m1"], JUNE_10_MS, 0)

@@ -34,8 +34,8 @@ def test_slots_have_a_short_repr(slots: Slots) -> None:
     assert repr(slots) == "<Slots: 12 of 3 meters, in W>"
 
 
-def test_shown_has_its_former_name(slots: Slots) -> None:
-    """For one version `Cells.told` is `Cells.shown`, which the columns call `told`."""
+def test_columns_state_what_is_shown(slots: Slots) -> None:
+    """The column `shown` says which cells the rules allow."""
     cells = by_feeder(slots, FEEDERS, Rules(at_least=2))
     expected = 4 * [False] + 4 * [True]  # east has one home, west two
-    assert cells.shown.tolist() == cells.told.tolist() == cells.columns()["told"].tolist() == expected
+    assert cells.shown.tolist() == cells.columns()["shown"].tolist() == expected

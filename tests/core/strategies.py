@@ -9,11 +9,13 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from meteragent.core.stream import Stream
-from meteragent.domain.grid import Epoch
+from meteragent.domain.commit import Receiver
+from meteragent.domain.grid import Band, Epoch
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Band, Space
+from meteragent.domain.shapes import Profile
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, UNITS, Kind
+from tests.support.terms import terms_with
 from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, World, stream
 
@@ -46,7 +48,7 @@ grids = st.builds(
 )
 
 meanings = st.builds(
-    lambda kind, clock, lateness, span, modulus, rounding: replace(
+    lambda kind, clock, lateness, span, modulus: terms_with(
         TERMS,
         kind=kind,
         unit=UNITS[kind][0],
@@ -55,21 +57,19 @@ meanings = st.builds(
         hold_ms=span if kind is Kind.POWER else 0,
         interval_ms=0 if kind is Kind.POWER else span,
         modulus_u=modulus if kind is Kind.REGISTER else None,
-        rounding=rounding,
     ),
     st.sampled_from(list(Kind)),
     st.sampled_from(list(Clock)),
     st.sampled_from([0, 0, 1, 5, 14]),
     st.integers(1, 12),
     st.sampled_from([None, 1000 * RISE_U]),
-    st.sampled_from(["dithered", "dithered", "half-up"]),
 )
 """Terms in everything but the grid."""
 
 
 def on_grid(terms: Terms, grid: Grid) -> Terms:
     """Terms with another grid, noise, lattice, gap and range."""
-    return replace(
+    return terms_with(
         terms,
         length_ms=grid.n * grid.step_ms,
         step_ms=grid.step_ms,
@@ -125,14 +125,14 @@ class Turns(Schedule):
         length_ms = starts_ms[at + 1] - starts_ms[at]
         usual, parts = self.usual, self.uneven.parts[at]
         if not self.uneven.banded:
-            return replace(usual, length_ms=length_ms, step_ms=length_ms)
+            return terms_with(usual, length_ms=length_ms, step_ms=length_ms)
         bands: dict[int, list[tuple[int, int]]] = {}
         ends_ms = list(accumulate((ms for ms, _ in parts), initial=0))
         for (start, end), (_, place) in zip(pairwise(ends_ms), parts, strict=True):
             bands.setdefault(place, []).append((start, end))
         found = tuple(Band(str(place), tuple(stretches)) for place, stretches in bands.items())
-        shortest_ms = min(sum(end - start for start, end in band.stretches) for band in found)
-        return replace(usual, length_ms=length_ms, step_ms=shortest_ms, space=Space.PROFILE, bands=found)
+        durations = tuple((band.name, band.duration_ms) for band in found)
+        return terms_with(usual, shape=Profile(length_ms, durations), places=found)
 
 
 _PARTS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2)), min_size=1, max_size=6).map(tuple)
@@ -154,7 +154,9 @@ by_the_wall = st.builds(scheduled, meanings.map(lambda terms: replace(terms, clo
 streams = st.builds(
     stream,
     schedules,
-    sink_topic=st.sampled_from(["private/{meter}/power", "other/{meter}"]),
+    receivers=st.sampled_from(["private/{meter}/power", "other/{meter}"]).map(
+        lambda topic: (Receiver("main", topic),)
+    ),
     pseudonym_key=st.sampled_from([None, b"one key", b"another"]),
     ahead_ms=st.sampled_from([0, 3, 100]),
     forget_ms=st.sampled_from([1, 20, 10**9]),
@@ -233,9 +235,9 @@ Step = Send | Pack | Wait | Turn | Reconnect | Stand | Restart
 def shown(world: World, age_ms: int, value_u: int) -> tuple[int, int]:
     """The time and the value of a reading; a register's rises all the time, to its modulus."""
     time_ms, terms = world.now_ms - age_ms, world.stream.terms
-    if terms.kind is Kind.REGISTER:
+    if terms.readings.kind is Kind.REGISTER:
         value_u += (time_ms - BASE_MS) * RISE_U
-        value_u = value_u % terms.modulus_u if terms.modulus_u else value_u
+        value_u = value_u % terms.readings.modulus_u if terms.readings.modulus_u else value_u
     return time_ms, value_u
 
 

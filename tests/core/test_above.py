@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -12,21 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.core.above import AboveWindow
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
-from meteragent.core.weighted import window_of
+from meteragent.core.window import Window
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import parse_time
 from meteragent.domain.loads import in_all_wh, step_wh
 from meteragent.domain.reading import Message
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Excess, Metric, Space
 from meteragent.domain.units import HOUR_MS, MICRO
 from meteragent.privacy import SeededBits
 from tests.support.configurations import refused, written
+from tests.support.terms import terms_with
 from tests.support.weighted import QUIET
+from tests.support.windows import window_of
 from tests.support.world import stream
 
 START_MS = parse_time("2033-05-16T00:00:00Z")
@@ -82,8 +82,9 @@ stretches = st.lists(st.tuples(st.integers(1, HOUR_MS), st.integers(-3, 30)), mi
 
 def energy_above(load: Stretches, threshold_u: int) -> int:
     """The accumulator of a window for stretches (ms, units) that fill it."""
-    terms = replace(schedule("range = [-100, 20000]").usual, threshold_u=threshold_u)
-    window = AboveWindow(0, terms, terms.id, "topic", "m1")
+    usual = schedule("range = [-100, 20000]").usual
+    terms = terms_with(usual, shape=Excess(usual.length_ms, Fraction(threshold_u, MICRO)))
+    window = Window(0, terms, terms.id, (), "m1")
     window.draw(0, 0, 0)
     at_ms = 0
     for lasts_ms, value_u in load:
@@ -134,14 +135,14 @@ def test_the_energy_while_above_jumps(energy: Callable[[Stretches, int], int], i
 def test_terms_state_an_energy() -> None:
     """Wh, 110 of which are hidden in a window; the dead band and the time between readings count as ever."""
     terms = schedule(privacy="", source="every = '10s'\ndead_band = 5").usual
-    assert (terms.space, terms.metric, terms.n, terms.value_unit) == (Space.ABOVE, Metric.LINF, 1, "Wh")
-    assert (terms.hides_wh, terms.threshold_w) == (Fraction(110), Fraction(3000))
-    assert window_of(terms) is AboveWindow
+    assert (terms.shape.space, terms.metric, terms.n, terms.value_unit) == (Space.ABOVE, Metric.LINF, 1, "Wh")
+    assert (terms.hides_wh, terms.shape) == (Fraction(110), Excess(terms.length_ms, Fraction(3000)))
+    assert window_of(terms) is Window
     assert terms.epsilon_per_w == Fraction(1, 110)
     assert step_wh(terms) == 10
     assert in_all_wh(terms, Fraction(110), 1) == 110 + 20_000 * Fraction(10, 3600) + 10
     kilo = config.parse(written(window="threshold = 3000", source="unit = 'kW'")).stream[0]
-    assert config.terms(kilo).threshold_u == 3 * MICRO
+    assert config.terms(kilo).counted(5 * MICRO) == 2 * MICRO
     assert (config.terms(kilo).value_unit, config.terms(kilo).hides_wh) == ("kWh", Fraction(110))
 
 
@@ -170,7 +171,7 @@ ENERGY = "kind = 'register'\nunit = 'kWh'"
     [
         ({"privacy": "space = 'above'"}, "window.threshold", "a power in W"),
         ({"window": "threshold = 30000"}, "window.threshold", "within window.range"),
-        ({"window": "threshold = 3000\nblocks = 2"}, "window.blocks", "one energy"),
+        ({"window": "threshold = 3000\nblocks = 2"}, "window.blocks", "one number"),
         (
             {"window": "threshold = 3000", "privacy": "space = 'linf'"},
             "privacy.space",
@@ -183,7 +184,6 @@ ENERGY = "kind = 'register'\nunit = 'kWh'"
             "steps of its readings would add up",
         ),
         ({"window": "threshold = 3000", "sink": "total = true"}, "sink.total", "sum of all energy"),
-        ({"window": "threshold = 3000", "sink": "format = 'senml'"}, "sink.format", "total energy"),
         ({"window": "while_above = 3000"}, "window.while_above", "jumps when the power crosses it"),
         ({"privacy": "space = 'while'"}, "privacy.space", "jumps when the power crosses it"),
     ],

@@ -3,7 +3,6 @@
 import functools
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -24,6 +23,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
 from meteragent.wire.descriptor import describe
 from tests.support.configurations import written
+from tests.support.terms import terms_with
 from tests.support.world import BASE_MS, MemoryDisk, World, message, stream
 
 ZONES = ("Europe/Amsterdam", "America/Havana", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia", "UTC")
@@ -198,7 +198,7 @@ def test_new_time_zone_data_never_lowers_a_mark(shifts: list[int]) -> None:
 
 
 def _day(usual: Terms, length_ms: int) -> Terms:
-    return replace(usual, length_ms=length_ms, step_ms=length_ms, clock=Clock.EVENT)
+    return terms_with(usual, length_ms=length_ms, step_ms=length_ms, clock=Clock.EVENT)
 
 
 def test_meters_that_open_the_same_month_share_its_bands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,59 +3,59 @@
 import hashlib
 import hmac
 import json
-from dataclasses import replace
 
 from meteragent.core.claims import Claims
-from meteragent.domain.commit import Snapshot
+from meteragent.domain.commit import Destination, Snapshot
 from tests.core.test_pipeline import SLOT, core, feed, records
+from tests.support.terms import terms_with
 from tests.support.world import BASE_MS, message
 
 TOPIC = "private/m1/power"
+OWN = Destination("main", TOPIC)
+MINE, A, B = Destination("main", "mine"), Destination("main", "a"), Destination("other", "a")
 
 
 def test_a_topic_is_asked_about_once() -> None:
     """What was asked, is known to be free, or was announced by this store is not asked about again."""
-    claims = Claims({"mine": "1"}, None, listens=True)
-    for topic in ("mine", "a", "b", "a"):
-        claims.ask(topic)
-    assert claims.take() == ["a", "b"]
-    claims.ask("a")
+    claims = Claims({MINE: "1"}, None, listens=True)
+    claims.ask([MINE, A, B, A])
+    assert claims.take() == [A, B]
+    claims.ask([A])
     assert claims.take() == []
-    claims.settle(["b"])
-    assert [claims.is_own(topic, 0, 1) for topic in ("mine", "a", "b")] == [True, False, True]
+    claims.settle([B])
+    assert [claims.is_own(destination) for destination in (MINE, A, B)] == [True, False, True]
 
 
 def test_what_is_forgotten_is_asked_again() -> None:
     """A meter that comes again is asked about again; what this store announced stays its own."""
-    claims = Claims({"mine": "1"}, None, listens=True)
-    claims.ask("a")
-    claims.settle(["a"])
-    assert claims.take() == ["a"]
-    for topic in ("a", "mine"):
-        claims.forget(topic)
-        claims.ask(topic)
-    assert claims.take() == ["a"]
-    assert claims.is_own("mine", 0, 1)
-    assert not claims.is_own("a", 0, 1)
+    claims = Claims({MINE: "1"}, None, listens=True)
+    claims.ask([A])
+    claims.settle([A])
+    assert claims.take() == [A]
+    claims.forget([A, MINE])
+    claims.ask([A, MINE])
+    assert claims.take() == [A]
+    assert claims.is_own(MINE)
+    assert not claims.is_own(A)
 
 
 def test_who_does_not_listen_owns_every_topic() -> None:
     """Then nothing is asked."""
     claims = Claims({}, None, listens=False)
-    claims.ask("a")
-    assert claims.is_own("a", 0, 1)
+    claims.ask([A])
+    assert claims.is_own(A)
     assert claims.take() == []
 
 
 def test_no_window_opens_before_the_answer() -> None:
     """Windows are held until the shell says that the topic is free; the next one opens, and is marked."""
-    pipeline = core(replace(SLOT, hold_ms=8), listens=True, claim_key=b"key")
+    pipeline = core(terms_with(SLOT, hold_ms=8), listens=True, claim_key=b"key")
     effects = feed(pipeline, message(1, 100), message(3, 100))
-    assert effects.listen == [TOPIC]
+    assert effects.listen == [OWN]
     effects = feed(pipeline, message(5, 100), message(7, 100))
     assert (effects.listen, pipeline._counts["held"], pipeline._counts["opened"]) == ([], 1, 0)
     assert not effects.commit.marks
-    pipeline.clear([TOPIC])
+    pipeline.clear([OWN])
     effects = feed(pipeline, message(9, 100), message(13, 100))
     assert pipeline._counts["opened"] == 2
     assert [time for time, _ in records(effects)] == ["2033-05-18T00:00:00.008Z"]
@@ -71,14 +71,14 @@ def test_meters_of_a_restart_are_asked_about() -> None:
     assert state is not None
     known = Snapshot(commit.marks, {"m1": state}, {SLOT.id: SLOT})
     again = core(known=known, listens=True)
-    assert again.feed([], BASE_MS + 3, BASE_MS + 3).listen == [TOPIC]
+    assert again.feed([], BASE_MS + 3, BASE_MS + 3).listen == [OWN]
 
 
 def test_a_topic_that_is_withheld_opens_no_window() -> None:
     """Its interval is passed, counted and not charged; once it is no longer withheld windows open again."""
     pipeline = core()
     feed(pipeline, message(1, 100), message(3, 100))
-    pipeline.withhold([TOPIC])
+    pipeline.withhold([OWN])
     commit = feed(pipeline, message(5, 100), message(7, 100)).commit
     assert (pipeline._counts["withheld"], pipeline._counts["opened"]) == (1, 0)
     assert commit.marks == {"m1": BASE_MS + 8}

@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ class Form(NamedTuple):
     kind: str
     n: int = 1
     phases: bool = False
+    parts: bool = False
     lateness_s: int = 0
     hold_s: int = 60
     range_u: tuple[int, int] = (0, 20_000)
@@ -67,9 +69,19 @@ class Form(NamedTuple):
         """In W or Wh."""
         return Decimal(1 if self.kind == "power" else "0.01")
 
+    @property
+    def is_sum(self) -> bool:
+        """Whether two registers or powers are added, as phases, or subtracted, as parts."""
+        return self.phases or self.parts
+
     def moved(self, d_w: int) -> Fraction:
         """Return by how much `d_w` in all of a slot moves its value."""
         return Fraction(d_w) if self.kind == "power" else Fraction(d_w * LENGTH_S, self.n * 3600)
+
+    @property
+    def most(self) -> int:
+        """The largest load for which the claim holds, in WHOLE_W: a register's is ten times the range."""
+        return min(500, 10 * self.range_u[1] // WHOLE_W - 50) if self.kind == "register" else 500
 
     def stream(self) -> Stream:
         """Return the stream as the core knows it."""
@@ -79,7 +91,8 @@ class Form(NamedTuple):
             "register": 'unit = "Wh"',
         }
         phases = 'phases = ["a", "b"]' if self.phases else ""
-        topic = "m/{meter}/{phase}" if self.phases else "m/{meter}/a"
+        topic = "m/{meter}/{phase}" if self.phases else "m/h/a" if self.parts else "m/{meter}/a"
+        parts = 'meter = "h"\n[[source.part]]\ntopic = "m/h/b"\nsign = "-"' if self.parts else ""
         low, high = self.range_u
         text = f"""
             [source]
@@ -90,6 +103,7 @@ class Form(NamedTuple):
             kind = "{self.kind}"
             {lines[self.kind]}
             {phases}
+            {parts}
             [window]
             length = "{LENGTH_S}s"
             step = "{LENGTH_S // self.n}s"
@@ -168,7 +182,7 @@ def released(
         for token, arrival in enumerate(arrivals):
             if arrival.at_s == at_s:
                 now_ms = START_MS + at_s * 1000 + 17
-                phase = arrival.phase if form.phases else 0
+                phase = arrival.phase if form.is_sum else 0
                 value = reading_value(form, loads[phase], arrival.time_s)
                 payload = f'{{"p":{float(value):.4f},"t":{START_MS + arrival.time_s * 1000}}}'.encode()
                 for time in range(arrival.times):
@@ -185,10 +199,23 @@ forms = st.builds(
     st.sampled_from(["power", "interval_energy", "register"]),
     st.sampled_from([1, 2, 4]),
     st.just(value=False),
+    st.just(value=False),
     lateness_s=st.sampled_from([0, 5, 30]),
     hold_s=st.sampled_from([10, 60, 300]),
     range_u=st.sampled_from([(0, 20_000), (-5000, 5000), (90, 1000)]),
 ).flatmap(lambda form: st.sampled_from([form, form._replace(phases=form.kind != "interval_energy")]))
+
+parts = st.builds(
+    Form,
+    st.sampled_from(["power", "register"]),
+    st.sampled_from([1, 2, 4]),
+    st.just(value=False),
+    st.just(value=True),
+    lateness_s=st.sampled_from([0, 5, 30]),
+    hold_s=st.sampled_from([10, 60, 300]),
+    range_u=st.just((-20_000, 20_000)),
+)
+"""Differences of two loads that the range holds."""
 
 arrivals = st.lists(
     st.builds(
@@ -220,11 +247,27 @@ def test_what_leaves_moves_no_further_than_the_load(
     data: st.DataObject, form: Form, arrivals: list[Arrival], seed: int
 ) -> None:
     """Within d the same slots leave, and |y - y'| <= q ceil(m/q), m the most that d moves a slot's value."""
-    phases = 2 if form.phases else 1
+    moves_no_further(data, form, arrivals, seed)
+
+
+@given(data=st.data(), form=parts, arrivals=arrivals, seed=st.integers(0, 2**32))
+def test_a_difference_moves_no_further_than_both_loads(
+    data: st.DataObject, form: Form, arrivals: list[Arrival], seed: int
+) -> None:
+    """Powers and registers of two topics, of which one is subtracted: m is twice that of one."""
+    moves_no_further(data, form, arrivals, seed, least_w=0)
+
+
+def moves_no_further(
+    data: st.DataObject, form: Form, arrivals: list[Arrival], seed: int, least_w: int = -1000
+) -> None:
+    """Compare what leaves of two loads of each phase within d, none of which is below `least_w`."""
+    phases = 2 if form.is_sum else 1
     d = data.draw(st.sampled_from([1, 2, 12, 50]))
-    bases = [data.draw(loads_of(st.integers(0, 500))) for _ in range(phases)]
+    bases = [data.draw(loads_of(st.integers(0, form.most))) for _ in range(phases)]
     deltas = [data.draw(loads_of(st.sampled_from([-d, d, d, 0, 1]))) for _ in range(phases)]
-    others = [[a + b for a, b in zip(*both, strict=True)] for both in zip(bases, deltas, strict=True)]
+    pairs = [zip(*both, strict=True) for both in zip(bases, deltas, strict=True)]
+    others = [[max(a + b, least_w) for a, b in pair] for pair in pairs]
     one, other = (released(form, loads, arrivals, seed) for loads in (bases, others))
     assert one.keys() == other.keys()
     quantum = Fraction(form.quantum)
@@ -232,3 +275,62 @@ def test_what_leaves_moves_no_further_than_the_load(
     furthest = max((abs(one[t] - other[t]) for t in one), default=0)
     event(f"{form.kind}: {'none' if not one else int(4 * furthest / limit)} quarters")
     assert furthest <= limit
+
+
+def test_a_difference_reaches_the_bound() -> None:
+    """Two loads that move apart, one of which is subtracted, move a slot by both."""
+    form = Form("register", 2, parts=True, lateness_s=30, range_u=(-20_000, 20_000))
+    arrivals = [Arrival(time_s, time_s, phase) for time_s in range(0, LAST_S, 15) for phase in (0, 1)]
+    flat = [100 * WHOLE_W] * (LAST_S + INTERVAL_S)
+    apart = [[power + sign * 50 * WHOLE_W for power in flat] for sign in (1, -1)]
+    one, other = released(form, [flat, flat], arrivals, 7), released(form, apart, arrivals, 7)
+    full = form.moved(2 * 50 * WHOLE_W)
+    moves = [other[t] - one[t] for t in one]
+    assert full - Fraction(form.quantum) <= max(moves) <= full + Fraction(form.quantum)
+
+
+@pytest.mark.parametrize("n", [1, 4])
+@pytest.mark.parametrize("lateness_s", [0, 30])
+@pytest.mark.parametrize(("power_w", "share"), [(900, 1), (19_980, 1), (20_000, 1), (30_000, 0), (90_000, 0)])
+def test_registers_reach_the_bound_within_the_range(
+    n: int, lateness_s: int, power_w: int, share: int
+) -> None:
+    """The change counts in full up to the range, not at all beyond it, and never for more.
+
+    A doubted rise above the range that made a gap would move a slot by its whole energy at the limit.
+    """
+    form = Form("register", n, lateness_s=lateness_s)
+    times = range(0, LAST_S, 15)
+    arrivals = [Arrival(time_s, time_s, 0) for time_s in times]
+    low = [power_w // WHOLE_W * WHOLE_W] * (LAST_S + INTERVAL_S)
+    high = [power + 50 * WHOLE_W for power in low]
+    one, other = (released(form, [load], arrivals, 7) for load in (low, high))
+    assert one.keys() == other.keys()
+    quantum, full = Fraction(form.quantum), form.moved(50 * WHOLE_W)
+    moves = [abs(one[t] - other[t]) for t in one]
+    assert max(moves) <= quantum * ceil(full / quantum)
+    if share and power_w < 19_000 and lateness_s:  # without lateness, a slot's last reading is late
+        assert max(moves) >= quantum * (full // quantum)
+    if not share:
+        assert max(moves) == 0
+
+
+@given(data=st.data(), lateness_s=st.sampled_from([0, 5, 30]), seed=st.integers(0, 2**32))
+def test_registers_around_their_limits_move_no_further(
+    data: st.DataObject, lateness_s: int, seed: int
+) -> None:
+    """Loads that go in and out of the range, up to ten times it, move a slot by no more than they differ."""
+    form = Form("register", data.draw(st.sampled_from([1, 2, 4])), lateness_s=lateness_s, range_u=(90, 1000))
+    d = data.draw(st.sampled_from([1, 12]))
+    load = data.draw(loads_of(st.sampled_from([0, 4, 5, 6, 54, 55, 56, 60, 300])))
+    moved = data.draw(loads_of(st.sampled_from([-d, d])))
+    arrivals = [
+        Arrival(time_s, time_s, 0) for time_s in range(0, LAST_S, data.draw(st.sampled_from([5, 15, 40])))
+    ]
+    other = [max(power + more, 0) for power, more in zip(load, moved, strict=True)]
+    one, two = (released(form, [series], arrivals, seed) for series in (load, other))
+    assert one.keys() == two.keys()
+    quantum = Fraction(form.quantum)
+    furthest = max((abs(one[t] - two[t]) for t in one), default=0)
+    event(f"{int(4 * furthest / form.moved(d * WHOLE_W))} quarters")
+    assert furthest <= quantum * ceil(form.moved(d * WHOLE_W) / quantum)

@@ -5,7 +5,6 @@ With e^-a = t a rational and P(z) ~ t^|z|, all is counted in rationals, through 
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -14,11 +13,11 @@ import pytest
 
 from meteragent.core.noise import Noise
 from meteragent.core.window import Window
-from meteragent.domain.errors import MeteragentError
 from meteragent.domain.terms import Terms
 from meteragent.privacy.mechanism.laplace import reach
 from tests.support.stores import TERMS
 from tests.support.tape import Tape
+from tests.support.terms import terms_with
 
 LATTICES = [(4, Fraction(1, 3)), (7, Fraction(1, 2)), (10, Fraction(9, 10)), (12, Fraction(3, 5))]
 """L and t."""
@@ -29,16 +28,14 @@ WIDE = 8
 
 def terms(lattice: int) -> Terms:
     """Slots of some milliseconds, with a quantum of one accumulator unit for each."""
-    return replace(
-        TERMS, rounding="dithered", quantum_u=1, length_ms=lattice, step_ms=lattice, low_u=-99, high_u=99
-    )
+    return terms_with(TERMS, quantum_u=1, length_ms=lattice, step_ms=lattice, low_u=-99, high_u=99)
 
 
 def windows(lattice: int, energy: int) -> Iterator[tuple[int, int, Window]]:
     """A window for every noise and every dither, with some energy in it."""
     known = terms(lattice)
     for noise, dither in product(range(-WIDE, WIDE + 1), range(lattice)):
-        window = Window(0, known, known.id, "topic", "m1", noise_bound=WIDE)
+        window = Window(0, known, known.id, (), "m1", noise_bound=WIDE)
         window.draw(noise, 0, dither)
         window.add(0, 1, energy)
         yield noise, dither, window
@@ -104,17 +101,6 @@ def test_two_copies_tell_what_was_used_between_and_nothing_before() -> None:
         assert shared
         for key in shared:
             assert 1 / worst <= views[0][key] / views[1][key] <= worst
-
-
-def test_a_slot_without_its_dither_is_an_error() -> None:
-    """Dithered windows must be given one, also a lost slot that is drawn again; half-up ones must not."""
-    for known, dither in ((terms(4), None), (replace(terms(4), rounding="half-up"), 1)):
-        window = Window(0, known, known.id, "topic", "m1", noise_bound=WIDE)
-        with pytest.raises(MeteragentError, match="dither"):
-            window.draw(1, 0, dither)
-        window.slots, window.lost_slot = {0: 0}, 0
-        with pytest.raises(MeteragentError, match="dither"):
-            window.redraw(1, dither)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 48, 200])

@@ -22,10 +22,11 @@ from meteragent.privacy import SeededBits
 from tests.core.strategies import all_terms
 from tests.core.test_pipeline import SLOT, core, feed
 from tests.core.test_window import timeline
-from tests.support.witness import HALF_UP as TERMS
+from tests.support.terms import terms_with
+from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, message, stream
 
-LONG = replace(TERMS, length_ms=40, step_ms=20)
+LONG = terms_with(TERMS, length_ms=40, step_ms=20)
 
 
 class Pair:
@@ -68,7 +69,7 @@ batches = st.lists(
 
 
 long_terms = st.builds(
-    lambda kind, clock, hold_ms: replace(
+    lambda kind, clock, hold_ms: terms_with(
         LONG, kind=kind, unit=UNITS[kind][0], clock=clock, hold_ms=hold_ms, interval_ms=5
     ),
     st.sampled_from([Kind.POWER, Kind.POWER, Kind.INTERVAL_ENERGY, Kind.REGISTER]),
@@ -89,6 +90,65 @@ def test_the_short_way_is_the_plain_one(terms: Terms, program: list[Any]) -> Non
             messages.append(message(now_ms + off_ms, value, meter=meter, received_ms=now_ms, token=token))
         now_ms += pause_ms
         pair.feed(messages, BASE_MS + now_ms, BASE_MS + now_ms - waits_ms)
+
+
+class Meter:
+    """A meter with one open slot, and the spans that it integrates."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.timeline = timeline(terms)
+        window = self.timeline.windows[0]
+        window.draws, window.slots = 1, {0: 0}
+        self.spans: list[tuple[int, int, object]] = []
+        self.timeline.observe = self.note
+
+    def note(self, start_ms: int, end_ms: int, value: object) -> None:
+        """Note a span, unless it is empty."""
+        if start_ms < end_ms:
+            self.spans.append((start_ms, end_ms, value))
+
+    def all(self) -> tuple[Any, ...]:
+        """All that a later reading may meet."""
+        meter = self.timeline
+        times = meter.integrated_until_ms, meter.standing_ms, meter.newest_ms, meter.idle_windows
+        sums = [(window.slots, window.slots_with_reading) for window in meter.windows]
+        return times, sums, meter.pending, list(meter.recent_ms), self.spans
+
+
+@given(
+    hold_ms=st.sampled_from([2, 5, 50]),
+    gap_u=st.sampled_from([0, 2 * MICRO]),
+    restarted_ms=st.none() | st.integers(0, 30),
+    steps=st.lists(
+        st.tuples(st.integers(-3, 9), st.integers(-1, 5), st.integers(0, 9), st.integers(0, 2)), max_size=60
+    ),
+)
+def test_a_step_leaves_what_the_plain_way_leaves(
+    hold_ms: int, gap_u: int, restarted_ms: int | None, steps: list[tuple[int, int, int, int]]
+) -> None:
+    """Where the short way is taken, it leaves all sums, times and readings as the plain way does."""
+    short, plain = (
+        Meter(terms_with(LONG, length_ms=400, step_ms=200, hold_ms=hold_ms, gap_u=gap_u)) for _ in range(2)
+    )
+    for meter in (short, plain):
+        meter.timeline.newest_ms = restarted_ms
+    now_ms = 0
+    for token, (after_ms, ahead_ms, watts, idle) in enumerate(steps):
+        reading = Pending(max(now_ms + after_ms, 0), watts * MICRO, token)
+        now_ms = max(now_ms, reading.time_ms)
+        clock_ms = min(now_ms + ahead_ms, 199)  # the slot is open
+        freed = []
+        for meter, is_short in ((short, True), (plain, False)):
+            line = meter.timeline
+            line.idle_windows = idle
+            stood = line.extend_standing(reading, clock_ms) if is_short else None
+            if stood is None:
+                _, tokens = line.accept(reading)
+                freed.append([*tokens, *line.integrate_to_watermark(clock_ms)])
+            else:
+                freed.append([stood.token])
+        assert freed[0] == freed[1]
+        assert short.all() == plain.all()
 
 
 def waiting(terms: Terms = LONG, slots: int = 1) -> Timeline:
@@ -116,7 +176,7 @@ def test_an_ordinary_reading_takes_one_step() -> None:
 
 def test_what_stood_for_hold_is_followed_by_gap() -> None:
     """A reading that comes after `hold` finds the rest of the time at the gap's value."""
-    meter = waiting(replace(LONG, hold_ms=4, gap_u=2 * MICRO))
+    meter = waiting(terms_with(LONG, hold_ms=4, gap_u=2 * MICRO))
     before = meter.windows[0].slots[0]
     assert meter.extend_standing(Pending(10, 9 * MICRO, "new"), 10) is not None
     assert meter.windows[0].slots[0] - before == 4 * 7 * MICRO + 3 * 2 * MICRO
@@ -124,7 +184,7 @@ def test_what_stood_for_hold_is_followed_by_gap() -> None:
 
 def test_the_last_readings_are_remembered() -> None:
     """128 readings back a time that comes again is a duplicate; far back it may be late."""
-    meter = waiting(replace(LONG, length_ms=2000, step_ms=1000))
+    meter = waiting(terms_with(LONG, length_ms=2000, step_ms=1000))
     for time_ms in range(4, 600):
         assert meter.extend_standing(Pending(time_ms, MICRO, ""), time_ms) is not None
     assert all(meter.refusal(time_ms) is Outcome.DUPLICATE for time_ms in range(471, 599))
@@ -134,7 +194,7 @@ def test_the_last_readings_are_remembered() -> None:
 
 def not_ordinary() -> list[tuple[str, Timeline, int, int]]:
     """Why another way, a meter, and a reading's time and the clock."""
-    told_more, ended = waiting(), waiting(replace(LONG, hold_ms=2))
+    told_more, ended = waiting(), waiting(terms_with(LONG, hold_ms=2))
     told_more.newest_ms = 9
     ended.integrated_until_ms = 6
     return [
@@ -143,7 +203,7 @@ def not_ordinary() -> list[tuple[str, Timeline, int, int]]:
         ("at the end of the slot", waiting(), 20, 50),
         ("beyond the clock", waiting(), 6, 5),
         ("lateness", waiting(replace(LONG, lateness_ms=1)), 6, 50),
-        ("a register", waiting(replace(LONG, kind=Kind.REGISTER, unit="Wh")), 6, 50),
+        ("a register", waiting(terms_with(LONG, kind=Kind.REGISTER, unit="Wh")), 6, 50),
         ("two slots are open", waiting(slots=2), 6, 50),
         ("a newer one was told before a stop", told_more, 6, 50),
         ("what stands has ended, by the terms of now", ended, 8, 50),

@@ -12,13 +12,14 @@ from meteragent.domain.reading import Message, Reading, Token
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.core.test_pipeline import SLOT, core, feed, records
+from tests.support.terms import terms_with
 from tests.support.witness import TERMS
 from tests.support.world import BASE_MS
 
-BLOCKS = replace(
+BLOCKS = terms_with(
     SLOT, kind=Kind.INTERVAL_ENERGY, unit="Wh", length_ms=60, step_ms=60, interval_ms=5, lateness_ms=20
 )
-LONG = replace(SLOT, length_ms=60, step_ms=60, hold_ms=15)
+LONG = terms_with(SLOT, length_ms=60, step_ms=60, hold_ms=15)
 
 
 def decode(payload: bytes) -> list[Reading]:
@@ -53,7 +54,7 @@ def test_readings_are_taken_in_in_order_of_their_time() -> None:
     """The newest first or last: a message's readings make none of each other late."""
     values = []
     for readings in ([(0, 60), (20, 120), (40, 0)], [(40, 0), (20, 120), (0, 60)]):
-        pipeline = several(replace(LONG, hold_ms=20))
+        pipeline = several(terms_with(LONG, hold_ms=20))
         feed(pipeline, pack(0, (0, 60)))
         feed(pipeline, pack(40, *readings))
         values.append(records(feed(pipeline, now_ms=60)))
@@ -64,7 +65,7 @@ def test_readings_are_taken_in_in_order_of_their_time() -> None:
 
 def test_each_reading_is_counted_by_what_became_of_it() -> None:
     """Accepted, too far ahead, late, known: one message can be all of these."""
-    pipeline = several(replace(LONG, high_u=150 * MICRO))
+    pipeline = several(terms_with(LONG, high_u=150 * MICRO))
     feed(pipeline, pack(0, (0, 1)), now_ms=0)
     feed(pipeline, now_ms=61)
     effects = feed(pipeline, pack(62, (62, 200), (200, 1), (10, 1), (62, 200), (0, 1), token=2))
@@ -140,7 +141,9 @@ def test_blocks_off_by_a_jitter_conserve_the_energy(values: list[int], shifts: l
     feed(pipeline, pack(0, (0, 0), token="seen"), now_ms=0)
     feed(pipeline, block(51, values), *(block(51, values, shift, token=k) for k, shift in enumerate(shifts)))
     released = records(feed(pipeline, now_ms=80))[0][1]
-    assert abs(released - sum(values)) <= Fraction(2 * max(values), BLOCKS.interval_ms) + Fraction(1, 2)
+    assert abs(released - sum(values)) <= Fraction(2 * max(values), BLOCKS.readings.interval_ms) + Fraction(
+        1, 2
+    )
 
 
 def test_other_blocks_continue_where_the_last_one_ended() -> None:

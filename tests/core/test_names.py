@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.core.names import Name, Names
+from meteragent.core.stream import Name, Names
 from meteragent.domain import identity
+from meteragent.domain.commit import Destination
 from meteragent.domain.identity import Shard, SourceTopic
 from meteragent.domain.reading import Message
 from tests.core.test_pipeline import SLOT, core, feed
@@ -24,7 +25,7 @@ def test_a_meter_leaves_under_the_same_name_every_time(
     for meter in [*asked, *asked]:
         public_id = meter if key is None else identity.pseudonym(key, meter)
         delay_ms = identity.delay_ms(known.secret, "main", meter, spread_ms)
-        assert names[meter] == Name(public_id, identity.render(known.sink_topic, public_id), delay_ms)
+        assert names[meter] == Name(public_id, (Destination("main", f"private/{public_id}/power"),), delay_ms)
         names.forget(asked[0])
     names.forget("never asked for")
 
@@ -109,7 +110,7 @@ def test_delays_of_two_streams_have_nothing_in_common() -> None:
 def test_a_shorter_delay_brings_no_record_before_an_earlier_one() -> None:
     """After a start a topic's first records wait for those that wait already; another topic's do not."""
     pipeline = core()
-    pipeline.leave_after({"private/m1/power": BASE_MS + 11})
+    pipeline.leave_after({Destination("main", "private/m1/power"): BASE_MS + 11})
     for meter in ("m1", "m2"):
         feed(pipeline, message(1, 1, meter=meter))
     due_ms: dict[str, list[int]] = {"private/m1/power": [], "private/m2/power": []}

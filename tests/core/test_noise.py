@@ -13,6 +13,7 @@ from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import Bits, below, below_array, uniform_rows
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 
 FINE = LInfLaplace(Fraction(1, 220), Fraction(1, 10), 4)
 COARSE = LInfLaplace(Fraction(1, 220), 1, 1)
@@ -117,33 +118,30 @@ def test_nothing_that_was_drawn_outlives_its_feed() -> None:
     assert mechanism.asked == [1] * SINGLE_DRAWS + [BATCH, 1]  # type: ignore[attr-defined]
 
 
-def test_a_dither_is_uniform_on_the_lattice_and_half_up_windows_have_none() -> None:
-    """The dither u is `below(L)` from the feed's bits, L the slot's; a half-up window has none."""
+def test_a_dither_is_uniform_on_the_lattice() -> None:
+    """The dither u is `below(L)` from the feed's bits, L the slot's."""
     bits, plain = SeededBits(6), SeededBits(6)
     noise = Noise(bits)
-    assert noise.dither(TERMS, 0) is None
-    dithered = replace(TERMS, rounding="dithered")
-    assert [noise.dither(dithered, 0) for _ in range(9)] == [below(TERMS.lattice(0), plain) for _ in range(9)]
-    tiny = replace(dithered, quantum_u=1, step_ms=4, length_ms=4)
+    assert [noise.dither(TERMS, 0) for _ in range(9)] == [below(TERMS.lattice(0), plain) for _ in range(9)]
+    tiny = terms_with(TERMS, quantum_u=1, step_ms=4, length_ms=4)
     assert {noise.dither(tiny, 0) for _ in range(200)} == {0, 1, 2, 3}
 
 
 def test_dithers_of_many_slots_are_drawn_at_once_for_each_lattice() -> None:
     """After a few of a lattice they are `below_array(L)`, each for one slot; of a coarser one, `below`."""
     bits, plain = SeededBits(7), SeededBits(7)
-    noise, dithered = Noise(bits), replace(TERMS, rounding="dithered")
-    half, coarse = replace(dithered, quantum_u=2), replace(dithered, quantum_u=2**63)
-    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(SINGLE_DRAWS)]
-    one, other = (terms.lattice(0) for terms in (dithered, half))
+    noise, half, coarse = Noise(bits), replace(TERMS, quantum_u=2), replace(TERMS, quantum_u=2**63)
+    drawn = [(noise.dither(TERMS, 0), noise.dither(half, 0)) for _ in range(SINGLE_DRAWS)]
+    one, other = (terms.lattice(0) for terms in (TERMS, half))
     assert drawn == [(below(one, plain), below(other, plain)) for _ in range(SINGLE_DRAWS)]
-    drawn = [(noise.dither(dithered, 0), noise.dither(half, 0)) for _ in range(BATCH)]
+    drawn = [(noise.dither(TERMS, 0), noise.dither(half, 0)) for _ in range(BATCH)]
     of_one, of_other = (below_array(steps, BATCH, plain).tolist() for steps in (one, other))
     assert drawn == list(zip(of_one[::-1], of_other[::-1], strict=True))
-    unused = [noise.dither(dithered, 0) for _ in range(2)]
+    unused = [noise.dither(TERMS, 0) for _ in range(2)]
     fresh = below_array(one, BATCH, plain).tolist()
     assert unused == fresh[:-3:-1]
     noise.forget()
-    assert noise.dither(dithered, 0) == below(one, plain)
+    assert noise.dither(TERMS, 0) == below(one, plain)
     for _ in range(2 * SINGLE_DRAWS):
         assert noise.dither(coarse, 0) == below(coarse.lattice(0), plain)
     assert bits.integer(64) == plain.integer(64)
@@ -162,7 +160,10 @@ def test_a_further_slot_is_drawn_when_it_opens() -> None:
     noise = Noise(bits)
     noise_bound, _ = noise.open("a", FINE)
     FINE.draw(FINE.noise_bound(plain), plain)
-    window = Window(0, TERMS, TERMS.id, "topic", "m1", noise_bound)
-    noise.draw_next(window, FINE, 0)
-    assert window.slots[0] // TERMS.lattice(0) == FINE.draw(noise_bound, plain)
+    terms = replace(TERMS)
+    terms.__dict__["mechanism"] = FINE  # a cached property
+    window = Window(0, terms, TERMS.id, (), "m1", noise_bound)
+    window.open_next(noise, 0)
+    lattice = TERMS.lattice(0)
+    assert window.slots[0] == FINE.draw(noise_bound, plain) * lattice + below(lattice, plain)
     assert bits.integer(64) == plain.integer(64)

@@ -38,7 +38,7 @@ def test_an_observer_sees_readings_and_the_spans_of_its_meters() -> None:
     assert watcher.readings == [
         (meter, time_ms, 100 + time_ms) for time_ms in (1, 3, 6, 20) for meter in ("m1", "m2")
     ]
-    hold_ms = SLOT.hold_ms
+    hold_ms = SLOT.readings.hold_ms
     assert {meter for meter, *_ in watcher.spans} == {"m1"}
     spans = [(start_ms, end_ms, value) for _, start_ms, end_ms, value in watcher.spans if end_ms > start_ms]
     assert [start_ms for start_ms, *_ in spans[1:]] == [end_ms for _, end_ms, _ in spans[:-1]]

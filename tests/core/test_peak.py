@@ -3,7 +3,6 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.core.charges import Spending
-from meteragent.core.peak import PeakWindow
+from meteragent.core.largest import LargestWindow
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.window import RegisterUse
 from meteragent.domain.commit import Charge, Snapshot, TimelineState
@@ -23,7 +22,7 @@ from meteragent.domain.errors import MeteragentError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Peak
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
@@ -31,6 +30,7 @@ from meteragent.privacy.composition import Odometer
 from meteragent.store.schema import decode_terms, encode_terms
 from tests.support.configurations import settled, written
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 from tests.support.world import BASE_MS, message, stream
 
 QUARTER_MS = 15 * MINUTE_MS
@@ -226,19 +226,16 @@ def test_time_without_a_reading_is_gap() -> None:
     assert run.records[0]["value"] == 150  # five minutes of 350 W and ten of 50 W
 
 
-def window_of(lattice: int, parts: int) -> PeakWindow:
+def window_of(lattice: int, parts: int) -> LargestWindow:
     """A window whose parts have some milliseconds, with a quantum of one accumulator unit for each."""
-    known = replace(
+    known = terms_with(
         TERMS,
-        rounding="dithered",
         quantum_u=1,
-        length_ms=lattice * parts,
-        step_ms=lattice,
+        shape=Peak(lattice * parts, lattice),
         low_u=-99,
         high_u=99,
-        space=Space.PEAK,
     )
-    return PeakWindow(0, known, known.id, "topic", "m1", None)
+    return LargestWindow(0, known, known.id, (), "m1", None)
 
 
 @pytest.mark.slow("enumerates all loads of two parts")
@@ -275,7 +272,7 @@ def test_a_register_is_cut_at_parts(energies: list[int], cuts: list[int]) -> Non
     """However a register's spans lie: the largest part is within one unit of the interpolated one's."""
     step_ms, parts = 1000, 8
     window = window_of(step_ms, parts)
-    window.terms = replace(window.terms, high_u=10**12)
+    window.terms = terms_with(window.terms, high_u=10**12)
     window.draw(0, 0, 0)
     spans = sorted({min(cut * parts * step_ms // 10**6, parts * step_ms - 1) for cut in cuts} - {0})
     edges = [0, *spans, parts * step_ms]

@@ -1,14 +1,13 @@
 """One sender cannot fill the memory: what waits for its time is bounded, and what goes is counted."""
 
 import tracemalloc
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from meteragent.core.charges import Spending
+from meteragent.core.factory import timeline_of
 from meteragent.core.pipeline import Pipeline
-from meteragent.core.register import timeline_of
 from meteragent.core.stream import Stream
 from meteragent.core.timeline import PENDING, Outcome, Pending, Timeline
 from meteragent.core.window import Window
@@ -19,21 +18,20 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 from meteragent.privacy import SeededBits
+from tests.support.terms import terms_with
 from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, stream
 
-LONG = replace(
-    TERMS, rounding="half-up", length_ms=100_000, step_ms=100_000, hold_ms=100_000, high_u=10**6 * MICRO
-)
-REGISTER = replace(LONG, kind=Kind.REGISTER, unit="Wh", hold_ms=0, interval_ms=HOUR_MS)
-INTERVAL = replace(LONG, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=1000)
+LONG = terms_with(TERMS, length_ms=100_000, step_ms=100_000, hold_ms=100_000, high_u=10**6 * MICRO)
+REGISTER = terms_with(LONG, kind=Kind.REGISTER, unit="Wh", hold_ms=0, interval_ms=HOUR_MS)
+INTERVAL = terms_with(LONG, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=1000)
 
 
 def opened(terms: Terms) -> Timeline:
     """A meter whose first window is open, without noise."""
-    timeline = timeline_of(terms)(terms, 0)
-    window = Window(0, terms, terms.id, "topic", "m1", noise_bound=0)
-    window.draw(0, 0)
+    timeline = timeline_of(terms, 0)
+    window = Window(0, terms, terms.id, (), "m1", noise_bound=0)
+    window.draw(0, 0, 0)
     timeline.windows = [window]
     timeline.next_ms = terms.length_ms
     return timeline
@@ -108,7 +106,7 @@ def test_readings_of_the_future_do_not_fill_the_memory() -> None:
 def test_phases_of_the_future_do_not_fill_the_memory(kind: Kind, speaking: str) -> None:
     """Nor do those of phases, whether all speak or one: sums are dropped, and what they were made of."""
     unit, interval_ms = ("W", 0) if kind is Kind.POWER else ("Wh", HOUR_MS)
-    terms = replace(TERMS, kind=kind, unit=unit, interval_ms=interval_ms)
+    terms = terms_with(TERMS, kind=kind, unit=unit, interval_ms=interval_ms)
     source = SourceTopic.parse("meters/{meter}/{phase}/power", phases=("a", "b", "c"))
     topics = [f"meters/m1/{phase}/power" for phase in speaking]
     _, returned = thousands(stream(terms, source=source, ahead_ms=10**6), topics, 30_000)

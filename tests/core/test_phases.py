@@ -22,12 +22,14 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy import SeededBits
 from tests.core.test_pipeline import records
-from tests.support.witness import HALF_UP as TERMS
+from tests.support.terms import terms_with
+from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, MemoryDisk, stream
 
+pytestmark = pytest.mark.usefixtures("half_quantum")
 END_MS = 40
-POWER = replace(TERMS, length_ms=4, step_ms=4, hold_ms=7, gap_u=3 * MICRO, high_u=1000 * MICRO)
-REGISTER = replace(POWER, kind=Kind.REGISTER, unit="Wh", hold_ms=0, interval_ms=1)
+POWER = terms_with(TERMS, length_ms=4, step_ms=4, hold_ms=7, gap_u=3 * MICRO, high_u=1000 * MICRO)
+REGISTER = terms_with(POWER, kind=Kind.REGISTER, unit="Wh", hold_ms=0, interval_ms=1)
 
 
 class Said(NamedTuple):
@@ -122,7 +124,7 @@ def standing(said: Sequence[Said], phase: str, ms: int) -> Said | None:
 def power_at(said: Sequence[Said], ms: int, end_ms: int) -> Fraction | None:
     """The sum of the phases at a time, if all stand."""
     found = [standing(said, phase, ms) for phase in "abc"]
-    values = [one.value for one in found if one is not None and ms < one.time_ms + POWER.hold_ms]
+    values = [one.value for one in found if one is not None and ms < one.time_ms + POWER.readings.hold_ms]
     return Fraction(min(max(sum(values), 0), 1000)) if len(values) == 3 else None
 
 
@@ -139,15 +141,14 @@ def register_at(said: Sequence[Said], phase: str, ms: int) -> Fraction | None:
 
 @lru_cache(maxsize=64)
 def told(said: tuple[Said, ...]) -> dict[int, Fraction]:
-    """The sum of the registers at each time up to which all phases have told, whenever that moves on."""
+    """The sum of the registers at each reading up to which all phases have told."""
     sums: dict[int, Fraction] = {}
-    for end in range(1, len(said) + 1):
-        newest = {one.phase: one.time_ms for one in said[:end]}
-        ms = min(newest.values())
-        found = [register_at(said[:end], phase, ms) for phase in "abc"]
+    newest = {one.phase: one.time_ms for one in said}
+    for ms in sorted({one.time_ms for one in said if one.time_ms <= min(newest.values(), default=0)}):
+        found = [register_at(said, phase, ms) for phase in "abc"]
         if None not in found:
             whole = sum(value for value in found if value is not None)
-            sums.setdefault(ms, Fraction((2 * whole * MICRO + 1) // 2, MICRO))
+            sums[ms] = Fraction((2 * whole * MICRO + 1) // 2, MICRO)
     return sums
 
 
@@ -164,8 +165,8 @@ def rate_at(said: Sequence[Said], ms: int, end_ms: int) -> Fraction | None:
 def expected(terms: Terms, said: Sequence[Said], first_ms: int) -> dict[int, int]:
     """Each slot's value, a millisecond at a time."""
     found = {}
-    per = terms.step_ms if terms.kind is Kind.POWER else 1
-    value_at = power_at if terms.kind is Kind.POWER else rate_at
+    per = terms.step_ms if terms.readings.kind is Kind.POWER else 1
+    value_at = power_at if terms.readings.kind is Kind.POWER else rate_at
     for start_ms in range(first_ms, END_MS, terms.step_ms):
         end_ms = start_ms + terms.step_ms
         values = [value_at(said, ms, end_ms) for ms in range(start_ms, end_ms)]
@@ -264,13 +265,13 @@ def test_phases_of_one_time_make_one_sum() -> None:
     [
         (Said(4, "a", 100), "duplicate", True),
         (Said(4, "a", 900), "duplicate", False),
-        (Said(3, "b", 900), "late", False),
+        (Said(3, "c", 900), "late", False),
         (Said(0, "a", 900), "duplicate", False),
         (Said(-1, "c", 100), "duplicate", False),
     ],
 )
 def test_older_and_known_readings_are_refused(one: Said, outcome: str, held: bool) -> None:
-    """Out of order is late, a time again a duplicate: the first value stands.
+    """A reading older than that of its phase is late, a time again a duplicate: the first value stands.
 
     A redelivery of what is in use takes the place of its first delivery, all others are acknowledged.
     """

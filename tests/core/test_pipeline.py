@@ -12,19 +12,21 @@ from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
 from meteragent.decode import single_reading
-from meteragent.domain.commit import Charge, Outgoing, Snapshot
+from meteragent.domain.commit import Charge, Destination, Outgoing, Receiver, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, MICRO, Kind
 from meteragent.privacy import Odometer, SeededBits
+from meteragent.wire.descriptor import describe
 from tests.support import bare_numbers
 from tests.support.stores import opened
+from tests.support.terms import terms_with
 from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, MemoryDisk, World, message, stream
 
-SLOT = replace(TERMS, length_ms=4, step_ms=4)
+SLOT = terms_with(TERMS, length_ms=4, step_ms=4)
 EVENT = replace(SLOT, clock=Clock.EVENT)
 
 
@@ -121,7 +123,7 @@ def test_a_payload_without_a_time_has_that_of_its_arrival() -> None:
 
 def test_values_beyond_the_range_are_clamped_and_counted() -> None:
     """A finite value is never refused: it counts as the end of the range."""
-    pipeline = core(replace(SLOT, low_u=0, high_u=50 * MICRO))
+    pipeline = core(terms_with(SLOT, low_u=0, high_u=50 * MICRO))
     feed(pipeline, message(1, 20))
     effects = feed(pipeline, message(4, "1e400"), message(6, -7), now_ms=8)
     assert records(effects) == [(at(4), 25)]
@@ -168,7 +170,7 @@ def test_a_window_opens_with_its_charge_its_mark_and_its_first_noise() -> None:
 def test_charges_are_in_1_per_w_and_by_day() -> None:
     """Charges of a stream in kWh are counted in 1/W, on the UTC day of the window's start."""
     hour_ms = 3_600_000
-    terms = replace(
+    terms = terms_with(
         EVENT,
         kind=Kind.INTERVAL_ENERGY,
         unit="kWh",
@@ -193,7 +195,7 @@ def test_a_window_that_would_exceed_the_budget_is_passed_for_ever() -> None:
     """Passed windows raise the mark, cost nothing, release nothing and are counted; the next day opens."""
     odometer = Odometer(DAY_MS, Fraction(250))
     quarter_ms = DAY_MS // 4
-    terms = replace(SLOT, length_ms=quarter_ms, step_ms=quarter_ms)
+    terms = terms_with(SLOT, length_ms=quarter_ms, step_ms=quarter_ms)
     pipeline = core(terms, spending=Spending(odometer, (odometer,)))
     feed(pipeline, message(0, 1), now_ms=0)
     effects = feed(pipeline, now_ms=2 * DAY_MS - 1)
@@ -232,7 +234,7 @@ def test_no_window_opens_before_the_floor() -> None:
 def test_no_window_opens_before_the_mark() -> None:
     """Also with a longer grid that does not meet the mark: the first boundary after it (law 1)."""
     known = Snapshot({"m1": BASE_MS + 28}, {}, {})
-    pipeline = core(replace(EVENT, length_ms=12, step_ms=12), known=known)
+    pipeline = core(terms_with(EVENT, length_ms=12, step_ms=12), known=known)
     commit = feed(pipeline, message(1, 1), message(40, 1)).commit
     assert commit.marks == {"m1": BASE_MS + 48}
     assert opened(commit) == 1
@@ -334,7 +336,7 @@ def test_new_terms_have_a_new_descriptor_and_old_ones_none_again() -> None:
         commit = feed(pipeline, now_ms=start_ms + 8).commit
         disk.write(commit)
         assert len(commit.descriptors) == expected
-        assert disk.contents.announced["private/m1/power"] == pipeline._formats[terms.id].descriptor.id
+        assert disk.contents.announced[Destination("main", "private/m1/power")] == describe(terms).id
 
 
 def test_with_a_key_meters_leave_under_pseudonyms() -> None:
@@ -354,7 +356,7 @@ def test_a_window_leaves_where_and_as_it_opened() -> None:
     world = World(stream(TERMS), model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + 13)
-    world.crash(stream(SLOT, sink_topic="new/{meter}", pseudonym_key=b"key"))
+    world.crash(stream(SLOT, receivers=(Receiver("main", "new/{meter}"),), pseudonym_key=b"key"))
     world.run_to(BASE_MS + 28)
     topics = [record.row.topic.split("/")[0] for record in world.witness.records.values()]
     assert topics == ["private", "private", "private", "new"]

@@ -16,17 +16,17 @@ from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.prices import AHEAD_MS, Prices
 from meteragent.core.stream import Effects
-from meteragent.core.weighted import WeightedWindow
+from meteragent.core.window import Window
 from meteragent.decode.price import prices as decode_prices
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError, StoreError
 from meteragent.domain.grid import iso_time, parse_time
+from meteragent.domain.prices import PRICE_MS, Price
 from meteragent.domain.reading import Message
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
-from meteragent.domain.weights import PRICE_MS, Price
 from meteragent.privacy import SeededBits
 from meteragent.privacy.inference import success_bound
 from meteragent.store import Store, transaction
@@ -262,7 +262,7 @@ def test_an_open_window_keeps_its_bound() -> None:
     """A larger bound in a new configuration lets in larger prices; a window's noise covers its own bound."""
     terms = schedule().usual
     book = Prices([(DAY_START_MS, DAY_START_MS + DAY_MS, 9_000_000)])
-    window = WeightedWindow(DAY_START_MS, terms, terms.id, "topic", "m1", book=book)
+    window = Window(DAY_START_MS, terms, terms.id, (), "m1", prices=book)
     window.draw(0, DAY_START_MS, 0)
     window.add(DAY_START_MS, DAY_START_MS + HOUR_MS, 7)
     assert window.slots[0] == 500_000 * 7 * HOUR_MS
@@ -273,7 +273,7 @@ def test_an_open_window_keeps_its_bound() -> None:
 
 def released(terms: Terms, watts: Sequence[int], prices: Iterable[Price], seed: int) -> float:
     """The amount of a day that leaves for a load by hours."""
-    window = WeightedWindow(DAY_START_MS, terms, terms.id, "topic", "m1", book=Prices(prices))
+    window = Window(DAY_START_MS, terms, terms.id, (), "m1", prices=Prices(prices))
     bits = SeededBits(seed)
     mechanism = terms.mechanism
     noise = mechanism.draw(mechanism.noise_bound(bits), bits)

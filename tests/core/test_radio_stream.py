@@ -10,7 +10,7 @@ from meteragent import config
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.domain.commit import Snapshot
+from meteragent.domain.commit import Receiver, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time
 from meteragent.domain.reading import Message
@@ -66,7 +66,7 @@ def stream() -> Stream:
     return Stream(
         name=one.name,
         source=config.topic_of(one.source),
-        sink_topic=one.sink.topic,
+        receivers=(Receiver(one.name, one.sink.topic),),
         decode=config.decoder(one.source),
         schedule=config.schedule(one),
         ahead_ms=one.window.ahead,

@@ -9,19 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
 from meteragent.core.register import RegisterTimeline
 from meteragent.core.timeline import Outcome, Pending, Timeline
 from meteragent.core.window import RegisterUse, Window
-from meteragent.domain.commit import OpenWindow, TimelineState
+from meteragent.domain.commit import Destination, OpenWindow, Snapshot, TimelineState
+from meteragent.domain.counters import Counts
 from meteragent.domain.errors import MeteragentError
-from meteragent.domain.shape import Band, Space
+from meteragent.domain.grid import Band
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
-from tests.support.witness import HALF_UP as TERMS
+from meteragent.privacy import SeededBits
+from tests.support.terms import in_bands, terms_with
+from tests.support.windows import restored_timeline
+from tests.support.witness import TERMS
+from tests.support.world import stream
 
 HOUR = 4
 """What rates are per: milliseconds, here."""
-REGISTER = replace(
+REGISTER = terms_with(
     TERMS,
     kind=Kind.REGISTER,
     unit="Wh",
@@ -31,14 +38,16 @@ REGISTER = replace(
     low_u=0,
     high_u=100 * MICRO,
 )
-COUNTER = replace(REGISTER, modulus_u=1000 * MICRO)
+COUNTER = terms_with(REGISTER, modulus_u=10**6 * MICRO)
+SLOW = terms_with(REGISTER, length_ms=12_000, step_ms=4000, interval_ms=4000)
+"""As REGISTER, but a thousand times slower: the second that limits allow is less than a slot."""
 
 
 def opened(terms: Terms, start_ms: int = 0, noise: int = 0) -> Window:
     """A window with all its slots open, whose noise is within its bound."""
-    window = Window(start_ms, terms, terms.id, "topic", "m1", noise_bound=abs(noise) + 1)
+    window = Window(start_ms, terms, terms.id, (Destination("main", "t"),), "m1", noise_bound=abs(noise) + 1)
     for _ in range(terms.n):
-        window.draw(noise, start_ms)
+        window.draw(noise, start_ms, 0)
     return window
 
 
@@ -55,7 +64,7 @@ def read(meter: Timeline, *readings: tuple[int, float]) -> list[str]:
     free: list[str] = []
     for time_ms, value in readings:
         free += meter.accept(Pending(time_ms, int(value * MICRO), str(time_ms)))[1]
-        free += meter.integrate_to_watermark(100)
+        free += meter.integrate_to_watermark(max(time_ms, 100))
     return free
 
 
@@ -63,13 +72,13 @@ def used(meter: Timeline, noise: int = 0) -> list[Fraction]:
     """What was used in every slot of every window, in the unit."""
     lattice = meter.terms.lattice(0)
     slots = [total for window in meter.windows for total in window.slots.values()]
-    return [Fraction(total - noise * lattice, HOUR * MICRO) for total in slots]
+    return [Fraction(total - noise * lattice, meter.terms.readings.interval_ms * MICRO) for total in slots]
 
 
 def restarted(meter: Timeline, terms: Terms | None = None) -> Timeline:
     """The meter after a crash."""
     known = {window.terms_id: window.terms for window in meter.windows}
-    return RegisterTimeline.restore(terms or meter.terms, meter.next_ms or 0, meter.state(), known)
+    return restored_timeline(terms or meter.terms, meter.next_ms or 0, meter.state(), known)
 
 
 # --- differences ------------------------------------------------------------------------------------
@@ -110,7 +119,7 @@ def test_the_parts_of_a_span_add_up(moved: int, span_ms: int, cuts: list[int]) -
 
 def test_what_lies_after_the_newest_reading_when_a_slot_closes_is_gap() -> None:
     """Of the next span only what is not covered counts, at the span's even rate."""
-    meter = register(replace(REGISTER, gap_u=2 * MICRO))
+    meter = register(terms_with(REGISTER, gap_u=2 * MICRO))
     read(meter, (0, 0), (2, 6))
     meter.integrate_until(4)
     assert used(meter)[0] == 6 + Fraction(2 * 2, HOUR)
@@ -176,9 +185,11 @@ def test_two_curves_within_r_give_slots_within_r(data: st.DataObject) -> None:
 
 
 def test_a_register_rolls_over_at_its_modulus() -> None:
-    """A fall that the modulus makes a plausible use is one, and counted."""
+    """A fall that the modulus makes a possible use is one, once the next reading goes on, and counted."""
     meter = register(COUNTER)
-    read(meter, (0, 995), (4, 5), (8, 15))
+    read(meter, (0, 999_995), (4, 5))
+    assert used(meter) == [0, 0, 0]
+    read(meter, (8, 15))
     assert used(meter) == [10, 10, 0]
     assert meter.counts() == ["rolled_over"]
     assert meter.counts() == []
@@ -186,35 +197,133 @@ def test_a_register_rolls_over_at_its_modulus() -> None:
 
 @pytest.mark.parametrize(("terms", "fallen"), [(REGISTER, 5), (COUNTER, 500), (COUNTER, 0)])
 def test_a_reset_is_gap(terms: Terms, fallen: float) -> None:
-    """Without a modulus, or where it would be more than the range allows, the span is gap and counted."""
-    meter = register(replace(terms, gap_u=MICRO))
-    read(meter, (0, 600), (4, fallen), (8, fallen + 10))
+    """Without a modulus, or where it would be more than any load, the span is gap and counted."""
+    meter = register(terms_with(terms, gap_u=MICRO))
+    read(meter, (0, 590), (4, 600), (8, fallen), (12, fallen + 10))
+    assert used(meter) == [10, 1, 10]
+    assert meter.counts() == ["register_reset"]
+
+
+def test_a_jump_is_gap() -> None:
+    """A rise by more than any load is counted, once the register goes on there."""
+    meter = register(terms_with(REGISTER, gap_u=MICRO))
+    read(meter, (0, 590), (4, 600), (8, 10**9), (12, 10**9 + 10))
+    assert used(meter) == [10, 1, 10]
+    assert meter.counts() == ["register_jump"]
+
+
+@pytest.mark.parametrize("first", [10**9, 0, 60])
+def test_a_first_reading_on_another_level_was_wrong(first: int) -> None:
+    """Nothing speaks for it: it is neither a reset nor a jump."""
+    meter = register(terms_with(REGISTER, gap_u=MICRO))
+    read(meter, (0, first), (4, 10**6), (8, 10**6 + 10), (12, 0))
     assert used(meter) == [1, 10, 0]
+    assert meter.counts() == ["register_glitch"]
+    read(meter, (16, 10))
     assert meter.counts() == ["register_reset"]
 
 
 def test_rates_are_clamped_to_the_range() -> None:
-    """A register that rises faster than the range counts as its end, and is counted once."""
+    """A register that rises faster than the range, in a second more, counts as its end, and is counted."""
     meter = register()
-    read(meter, (0, 0), (6, 10**9), (8, 10**9 + 10))
-    assert used(meter) == [100, 50 + 10, 0]
+    read(meter, (0, 0), (8, 25_300), (12, 25_310))
+    assert used(meter) == [12_600, 12_600, 10]
     assert meter.counts() == ["clamped"]
+
+
+def test_a_slot_that_closes_does_not_wait_for_the_next_reading() -> None:
+    """A rise above the range counts by its limit, not as gap: what leaves moves no further than the load."""
+    meter = register()
+    read(meter, (0, 0), (4, 25_400))
+    assert used(meter) == [0, 0, 0]
+    meter.integrate_until(4)
+    assert used(meter) == [25_100, 0, 0]
 
 
 def test_a_register_that_rises_less_than_the_range_is_clamped() -> None:
     """A rise is never taken for a reset."""
-    meter = register(replace(COUNTER, low_u=20 * MICRO))
-    read(meter, (0, 0), (4, 3), (8, 3))
-    assert used(meter) == [20, 20, 0]
+    meter = register(terms_with(SLOW, low_u=20 * MICRO))
+    read(meter, (0, 0), (4000, 3), (8000, 3))
+    meter.integrate_until(12_000)
+    assert used(meter) == [15, 15, 0]
     assert meter.counts() == ["clamped", "clamped"]
 
 
 def test_a_register_may_run_backward_within_the_range() -> None:
     """Where the range has negative powers a fall within it is what was fed in."""
-    meter = register(replace(COUNTER, low_u=-10 * MICRO))
-    read(meter, (0, 900), (4, 890), (8, 700))
-    assert used(meter) == [-10, 0, 0]
+    meter = register(terms_with(COUNTER, low_u=-10 * MICRO))
+    read(meter, (0, 9000), (4, 8990), (8, 5000), (12, 4990))
+    assert used(meter) == [-10, 0, -10]
     assert meter.counts() == ["register_reset"]
+
+
+# --- doubted readings -------------------------------------------------------------------------------
+
+
+def test_a_glitch_costs_nothing() -> None:
+    """It is dropped, counted and given back when the next good reading is covered."""
+    meter = register()
+    assert read(meter, (0, 600), (2, 0)) == []
+    assert read(meter, (5, 615)) == ["0", "2"]
+    assert used(meter) == [12, 3, 0]
+    assert meter.counts() == ["register_glitch"]
+    assert meter.newest_ms == 5
+
+
+def test_what_is_kept_tells_nothing_of_a_doubted_reading() -> None:
+    """While it is doubted the state is that after the good one, but for its time (law 3)."""
+    meter = register(noise=9)
+    read(meter, (0, 100), (1, 107))
+    state = meter.state()
+    for time_ms, value in ((2, 10**6), (3, 10**6)):
+        read(meter, (time_ms, value))
+        assert meter.state() == state._replace(newest_ms=time_ms)
+
+
+def test_doubted_readings_of_a_night_are_bounded() -> None:
+    """Of many zeros two are kept; the others are given back, and the use is right in the end."""
+    meter = register(windows=10)
+    read(meter, (0, 600))
+    free = [token for ms in range(1, 100) for token in read(meter, (ms, 0))]
+    assert free == [str(ms) for ms in range(1, 98)]
+    assert len(meter.pending) == 3
+    assert read(meter, (100, 700)) == ["0", "98", "99"]
+    assert used(meter)[:25] == [4] * 25
+    assert meter.counts() == ["register_glitch"] * 99
+
+
+def test_a_slot_that_closes_on_doubt_is_gap_after_the_good_reading() -> None:
+    """What was used since counts from the slot's end on, at the span's rate."""
+    meter = register(terms_with(REGISTER, gap_u=MICRO))
+    read(meter, (0, 600), (2, 606), (3, 0))
+    meter.integrate_until(4)
+    assert used(meter)[0] == 6 + Fraction(2, HOUR)
+    read(meter, (8, 618))
+    assert used(meter)[1] == 8
+
+
+@given(st.data())
+def test_the_order_of_arrival_does_not_matter(data: st.DataObject) -> None:
+    """Readings that come late by less than the lateness, with two to spare, leave the same in every slot."""
+    steps = data.draw(st.lists(st.integers(0, 20), min_size=12, max_size=40))
+    readings = list(enumerate(accumulate(steps, initial=1000)))
+    wrong = data.draw(
+        st.dictionaries(st.integers(2, len(steps) - 2), st.sampled_from([0, 950, 10**6]), max_size=4)
+    )
+    said = [(time_ms, wrong.get(time_ms, value)) for time_ms, value in readings]
+    late = [data.draw(st.integers(0, 5)) for _ in said]
+    arrivals = sorted(said, key=lambda item: (item[0] + late[item[0]], late[item[0]]))
+    slots = []
+    for order in (said, arrivals):
+        meter = register(replace(REGISTER, lateness_ms=9), windows=5)
+        for time_ms, value in order:
+            read(meter, (time_ms, value))
+            for end_ms in range(4, 60, 4):
+                if end_ms + 9 <= (meter.newest_ms or 0):
+                    meter.integrate_until(end_ms)
+        meter.integrate_until(60)
+        slots.append((used(meter), sorted(meter.counts())))
+    assert slots[0] == slots[1]
 
 
 # --- what is kept -----------------------------------------------------------------------------------
@@ -232,8 +341,8 @@ def test_homes_whose_registers_and_noises_differ_by_the_same_are_kept_the_same(
     """What is stored does not tell the register: another one with another noise is stored as this (law 3)."""
     states: list[TimelineState] = []
     for shift in (0, more):
-        window = Window(0, REGISTER, REGISTER.id, "topic", "m1", noise_bound=10**13)
-        window.draw(noise + shift, 0)
+        window = Window(0, REGISTER, REGISTER.id, (), "m1", noise_bound=10**13)
+        window.draw(noise + shift, 0, 0)
         meter = RegisterTimeline(REGISTER, 0)
         meter.windows, meter.next_ms = [window], 12
         quantum = shift * REGISTER.quantum_u
@@ -271,7 +380,7 @@ def test_a_slot_with_nothing_in_it_is_kept_as_it_is() -> None:
 def test_bands_are_kept_as_they_are() -> None:
     """Of a band half a month could be lost: there an outage is gap."""
     bands = (Band("a", ((0, 4), (8, 12))), Band("b", ((4, 8),)))
-    meter = register(replace(REGISTER, space=Space.PROFILE, bands=bands))
+    meter = register(in_bands(REGISTER, bands))
     read(meter, (0, 100), (3, 107))
     assert kept(meter).masked_slot is None
     other = restarted(meter)
@@ -285,7 +394,7 @@ def test_bands_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize("again", [((3, 107), (5, 109)), ((4, 108), (5, 109)), ((5, 109),)])
 def test_a_power_cut_costs_nothing(again: Sequence[tuple[int, float]]) -> None:
     """Whether the reading that stood is delivered again or not: what was used is in the slot."""
-    terms = replace(REGISTER, step_ms=6, gap_u=MICRO)
+    terms = terms_with(REGISTER, step_ms=6, gap_u=MICRO)
     meter, other = register(terms, noise=9), register(terms, noise=9)
     read(meter, (0, 100), (3, 107), (5, 109), (12, 116))
     read(other, (0, 100), (3, 107))
@@ -297,7 +406,7 @@ def test_a_power_cut_costs_nothing(again: Sequence[tuple[int, float]]) -> None:
 
 def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
     """The use in the slot cannot be separated from later use: it is gap throughout, with new noise."""
-    meter = register(replace(REGISTER, gap_u=MICRO), noise=9)
+    meter = register(terms_with(REGISTER, gap_u=MICRO), noise=9)
     read(meter, (0, 100), (3, 107))
     for readings in ([(5, 109), (7, 115)], []):
         other = restarted(meter)
@@ -309,7 +418,7 @@ def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
             window.close(0)
         with pytest.raises(MeteragentError, match="the slot has no noise"):
             other.state()
-        window.redraw(5)
+        window.redraw(5, 0)
         assert window.slots[0] == (5 + 1) * MICRO * HOUR
         assert window.close(0) == 5 + 1
         assert used(other, 9)[:1] == [6 + Fraction(1, HOUR) if readings else 0]
@@ -334,33 +443,75 @@ def test_a_reset_during_an_outage_is_seen_if_it_is_larger_than_the_noise() -> No
     assert other.counts() == ["register_reset"]
     assert used(other, 9)[1] == 8
     small = restarted(meter)
-    read(small, (3, 100_001))
+    read(small, (2, 100_000), (3, 100_001))
     assert small.windows[0].masked_slot is None
+
+
+def test_a_glitch_after_an_outage_loses_no_slot() -> None:
+    """Two readings that agree resume it; one does when the slot ends."""
+    terms = terms_with(REGISTER, step_ms=12)
+    meter = register(terms, noise=9)
+    read(meter, (0, 100_000), (2, 100_007))
+    other = restarted(meter)
+    assert read(other, (3, 0), (5, 100_010)) == []
+    assert other.state() == meter.state()._replace(newest_ms=5)
+    assert read(other, (6, 100_020)) == ["3", "5"]
+    assert used(other, 9) == [20]
+    assert other.counts() == ["register_glitch"]
+    single = restarted(meter)
+    read(single, (3, 0), (5, 100_010))
+    single.integrate_until(12)
+    assert used(single, 9) == [10]
+
+
+def test_a_reset_after_an_outage_loses_the_slot_at_once() -> None:
+    """When the register goes on at another level: the slot does not wait for its end."""
+    meter = register(terms_with(REGISTER, step_ms=12), noise=9)
+    read(meter, (0, 100_000), (2, 100_007))
+    other = restarted(meter)
+    read(other, (3, 1))
+    assert other.windows[0].masked_slot == 0
+    read(other, (4, 3))
+    assert other.windows[0].lost_slot == 0
+    assert other.counts() == ["register_reset"]
 
 
 def test_a_register_that_rolled_over_during_an_outage_goes_on() -> None:
     """By its modulus, if that makes the use plausible."""
     meter = register(COUNTER, noise=9)
-    read(meter, (0, 990), (2, 998))
+    read(meter, (0, 999_990), (2, 999_998))
     other = restarted(meter)
     read(other, (3, 4))
+    other.integrate_until(4)
     assert other.counts() == ["rolled_over"]
     assert used(other, 9)[0] == 14
 
 
 def test_a_masked_slot_is_lost_when_the_readings_mean_something_else() -> None:
     """With another unit or kind after a restart nothing can find it: gap, and noise of its own."""
-    meter = register(replace(REGISTER, gap_u=3 * MICRO), noise=9)
+    meter = register(terms_with(REGISTER, gap_u=3 * MICRO), noise=9)
     read(meter, (0, 100), (3, 107))
-    for changed in (replace(meter.terms, unit="kWh"), TERMS):
-        [window] = Timeline.restore(changed, 12, meter.state(), {meter.terms.id: meter.terms}).windows
+    for changed in (terms_with(meter.terms, unit="kWh"), TERMS):
+        [window] = restored_timeline(changed, 12, meter.state(), {meter.terms.id: meter.terms}).windows
         assert window.lost_slot == 0
         assert window.masked_slot is None
-        window.redraw(4)
+        window.redraw(4, 0)
         assert [window.close(place) for place in range(3)] == [4 + 3, 9 + 3, 9 + 3]
 
 
-@given(st.lists(st.integers(0, 25), min_size=12, max_size=12), st.data())
+def test_a_lost_slot_leaves_although_the_stream_is_of_power_now() -> None:
+    """A register's open slot, which nothing can resume, is redrawn by a stream without a register."""
+    meter = register(REGISTER, noise=9)
+    read(meter, (0, 100), (3, 107))
+    snapshot = Snapshot({"m1": 12}, {"m1": meter.state()}, {REGISTER.id: REGISTER})
+    core = Pipeline(stream(TERMS), snapshot, Spending(), SeededBits(1), Counts())
+    effects = core.feed([], 4, 4)
+    assert core._counts == {"register_lost": 1, "released": 1, "gap_slots": 1}
+    assert len(effects.commit.outgoing) == 1
+    assert effects.commit.states["m1"] is not None
+
+
+@given(st.lists(st.integers(1, 25), min_size=12, max_size=12), st.data())
 def test_stops_at_any_time_change_nothing(powers: list[int], data: st.DataObject) -> None:
     """With what was not acknowledged delivered again, the state is that of an uninterrupted run."""
     registers = list(accumulate(powers, initial=1000))
@@ -380,7 +531,7 @@ def test_stops_at_any_time_change_nothing(powers: list[int], data: st.DataObject
 @given(st.lists(st.integers(0, 25), min_size=12, max_size=12), st.data())
 def test_what_a_slot_used_is_found_by_any_of_its_readings(powers: list[int], data: st.DataObject) -> None:
     """Without redelivery, too: stops between readings of one slot change no slot."""
-    terms = replace(REGISTER, step_ms=12)
+    terms = terms_with(REGISTER, step_ms=12)
     registers = list(accumulate(powers, initial=1000))
     times = sorted(data.draw(st.sets(st.integers(0, 12))) | {0, 12})
     stops = data.draw(st.sets(st.sampled_from(times)))

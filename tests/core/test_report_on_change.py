@@ -16,12 +16,13 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO
 from simulators.meter import Meter, Readings
 from tests.core.test_pipeline import core
-from tests.support.witness import HALF_UP as TERMS
+from tests.support.terms import terms_with
+from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, message
 
 SECONDS = 60
 LONGEST_S = 15
-ON_CHANGE = replace(TERMS, length_ms=30_000, step_ms=10_000, hold_ms=LONGEST_S * 1000)
+ON_CHANGE = terms_with(TERMS, length_ms=30_000, step_ms=10_000, hold_ms=LONGEST_S * 1000)
 
 
 def reported(watts: list[int], dead_band_w: float) -> Readings:
@@ -33,9 +34,9 @@ def means(readings: Readings, terms: Terms) -> list[Fraction]:
     """The exact means of the slots of a minute."""
     meter = Timeline(terms, 0)
     for start_ms in range(0, 1000 * SECONDS, terms.length_ms):
-        window = Window(start_ms, terms, terms.id, "topic", "m1", noise_bound=0)
+        window = Window(start_ms, terms, terms.id, (), "m1", noise_bound=0)
         for _ in range(terms.n):
-            window.draw(0, start_ms)
+            window.draw(0, start_ms, 0)
         meter.windows.append(window)
     for time_ms, value in zip(readings.times_ms.tolist(), readings.values.tolist(), strict=True):
         meter.accept(Pending(time_ms, round(value) * MICRO, None))
@@ -57,7 +58,7 @@ def test_curves_within_r_give_slots_within_r_and_two_dead_bands(
     one = (curve * SECONDS)[:SECONDS]
     other = [watts + more for watts, more in zip(one, moved * SECONDS, strict=False)]
     radius = max(abs(a - b) for a, b in zip(one, other, strict=True))
-    wide = replace(ON_CHANGE, low_u=-(10**12))
+    wide = terms_with(ON_CHANGE, low_u=-(10**12))
     slots = [means(reported(watts, dead_band_w), wide) for watts in (one, other)]
     assert max(abs(a - b) for a, b in zip(*slots, strict=True)) <= radius + 2 * dead_band_w
     for watts, found in zip((one, other), slots, strict=True):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,10 +11,11 @@ from meteragent.domain import identity
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.units import DAY_MS, MICRO
 from tests.core import strategies as made
-from tests.support.witness import HALF_UP as TERMS
+from tests.support.terms import terms_with
+from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, World, stream
 
-ZERO = replace(TERMS, length_ms=4, step_ms=4)
+ZERO = terms_with(TERMS, length_ms=4, step_ms=4)
 METERS = ("flat", "busy", "silent", "gone")
 
 Row = tuple[str, int, int]
@@ -166,6 +168,7 @@ def test_an_agent_that_is_late_closes_everything_that_is_due() -> None:
     assert world.witness.charged["m1"].windows == 7
 
 
+@pytest.mark.usefixtures("half_quantum")
 def test_catch_up_keeps_slots_open_for_what_waited_in_the_broker() -> None:
     """While closing stands windows open on and readings count; then all leaves, in order of time."""
     world = World(stream(ZERO))
@@ -206,7 +209,7 @@ def test_a_silent_meter_is_forgotten_after_whole_windows() -> None:
 
 def test_what_a_forgotten_meter_held_is_acknowledged() -> None:
     """A reading that would stand longer than its meter is known has said all it has."""
-    world = World(stream(replace(ZERO, hold_ms=1000), forget_ms=4), model=False)
+    world = World(stream(terms_with(ZERO, hold_ms=1000), forget_ms=4), model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + 7)
     assert len(world.queue) == 1
@@ -239,7 +242,7 @@ def test_a_reading_of_an_open_window_counts_while_its_meter_is_being_forgotten()
 
 def test_readings_that_waited_are_given_time_before_a_meter_is_forgotten() -> None:
     """After a stop longer than `forget`, windows open for what the broker kept (at most 7 days)."""
-    day = replace(TERMS, length_ms=DAY_MS, step_ms=DAY_MS, hold_ms=DAY_MS)
+    day = terms_with(TERMS, length_ms=DAY_MS, step_ms=DAY_MS, hold_ms=DAY_MS)
     world = World(stream(day, forget_ms=DAY_MS), model=False)
     world.send("m1", BASE_MS + 1, MICRO)
     world.run_to(BASE_MS + DAY_MS)

@@ -17,10 +17,11 @@ from meteragent.crowd.leader import Leader
 from meteragent.crowd.message import Report
 from meteragent.crowd.seal import PAD, SHARE, info
 from meteragent.crowd.share import MODULUS, signed
-from meteragent.domain.commit import Commit, Outgoing, Snapshot, TimelineState
+from meteragent.domain.commit import Commit, Outgoing, Receiver, Snapshot, TimelineState
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.domain.schedule import Schedule
+from meteragent.domain.shapes import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
@@ -38,6 +39,9 @@ async def commit(_role: str, _serial: int, _payload: bytes) -> None:
     """Commit nothing."""
 
 
+REPORTS = Receiver("main", "crowd/elm-street/report/{meter}")
+
+
 def make_keys(roles: Sequence[str] = ("leader", "helper")) -> Keys:
     """Return the keys of the street's operators, as far as their lists have come."""
     return Keys(WORLD.group, {role: WORLD.lists[role] for role in roles}, commit)
@@ -47,11 +51,14 @@ def schedule(**source: str) -> Schedule:
     """Return the windows of a home in the street's group."""
     keys = "\n".join(f"{name} = {value}" for name, value in source.items())
     plain = config.parse(written(source=keys, window="lateness = '0s'")).stream[0]
-    plain.counted_in(WORLD.group)
-    update = {"level": WORLD.group.level, "radius": WORLD.group.hide_wh, "quantum": WORLD.group.quantum_wh}
-    privacy = plain.privacy.model_copy(update=update)
-    window = plain.window.model_copy(update={"length": SLOT_MS})
-    return config.schedule(plain.model_copy(update={"privacy": privacy, "window": window}))
+    group = WORLD.group
+    privacy = {
+        "level": group.level,
+        "radius": group.hide_wh,
+        "quantum": group.quantum_wh,
+        "space": Space.SHARE,
+    }
+    return config.schedule(plain.changed(group=group, privacy=privacy, window={"length": SLOT_MS}))
 
 
 def home(
@@ -61,7 +68,12 @@ def home(
     snapshot: Snapshot | None = None,
 ) -> Pipeline:
     """Return a home's stream that begins, or continues after a snapshot."""
-    known = stream(windows, sink_topic="crowd/elm-street/report/{meter}", crowd=make_keys(roles), ahead_ms=0)
+    known = stream(
+        windows,
+        receivers=(REPORTS,),
+        crowd=make_keys(roles),
+        ahead_ms=0,
+    )
     return Pipeline(known, snapshot or Snapshot({}, {}, {}), Spending(), SeededBits(seed), Counts())
 
 
@@ -130,8 +142,8 @@ def test_an_accumulator_is_stored_modulo_2_64_quanta(value_u: int, duration_ms: 
     """Energy that passes 2^64 quanta begins again at 0: a larger number would show that it did."""
     terms = schedule(hold="'10min'").usual
     size = MODULUS * terms.lattice(0)
-    window = ShareWindow(START_MS, terms, terms.id, "topic", "h1", None, 1, {0: size - 1})
-    window.put(0, duration_ms, value_u)
+    window = ShareWindow(START_MS, terms, terms.id, (), "h1", None, 1, {0: size - 1})
+    window.put(0, START_MS, START_MS + duration_ms, value_u)
     [slot] = window.state().slots
     assert slot.accumulator == (size - 1 + value_u * duration_ms) % size
 
@@ -180,7 +192,7 @@ def test_a_quantum_in_the_units_of_any_reading(source: dict[str, str], lattice: 
     terms = schedule(**source).usual
     assert terms.lattice(0) == lattice
     assert (terms.value_unit, terms.hides_wh, terms.n) == ("Wh", Fraction(110), 1)
-    assert terms.kind is Kind(source["kind"].strip("'"))
+    assert terms.readings.kind is Kind(source["kind"].strip("'"))
 
 
 def stopped_in_a_slot() -> Snapshot:
@@ -194,7 +206,12 @@ def test_a_slot_closes_for_the_group_with_which_it_opened() -> None:
     """A home that pins another group in a slot still sends the slot's report to the first, and opens it."""
     other = Street(make_group(level="2"))
     keys = Keys(other.group, other.lists, commit)
-    known = stream(schedule(hold="'10min'"), sink_topic="crowd/other/report/{meter}", crowd=keys, ahead_ms=0)
+    known = stream(
+        schedule(hold="'10min'"),
+        receivers=(Receiver("main", "crowd/other/{meter}"),),
+        crowd=keys,
+        ahead_ms=0,
+    )
     pipeline = Pipeline(known, stopped_in_a_slot(), Spending(), SeededBits(2), Counts())
     end_ms = START_MS + SLOT_MS
     [row] = pipeline.feed([], end_ms, end_ms).commit.outgoing

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,6 @@ from meteragent.mqtt import Endpoint
 from meteragent.privacy.sampling import SystemBits
 from simulators.trace import load
 from tests.support.configurations import written
-from tests.support.not_run import data_folder
 
 START_MS = 1_790_812_800_000
 """2026-10-01T00:00:00Z."""
@@ -60,9 +60,9 @@ def _register(watts: Sequence[int]) -> list[Fraction]:
 
 
 @pytest.fixture(scope="module")
-def home() -> Home:
+def home(data: Path) -> Home:
     """A day of UK-DALE House 2, with 3 kW of panels."""
-    trace = load(data_folder() / "homes" / "UKDALE_House2.parquet")
+    trace = load(data / "homes" / "UKDALE_House2.parquet")
     first = next(place for place, watts in enumerate(trace.watts) if place >= DAY_MINUTES and watts > 0)
     loads = [round(float(watts)) for watts in trace.watts[first : first + DAY_MINUTES]]
     sun = [max(0.0, math.sin(math.pi * (minute - 360) / 720)) for minute in range(DAY_MINUTES)]

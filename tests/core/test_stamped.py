@@ -19,11 +19,13 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.core.test_pipeline import SLOT, core, feed, records
 from tests.support import bare_numbers
+from tests.support.terms import terms_with
 from tests.support.world import BASE_MS
 
-POWER = replace(SLOT, length_ms=20, step_ms=20, hold_ms=50, rounding="half-up")
-ENERGY = replace(POWER, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=10)
-REGISTER = replace(ENERGY, kind=Kind.REGISTER)
+pytestmark = pytest.mark.usefixtures("half_quantum")
+POWER = terms_with(SLOT, length_ms=20, step_ms=20, hold_ms=50)
+ENERGY = terms_with(POWER, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=10)
+REGISTER = terms_with(ENERGY, kind=Kind.REGISTER)
 
 
 def stamped(terms: Terms = POWER, **how: Any) -> Pipeline:
@@ -194,7 +196,7 @@ def _mean(sent: list[tuple[int, int]], start_ms: int) -> float:
     total = 0
     for ms in range(start_ms, start_ms + POWER.step_ms):
         heard = [(at_ms, value) for at_ms, value in sent if at_ms <= ms]
-        if heard and ms < heard[-1][0] + POWER.hold_ms:
+        if heard and ms < heard[-1][0] + POWER.readings.hold_ms:
             total += heard[-1][1]
     quanta = (Fraction(total * MICRO, POWER.step_ms * POWER.quantum_u) + Fraction(1, 2)).__floor__()
     return float(Fraction(quanta * POWER.quantum_u, MICRO))

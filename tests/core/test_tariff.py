@@ -19,7 +19,7 @@ from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import day, parse_time
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import UNKNOWN_BAND, Metric, Space
+from meteragent.domain.shapes import UNKNOWN_BAND, Bands, Metric
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
 from meteragent.store.schema import decode_terms, encode_terms
@@ -172,8 +172,8 @@ def test_what_is_kept_and_what_leaves_add_up(moved: list[int], seed: int) -> Non
     known = schedule(REGISTER, privacy="")
     start_ms = parse_time("2026-11-30T23:00:00Z")
     terms, noise = known.terms(start_ms), Noise(SeededBits(seed))
-    window = Window(start_ms, terms, terms.id, "topic", "m1")
-    noise.begin(window, terms.mechanism, start_ms)
+    window = Window(start_ms, terms, terms.id, (), "m1")
+    window.begin(noise, start_ms)
     before = sum(window.slots.values())
     step_ms = terms.length_ms // len(moved)
     for number, units in enumerate(moved):
@@ -187,12 +187,12 @@ def test_what_is_kept_and_what_leaves_add_up(moved: list[int], seed: int) -> Non
 @settings(max_examples=20)
 @given(value=st.integers(1, 10**9))
 def test_terms_of_bands_survive_the_store(value: int) -> None:
-    """Metric and bands are stored with the terms; those of earlier versions are linf."""
+    """Metric and bands are stored with the terms."""
     known = schedule(REGISTER, privacy=f"level = {value}")
     terms = known.terms(parse_time("2026-11-30T23:00:00Z"))
     assert decode_terms(encode_terms(terms)) == terms
     assert terms.metric is Metric.L1
-    assert terms.space is Space.BANDS
+    assert isinstance(terms.shape, Bands)
 
 
 def test_one_noise_for_each_band() -> None:
@@ -206,8 +206,8 @@ def test_one_noise_for_each_band() -> None:
     terms = known.terms(start_ms)
     assert terms.n == 3
     for _ in range(count):
-        window = Window(start_ms, terms, terms.id, "topic", "m1")
-        noise.begin(window, terms.mechanism, start_ms)
+        window = Window(start_ms, terms, terms.id, (), "m1")
+        window.begin(noise, start_ms)
         rows.append([window.close(index) for index in range(terms.n)])
     sizes = [[abs(row[index]) for row in rows] for index in range(terms.n)]
     for first, second in ((0, 1), (0, 2), (1, 2)):

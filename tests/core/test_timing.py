@@ -19,7 +19,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
 from meteragent.privacy import SeededBits
 from meteragent.wire.descriptor import describe
-from meteragent.wire.record import Form, RecordFormat
+from meteragent.wire.record import RecordFormat
 from tests.support import bare_numbers
 from tests.support.stores import TERMS
 from tests.support.world import BASE_MS, stream
@@ -103,10 +103,9 @@ def test_closing_draws_nothing() -> None:
     assert len(bits.asked) == before
 
 
-@pytest.mark.parametrize("form", ["json", "senml"])
-def test_the_size_of_a_record_is_that_of_its_value(form: Form) -> None:
+def test_the_size_of_a_record_is_that_of_its_value() -> None:
     """Whatever the home did, two records of a meter differ in size by the digits of their value."""
-    records = RecordFormat.of(describe(TERMS), form)
+    records = RecordFormat.of(describe(TERMS))
     sizes = set()
     for quanta in (0, 7, -7, 512, -512, 123_456):
         record = records.record("m1", BASE_MS, 0, quanta)

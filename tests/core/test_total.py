@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from meteragent.core.stream import Effects
 from meteragent.domain.commit import Commit, Outgoing, Snapshot, Total
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
-from meteragent.domain.grid import parse_time
-from meteragent.domain.shape import Band, Space
+from meteragent.domain.grid import Band, parse_time
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
@@ -28,12 +26,13 @@ from meteragent.store import restore_at, schema
 from tests.core.test_pipeline import feed
 from tests.support.configurations import written
 from tests.support.stores import open_store, persist
+from tests.support.terms import in_bands, terms_with
 from tests.support.witness import TERMS
 from tests.support.world import BASE_MS, MemoryDisk, message, stream
 
 HOUR_MS = 3_600_000
-POWER = replace(TERMS, level=Fraction(1), length_ms=HOUR_MS, step_ms=HOUR_MS // 4, hold_ms=HOUR_MS)
-ENERGY = replace(
+POWER = terms_with(TERMS, level=Fraction(1), length_ms=HOUR_MS, step_ms=HOUR_MS // 4, hold_ms=HOUR_MS)
+ENERGY = terms_with(
     POWER, kind=Kind.INTERVAL_ENERGY, unit="kWh", hold_ms=0, interval_ms=HOUR_MS // 4, quantum_u=10
 )
 
@@ -41,7 +40,7 @@ ENERGY = replace(
 def core(terms: Terms = POWER, known: Snapshot | None = None, **how: Any) -> Pipeline:
     """A core that sends totals, with noise."""
     known = Snapshot({}, {}, {}) if known is None else known
-    return Pipeline(stream(terms, total=True, **how), known, Spending(), SeededBits(1), Counts())
+    return Pipeline(stream(terms, **{"total": True, **how}), known, Spending(), SeededBits(1), Counts())
 
 
 def rows(effects: Effects) -> list[Outgoing]:
@@ -74,7 +73,7 @@ def test_a_total_is_the_sum_of_what_left(terms: Terms, unit: str, hours: Fractio
 
 def test_a_total_is_rounded_but_its_sum_is_not() -> None:
     """Ten minutes of watts are not a finite decimal: the message is rounded, the stored sum is exact."""
-    terms = replace(POWER, step_ms=HOUR_MS // 6, quantum_u=1)
+    terms = terms_with(POWER, step_ms=HOUR_MS // 6, quantum_u=1)
     sums = None
     for place in range(6):
         sums = Total.with_slot(sums, terms, 0, place, (1, 1.0))
@@ -88,8 +87,7 @@ def test_a_total_is_rounded_but_its_sum_is_not() -> None:
 
 def test_without_the_key_nothing_is_summed() -> None:
     """No total leaves and none is kept."""
-    pipeline = core(POWER)
-    pipeline._stream = stream(POWER)
+    pipeline = core(POWER, total=False)
     feed(pipeline, message(1, 100))
     effects = feed(pipeline, now_ms=4 * HOUR_MS)
     assert not effects.commit.totals
@@ -142,7 +140,7 @@ def test_a_total_begins_anew_after_a_hole_another_unit_or_another_name() -> None
 def test_the_total_of_bands_goes_on_from_window_to_window() -> None:
     """Bands leave when they end; hours without a band do not interrupt the total."""
     bands = (Band("a", ((0, 10), (40, 50))), Band("b", ((20, 30),)))
-    terms = replace(POWER, length_ms=60, step_ms=10, space=Space.PROFILE, bands=bands)
+    terms = in_bands(POWER, bands, 60)
     sums: Total | None = None
     for window_ms in (0, 60):
         for place in (1, 0):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from meteragent.core.charges import Spending
+from meteragent.core.deadlines import Upcoming
 from meteragent.core.pipeline import Pipeline
-from meteragent.core.upcoming import Upcoming
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time, parse_time

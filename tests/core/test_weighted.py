@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 
 from meteragent import config, consume
 from meteragent.core.charges import Spending
+from meteragent.core.factory import timeline_of
 from meteragent.core.noise import Noise
 from meteragent.core.pipeline import Pipeline
-from meteragent.core.register import timeline_of
 from meteragent.core.timeline import Timeline
-from meteragent.core.weighted import WeightedWindow, window_of
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
-from meteragent.domain.errors import MeteragentError
 from meteragent.domain.grid import day, parse_time
+from meteragent.domain.prices import PRICE_MS, joined, pieces
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Amount, Means, Metric, PriceSource, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO
-from meteragent.domain.weights import PRICE_MS, Weights, WeightSource, joined, pieces
 from meteragent.privacy import SeededBits
 from meteragent.report import guarantee
 from meteragent.store.schema import decode_terms, encode_terms
 from meteragent.wire.descriptor import describe
+from tests.support.terms import terms_with
 from tests.support.weighted import QUIET, price_of, schedule, text_of_prices
+from tests.support.windows import restored_timeline, window_of
 from tests.support.world import BASE_MS, message, stream
 
 REGISTER = "kind = 'register'\nunit = 'kWh'\nevery = '10s'"
@@ -110,9 +110,15 @@ def test_the_descriptor_states_the_prices_and_never_linf() -> None:
     assert "linf" not in json.dumps({name: fact for name, fact in facts.items() if name != "mechanism"})
 
 
+def amount(terms: Terms) -> Amount:
+    """Return the shape of terms that release amounts."""
+    assert isinstance(terms.shape, Amount)
+    return terms.shape
+
+
 def opened(terms: Terms, noise: int = 0, start_ms: int = MONTH_MS, until_ms: int = 0) -> Window:
     """An open window with this noise and no dither."""
-    window = window_of(terms)(start_ms, terms, terms.id, "topic", "m1")
+    window = window_of(terms)(start_ms, terms, terms.id, (), "m1")
     window.draw(noise, until_ms, 0)
     return window
 
@@ -143,18 +149,17 @@ def test_no_change_moves_more_than_the_bound_times_its_energy(
             since_ms = MONTH_MS + number * step_ms
             use = RegisterUse(since_ms, step_ms, value * step_ms) if kind == "register" else value
             window.add(since_ms, since_ms + step_ms, use)
-            clamped.append(min(max(value, terms.low_u), terms.high_u) * step_ms)
+            clamped.append(min(max(value, terms.readings.low_u), terms.readings.high_u) * step_ms)
         sums.append(window.slots[0])
         values.append(clamped)
     moved = sum(abs(a - b) for a, b in zip(*values, strict=True))
     rounding = 2 * terms.prices_count + 2 * count  # each part of a register's span is rounded down
-    assert terms.weights is not None
-    slack = rounding * terms.weights.bound_u if kind == "register" else 0
-    assert abs(sums[0] - sums[1]) <= terms.weights.bound_u * moved + slack
+    slack = rounding * amount(terms).bound_u if kind == "register" else 0
+    assert abs(sums[0] - sums[1]) <= amount(terms).bound_u * moved + slack
     # What the promise is about: the same in quanta, radius and Wh.
     per_wh = Fraction(terms.lattice(0)) / terms.quantum / MICRO * MICRO * terms.radius / terms.hides_wh
-    wh = Fraction(1, {"W": 1, "Wh": 1, "kWh": 1000}[terms.unit])
-    assert per_wh == wh * MICRO * (terms.interval_ms or HOUR_MS) * terms.weights.bound_u
+    wh = Fraction(1, {"W": 1, "Wh": 1, "kWh": 1000}[terms.readings.unit])
+    assert per_wh == wh * MICRO * (terms.readings.interval_ms or HOUR_MS) * amount(terms).bound_u
 
 
 @given(
@@ -167,8 +172,8 @@ def test_what_is_kept_is_noise_and_amount_however_time_is_cut(
 ) -> None:
     """A value over the month, in any parts, adds the same to what the noise began with."""
     terms, noise = schedule().terms(MONTH_MS), Noise(SeededBits(seed))
-    window = window_of(terms)(MONTH_MS, terms, terms.id, "topic", "m1")
-    noise.begin(window, terms.mechanism, MONTH_MS)
+    window = window_of(terms)(MONTH_MS, terms, terms.id, (), "m1")
+    window.begin(noise, MONTH_MS)
     before = window.slots[0]
     edges = sorted({0, terms.length_ms, *cuts})
     for from_ms, to_ms in pairwise(edges):
@@ -202,7 +207,7 @@ def test_a_restart_changes_no_amount(source: str) -> None:
     """What the store keeps restores the same window; a register's accumulator is kept as it is."""
     known = schedule(source)
     terms = known.terms(MONTH_MS)
-    timeline = timeline_of(terms)(known.usual, MONTH_MS)
+    timeline = timeline_of(known.usual, MONTH_MS)
     window = opened(terms, noise=5)
     timeline.windows.append(window)
     window.add(MONTH_MS, MONTH_MS + DAY_MS, 10**9)
@@ -210,9 +215,9 @@ def test_a_restart_changes_no_amount(source: str) -> None:
     state = timeline.state()
     [kept] = state.windows
     assert kept.masked_slot is None
-    restored: Timeline = timeline_of(terms).restore(known.usual, MONTH_MS, state, {terms.id: terms})
+    restored: Timeline = restored_timeline(known.usual, MONTH_MS, state, {terms.id: terms})
     [again] = restored.windows
-    assert isinstance(again, WeightedWindow)
+    assert isinstance(again, Window)
     assert again.slots == window.slots
     assert window.state((MONTH_MS + DAY_MS, 10**12)).masked_slot is None
 
@@ -235,9 +240,9 @@ def test_terms_of_amounts_survive_the_store() -> None:
     """Prices are stored with the terms; other terms have none."""
     terms = schedule().terms(MONTH_MS)
     assert decode_terms(encode_terms(terms)) == terms
-    assert terms.id != replace(terms, weights=terms.weights and terms.weights._replace(default_u=1)).id
-    assert (terms.metric, terms.space) == (Metric.L1, Space.WEIGHTED)
-    plain = replace(terms, weights=None, space=Space.LINF, metric=Metric.LINF)
+    assert terms.id != terms_with(terms, shape=replace(amount(terms), default_u=1)).id
+    assert (terms.metric, terms.shape.space) == (Metric.L1, Space.WEIGHTED)
+    plain = terms_with(terms, shape=Means(MONTH_MS, MONTH_MS), prices=(), metric=Metric.LINF)
     assert decode_terms(encode_terms(plain)) == plain
 
 
@@ -252,9 +257,9 @@ def test_a_receiver_has_the_amount_with_its_interval() -> None:
     assert math.isclose(estimate.sd, terms.sd, rel_tol=1e-6)
     assert estimate.low < truth < estimate.high
     assert abs(estimate.value - truth) < 10 * terms.sd
-    with pytest.raises(ValueError, match="amounts have no energy"):
+    with pytest.raises(ValueError, match=r"'weighted' are neither energies .*use weighted_total"):
         home.energy(MONTH_MS, MONTH_MS + terms.length_ms)
-    with pytest.raises(ValueError, match="weighted_total"):
+    with pytest.raises(ValueError, match="have a curve"):
         consume.curve(home, MONTH_MS)
 
 
@@ -285,8 +290,8 @@ def test_errors_are_those_promised() -> None:
     squares = []
     truth = Fraction(123_456_789, 10**7)
     for _ in range(count):
-        window = window_of(terms)(MONTH_MS, terms, terms.id, "topic", "m1")
-        noise.begin(window, terms.mechanism, MONTH_MS)
+        window = window_of(terms)(MONTH_MS, terms, terms.id, (), "m1")
+        window.begin(noise, MONTH_MS)
         window.slots[0] += int(truth / terms.quantum * terms.lattice(0))
         squares.append(float(window.close(0) * terms.quantum - truth) ** 2)
     mean = sum(squares) / count
@@ -313,17 +318,7 @@ def test_pieces_cover_a_stretch_once(rows: list[tuple[int, int, int]], from_ms: 
 def test_prices_of_a_topic_count_as_one_for_each_quarter_hour() -> None:
     """For a register each price begins a new count, and how many there will be is not known beforehand."""
     terms = schedule(REGISTER).terms(MONTH_MS)
-    assert terms.weights is not None
     by_hour = [price_of(MONTH_MS + hour * HOUR_MS) for hour in range(744)]
     assert terms.prices_count == 1 + sum(before != after for before, after in pairwise(by_hour))
-    topic = replace(terms, weights=terms.weights._replace(source=WeightSource.TOPIC, prices=()))
+    topic = terms_with(terms, shape=replace(amount(terms), source=PriceSource.TOPIC), prices=())
     assert topic.prices_count == terms.length_ms // PRICE_MS
-
-
-def test_a_weighted_window_has_weights() -> None:
-    """Without them it adds nothing."""
-    terms = replace(schedule().terms(MONTH_MS), weights=None)
-    window = WeightedWindow(MONTH_MS, terms, terms.id, "topic", "m1", slots={0: 0})
-    with pytest.raises(MeteragentError, match="the terms of a weighted window have no weights"):
-        window.add(MONTH_MS, MONTH_MS + 1, 5)
-    assert Weights("EUR", 1, 0).is_table

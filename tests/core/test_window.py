@@ -8,30 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.core.factory import timeline_of
 from meteragent.core.timeline import Outcome, Pending, Timeline
 from meteragent.core.window import Window
 from meteragent.domain.errors import MeteragentError
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 from tests.core.strategies import VALUES, all_terms
-from tests.support.witness import HALF_UP as TERMS
+from tests.support.terms import terms_with
+from tests.support.windows import restored_timeline
+from tests.support.witness import TERMS
 
-ENERGY = replace(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=4)
+ENERGY = terms_with(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", hold_ms=0, interval_ms=4)
 NONE: list[str] = []
 
 
-def opened(terms: Terms, start_ms: int = 0, noise: int = 0) -> Window:
+def opened(terms: Terms, start_ms: int = 0, noise: int = 0, dither: int = 0) -> Window:
     """A window with all its slots open."""
-    window = Window(start_ms, terms, terms.id, "topic", "m1", noise_bound=7)
-    for place in range(terms.n):
-        dither = None if terms.rounding == "half-up" else terms.lattice(place) // 3
+    window = Window(start_ms, terms, terms.id, (), "m1", noise_bound=7)
+    for _ in range(terms.n):
         window.draw(noise, start_ms, dither)
     return window
 
 
 def timeline(terms: Terms = TERMS, windows: int = 1) -> Timeline:
     """A meter whose first windows are open, without noise."""
-    meter = Timeline(terms, 0)
+    meter = timeline_of(terms, 0)
     meter.windows = [opened(terms, k * terms.length_ms) for k in range(windows)]
     meter.next_ms = windows * terms.length_ms
     return meter
@@ -54,41 +56,44 @@ def test_no_more_draws_than_slots() -> None:
     """The n+1st draw from one radius is an error: it would cost many times epsilon (THEORY 2.1)."""
     window = opened(TERMS)
     with pytest.raises(MeteragentError, match="more draws than slots"):
-        window.draw(0, 0)
+        window.draw(0, 0, 0)
     assert window.draws == TERMS.n == 3
 
 
-@given(all_terms, st.integers(-(10**20), 10**20), st.integers(-(10**20), 10**20))
-def test_a_slot_closes_at_its_noise_and_its_rounded_mean(terms: Terms, noise: int, energy: int) -> None:
-    """floor(A / qT + 1/2) = z + floor(S / qT + 1/2): halves go up, also below zero (THEORY 3.4)."""
-    window = opened(replace(terms, rounding="half-up"), noise=noise)
+@given(all_terms, st.integers(-(10**20), 10**20), st.integers(-(10**20), 10**20), st.integers(0, 99))
+def test_a_slot_closes_at_its_noise_and_its_rounded_mean(
+    terms: Terms, noise: int, energy: int, percent: int
+) -> None:
+    """floor(A / L) = z + floor((S + u) / L), also below zero (THEORY-2 A.1)."""
+    dither = terms.lattice(0) * percent // 100
+    window = opened(terms, noise=noise, dither=dither)
     window.slots[0] += energy
-    assert window.close(0) == noise + (Fraction(energy, terms.lattice(0)) + Fraction(1, 2)) // 1
+    assert window.close(0) == noise + Fraction(energy + dither, terms.lattice(0)) // 1
     assert 0 not in window.slots
 
 
 @pytest.mark.parametrize(("energy", "quanta"), [(2, 1), (1, 0), (-2, 0), (-3, -1), (6, 2), (-6, -1)])
 def test_halves_go_up(energy: int, quanta: int) -> None:
-    """A mean of 1/2 quantum is 1, of -1/2 is 0, of 3/2 is 2, of -3/2 is -1: never to the even one."""
-    window = opened(TERMS)
+    """With half a quantum as dither, a mean of 1/2 quantum is 1, of -1/2 is 0, of 3/2 is 2, of -3/2 is -1."""
+    window = opened(TERMS, dither=TERMS.lattice(0) // 2)
     window.slots[0] += energy * MICRO
     assert window.close(0) == quanta
 
 
 def test_a_slot_is_born_with_its_noise() -> None:
-    """An accumulator is noise * lattice before anything is added (law 3)."""
-    window = Window(0, TERMS, TERMS.id, "topic", "m1", noise_bound=7)
-    window.draw(-5, 0)
-    assert window.slots == {0: -5 * TERMS.lattice(0)}
+    """An accumulator is noise * lattice + dither before anything is added (law 3)."""
+    window = Window(0, TERMS, TERMS.id, (), "m1", noise_bound=7)
+    window.draw(-5, 0, 3)
+    assert window.slots == {0: -5 * TERMS.lattice(0) + 3}
     assert TERMS.lattice(0) == MICRO * TERMS.step_ms
 
 
 def test_time_covered_before_a_slot_opens_is_gap() -> None:
     """A slot that opens late takes the gap for what is covered already, at most its own length."""
-    terms = replace(TERMS, gap_u=3)
-    window = Window(0, terms, terms.id, "topic", "m1", noise_bound=7)
+    terms = terms_with(TERMS, gap_u=3)
+    window = Window(0, terms, terms.id, (), "m1", noise_bound=7)
     for _ in range(3):
-        window.draw(0, 6)
+        window.draw(0, 6, 0)
     assert window.slots == {0: 3 * 4, 1: 3 * 2, 2: 0}
 
 
@@ -107,7 +112,7 @@ def test_a_stretch_is_shared_by_the_slots_it_touches() -> None:
 
 def test_values_are_clamped_to_the_range_and_gaps_are_not() -> None:
     """A value beyond the range counts as its end; time without one as the gap."""
-    window = opened(replace(TERMS, low_u=-2, high_u=5, gap_u=1))
+    window = opened(terms_with(TERMS, low_u=-2, high_u=5, gap_u=1))
     window.add(0, 4, 100)
     window.add(4, 8, -100)
     window.add(8, 12, None)
@@ -212,7 +217,7 @@ def test_spans_wait_for_the_lateness() -> None:
 
 def test_covering_ends_at_its_time() -> None:
     """What pending readings say of later time is not looked at: its gap counts once, when it is covered."""
-    meter = timeline(replace(TERMS, hold_ms=2, gap_u=MICRO))
+    meter = timeline(terms_with(TERMS, hold_ms=2, gap_u=MICRO))
     take(meter, 0, 100)
     take(meter, 10, 200)
     for until_ms in (3, 5, 12):
@@ -253,7 +258,7 @@ def test_interval_energy_is_spread_over_the_interval_before_its_time() -> None:
     assert meter.integrate_to_watermark(6) == ["6"]
     take(meter, 10, 40)
     meter.integrate_until(12)
-    assert [total / ENERGY.interval_ms for total in sums(meter)] == [4, 4 + 20, 20]
+    assert [total / ENERGY.readings.interval_ms for total in sums(meter)] == [4, 4 + 20, 20]
     assert [window.close(index) for window in meter.windows for index in (0, 1, 2)] == [4, 24, 20]
 
 
@@ -272,9 +277,9 @@ def test_an_interval_covers_nothing_that_an_earlier_one_covers() -> None:
 
 def test_the_gap_of_interval_energy_is_per_interval() -> None:
     """Time without a reading takes the gap's energy in proportion: a slot of one interval takes one."""
-    window = opened(replace(ENERGY, gap_u=3 * MICRO))
+    window = opened(terms_with(ENERGY, gap_u=2 * MICRO))
     window.add(0, 6, None)
-    assert [window.close(index) for index in (0, 1, 2)] == [3, 2, 0]
+    assert [window.close(index) for index in (0, 1, 2)] == [2, 1, 0]
 
 
 # --- restarts ---------------------------------------------------------------------------------------
@@ -283,7 +288,7 @@ def test_the_gap_of_interval_energy_is_per_interval() -> None:
 def restarted(meter: Timeline, terms: Terms) -> Timeline:
     """The timeline after a stop, with the terms of the start."""
     known = {window.terms_id: window.terms for window in meter.windows}
-    return Timeline.restore(terms, meter.next_ms or 0, meter.state(), known)
+    return restored_timeline(terms, meter.next_ms or 0, meter.state(), known)
 
 
 readings = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(VALUES)), max_size=12)
@@ -323,8 +328,8 @@ def test_an_older_reading_is_late_after_a_stop_too() -> None:
 
 def test_a_window_finishes_under_the_rules_it_opened_with() -> None:
     """After a restart with another hold and lateness, open windows keep theirs (law 1)."""
-    old = replace(TERMS, hold_ms=2, lateness_ms=3)
-    meter = restarted(timeline(old), replace(TERMS, hold_ms=12, lateness_ms=0))
+    old = terms_with(TERMS, hold_ms=2, lateness_ms=3)
+    meter = restarted(timeline(old), terms_with(TERMS, hold_ms=12, lateness_ms=0))
     take(meter, 0, 100)
     take(meter, 5, 200)
     assert meter.integrate_to_watermark(12) == ["0"]
@@ -338,34 +343,34 @@ def test_a_window_finishes_under_the_rules_it_opened_with() -> None:
 )
 def test_a_window_whose_readings_mean_something_else_is_gap_to_its_end(changed: dict[str, object]) -> None:
     """Another kind, unit or interval: what is covered stays, the rest of open windows is gap."""
-    meter = timeline(replace(TERMS, gap_u=7 * MICRO))
+    meter = timeline(terms_with(TERMS, gap_u=7 * MICRO))
     take(meter, 0, 100)
     meter.integrate_until(2)
-    other = restarted(meter, replace(TERMS, **changed))  # type: ignore[arg-type]
+    other = restarted(meter, terms_with(TERMS, **changed))
     assert sums(other) == [2 * 100 + 2 * 7, 4 * 7, 4 * 7]
     assert take(other, 5, 1)[0] is Outcome.LATE
-    assert sums(restarted(other, replace(TERMS, **changed))) == sums(other)  # type: ignore[arg-type]
+    assert sums(restarted(other, terms_with(TERMS, **changed))) == sums(other)
 
 
 def test_slots_that_open_after_the_meaning_changed_are_gap() -> None:
     """A sealed window still draws its other slots on time, and they hold nothing but gap."""
-    terms = replace(TERMS, gap_u=7)
+    terms = terms_with(TERMS, gap_u=7)
     meter = Timeline(terms, 0)
-    meter.windows = [Window(0, terms, terms.id, "topic", "m1", noise_bound=7)]
-    meter.windows[0].draw(0, 0)
+    meter.windows = [Window(0, terms, terms.id, (), "m1", noise_bound=7)]
+    meter.windows[0].draw(0, 0, 0)
     meter.next_ms = 12
-    other = restarted(meter, replace(terms, unit="kW"))
+    other = restarted(meter, terms_with(terms, unit="kW"))
     assert other.next_open_ms() == 4
-    other.windows[0].draw(0, other.integrated_until_ms)
+    other.windows[0].draw(0, other.integrated_until_ms, 0)
     assert other.windows[0].slots == {0: 28, 1: 28}
 
 
 def test_what_is_kept_of_a_window() -> None:
     """The radius, the number of draws and the accumulators come back: nothing is drawn again."""
     meter = Timeline(TERMS, 0)
-    meter.windows = [Window(0, TERMS, TERMS.id, "topic", "m1", noise_bound=7)]
-    meter.windows[0].draw(3, 0)
-    meter.windows[0].draw(-3, 4)
+    meter.windows = [Window(0, TERMS, TERMS.id, (), "m1", noise_bound=7)]
+    meter.windows[0].draw(3, 0, 1)
+    meter.windows[0].draw(-3, 4, 2)
     meter.windows[0].close(0)
     other = restarted(meter, TERMS)
     assert other.windows == meter.windows
@@ -378,6 +383,5 @@ def test_what_is_neither_masked_nor_lost_stays() -> None:
     window = opened(replace(TERMS, lateness_ms=0))
     slots = dict(window.slots)
     window.lose()
-    window.redraw(5)
-    assert window.unmask(1, 7)
+    window.redraw(5, 0)
     assert (window.slots, window.masked_slot, window.lost_slot) == (slots, None, None)

@@ -1,16 +1,15 @@
 """Local times that were read in a wrong zone: seen by their steady distance from the arrival."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.core.intake import SETTLED_MS, ZoneWatch
 from meteragent.core.pipeline import Pipeline
-from meteragent.core.zone import SETTLED_MS, ZoneWatch
 from meteragent.domain.reading import Message, Reading
 from meteragent.domain.units import HOUR_MS, MICRO, MINUTE_MS
 from tests.core.test_pipeline import SLOT, core, feed
+from tests.support.terms import terms_with
 from tests.support.world import BASE_MS
 
 
@@ -21,7 +20,7 @@ def decode(payload: bytes) -> list[Reading]:
 
 def zoned(*, local_times: bool) -> Pipeline:
     """A core whose readings have times; its slots are long, because an hour would hold 900,000 of SLOT."""
-    return core(replace(SLOT, length_ms=10_000, step_ms=10_000), decode=decode, local_times=local_times)
+    return core(terms_with(SLOT, length_ms=10_000, step_ms=10_000), decode=decode, local_times=local_times)
 
 
 def sent(received_ms: int, time_ms: int) -> Message:

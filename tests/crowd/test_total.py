@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from meteragent.crowd.total import ASSUMES, TotalFormat, half_width, sd
+from meteragent.crowd.error import half_width, sd
+from meteragent.crowd.total import ASSUMES, TotalFormat
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from tests.support.crowd import SLOT_S, make_group
 

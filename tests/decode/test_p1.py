@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.decode.p1 import checksum, telegram
-from meteragent.decode.profiles.dsmr import P1
+from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import PayloadError
 from tests.support.profile_fixtures import dsmr
 
@@ -151,14 +151,14 @@ def test_a_register_of_all_tariffs_beside_one_tariff_alone_is_refused() -> None:
     """Where a tariff's line has turned into another's, without a sum, no number is made of what is left."""
     lines = ("1-0:1.8.0(004217.553*kWh)", "1-0:1.8.2(003908.114*kWh)")
     with pytest.raises(PayloadError) as refused:
-        P1.quantities["import"].read(dsmr.telegram(HEADER, *lines, checked=False))
+        PROFILES["dsmr-p1"].quantities["import"].read(dsmr.telegram(HEADER, *lines, checked=False))
     assert refused.value.reason == "refused_missing"
 
 
 def test_all_tariffs_are_summed() -> None:
     """A meter that sends four tariffs and no sum has the register of all four, and none if one is missing."""
     lines = [f"1-0:2.8.{tariff}(0000{tariff}000.00{tariff}*kWh)" for tariff in range(1, 5)]
-    find = P1.quantities["export"]
+    find = PROFILES["dsmr-p1"].quantities["export"]
     assert [number.number for number in find.read(dsmr.telegram(HEADER, *lines))] == [Decimal("10000.010")]
     for missing in range(3):
         with pytest.raises(PayloadError) as refused:
@@ -194,7 +194,7 @@ def test_line_ends_may_have_been_changed_on_the_way() -> None:
 
 def test_what_is_no_telegram_is_refused() -> None:
     """Two in one message, an encrypted one, or anything else."""
-    assert refusal(b"\xdb\x08KFM") == "refused_encoding"
+    assert refusal(b"\xdb\x08KFM\xff") == "refused_encrypted"
     assert refusal(b"512") == "refused_type"
     assert refusal(b"") == "refused_empty"
     assert refusal(WHOLE + WHOLE) == "refused_checksum"

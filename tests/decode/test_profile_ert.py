@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meteragent.config.model import Window
 from meteragent.config.source import interval_ms, lateness_ms
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
@@ -162,8 +163,8 @@ def test_a_radio_needs_an_id(profile: str) -> None:
 def test_intervals_are_five_minutes() -> None:
     """The length of an IDM's intervals follows from the profile.
 
-    One that a slot's end cuts ends five minutes later at most, and is told within five more.
+    One that a slot's end cuts ends five minutes later at most, and is told within five more, and a tenth.
     """
     one = source("rtlamr", kind="interval_energy", unit="Wh", id=ID)
     assert interval_ms(one) == 5 * MINUTE_MS
-    assert lateness_ms(one, None) == 10 * MINUTE_MS
+    assert lateness_ms(one, Window()) == 11 * MINUTE_MS

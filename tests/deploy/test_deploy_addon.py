@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from deploy.homeassistant.addon.meteragent import run
 from meteragent import __version__, config
+from meteragent.config import COMPLETE
 from meteragent.config.source import FORMATS
 from meteragent.decode.profiles import PROFILES
-from meteragent.domain.presets import COMPLETE
 from tests.support.not_run import ROOT
 from tests.support.stores import open_store
 
@@ -85,7 +85,7 @@ def test_every_option_reaches_the_agent(tmp_path: Path) -> None:
 def test_every_preset_is_accepted(tmp_path: Path, preset: str) -> None:
     """With the time zone of Home Assistant where windows are days or months."""
     (stream,) = written(tmp_path, preset=preset).stream
-    calendar = isinstance(COMPLETE[preset].length, str)
+    calendar = COMPLETE[preset].has_calendar
     assert stream.window.timezone == ("Europe/Amsterdam" if calendar else None)
     assert config.terms(stream).level == 1
 

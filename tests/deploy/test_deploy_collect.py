@@ -23,6 +23,7 @@ def test_the_configuration_is_accepted() -> None:
         configuration.Database,
         configuration.Dataset,
         configuration.Accept,
+        configuration.Health,
     )
     assert written == {key for table in tables for key in table.model_fields}
 

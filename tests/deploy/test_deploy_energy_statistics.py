@@ -17,6 +17,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
 from tests.support.messages import ENERGY, NOON_MS, described, recorded
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 
 VALID = re.compile(r"^(?!.+__)(?!_)[\da-z_]+(?<!_):(?!_)[\da-z_]+(?<!_)$", re.ASCII)
 """What Home Assistant accepts as a statistic's id (integration recorder, file statistics, November 2026)."""
@@ -67,15 +68,15 @@ def test_hours_have_the_energy_of_their_slots(values: list[int], first: int) -> 
 
 def test_a_slot_longer_than_an_hour_counts_evenly() -> None:
     """A mean power is the same in each hour; so is an energy's part."""
-    power = replace(TERMS, length_ms=4 * HOUR_MS, step_ms=4 * HOUR_MS)
+    power = terms_with(TERMS, length_ms=4 * HOUR_MS, step_ms=4 * HOUR_MS)
     assert hourly(series([900], power)) == {NOON_MS + at * HOUR_MS: 900_000 for at in range(4)}
-    energy = replace(ENERGY, length_ms=4 * HOUR_MS, step_ms=4 * HOUR_MS)
+    energy = terms_with(ENERGY, length_ms=4 * HOUR_MS, step_ms=4 * HOUR_MS)
     assert hourly(series([1000], energy)) == {NOON_MS + at * HOUR_MS: 250_000 for at in range(4)}
 
 
 def test_a_slot_across_hours_counts_in_proportion() -> None:
     """Three slots of 80 minutes fill four hours; the last one lasts until the end of the fourth."""
-    terms = replace(TERMS, length_ms=4_800_000, step_ms=4_800_000)
+    terms = terms_with(TERMS, length_ms=4_800_000, step_ms=4_800_000)
     start_ms = NOON_MS - NOON_MS % 4_800_000
     energies = hourly(series([60, 120, 180], terms))
     assert start_ms == NOON_MS

@@ -15,7 +15,7 @@ from deploy.exporter.exporter import Board, client
 from meteragent import config
 from meteragent.consume import collect, mean_value
 from meteragent.domain.grid import parse_time
-from meteragent.privacy import LInfLaplace, half_width, sd
+from meteragent.privacy import LInfLaplace, sd
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
@@ -68,10 +68,10 @@ def test_a_home_has_its_newest_value_and_its_error() -> None:
     board = fed(("m1", [5, -320]), ("m2", [7, 8]))
     labels = {"topic": "private/+/power", "unit": "W", "slot": "30min", "meter": "m1", "band": ""}
     assert scraped(board)["meteragent_private_value", frozenset(labels.items())] == -320
-    half = half_width(NOISE, 0.95)
+    half = TERMS.half_width(0.95)
     assert one(board, "meteragent_private_value_low", meter="m1") == pytest.approx(-320 - half, rel=1e-3)
     assert one(board, "meteragent_private_value_high", meter="m1") == pytest.approx(-320 + half, rel=1e-3)
-    assert one(board, "meteragent_private_value_sd", meter="m1") == pytest.approx(sd(NOISE), rel=1e-6)
+    assert one(board, "meteragent_private_value_sd", meter="m1") == pytest.approx(TERMS.sd, rel=1e-6)
     assert one(board, "meteragent_private_value", meter="m2") == 8
     end_ms = NOON_MS + 2 * HALF_HOUR_MS
     assert one(board, "meteragent_private_slot_end_seconds") == end_ms / 1000

@@ -9,9 +9,8 @@ import pytest
 from meteragent import config
 from meteragent.config.model import Source
 from meteragent.domain.identity import fnv1a
-from tests.commands.system_parts import find
 from tests.support.configurations import written
-from tests.support.not_run import ROOT, not_run
+from tests.support.not_run import ROOT
 
 FLEET = ROOT / "deploy" / "fleet"
 README = (FLEET / "README.md").read_text()
@@ -81,16 +80,12 @@ def test_the_unit_is_that_of_one_agent() -> None:
     }
 
 
-def test_systemd_understands_the_template(tmp_path: Path) -> None:
+def test_systemd_understands_the_template(systemd_analyze: Path, tmp_path: Path) -> None:
     """It has nothing to remark on an instance."""
-    program = find("systemd-analyze")
-    if program is None:
-        not_run("systemd-analyze", "systemd-analyze is not on the path, nor in /usr/sbin")
     here = tmp_path / UNIT.name
     here.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text()))
     instance = tmp_path / "meteragent@2.service"
     instance.symlink_to(here)
-    result = subprocess.run(
-        [program, "verify", "--recursive-errors=no", instance], check=False, capture_output=True, text=True
-    )
+    command = [str(systemd_analyze), "verify", "--recursive-errors=no", str(instance)]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (result.returncode, "meteragent" in result.stdout + result.stderr) == (0, False)

@@ -6,22 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.system_parts import find
-from tests.support.not_run import ROOT, not_run
+from tests.support.not_run import ROOT
 
 UNIT = ROOT / "deploy" / "systemd" / "meteragent.service"
 COLLECT = ROOT / "deploy" / "collect" / "meteragent-collect.service"
 CROWD = ROOT / "deploy" / "crowd" / "meteragent-crowd@.service"
 EXPOSURE_MOST = 2.0
-
-
-@pytest.fixture(scope="module")
-def analyze() -> Path:
-    """Systemd's own tool."""
-    program = find("systemd-analyze")
-    if program is None:
-        not_run("systemd-analyze", "systemd-analyze is not on the path, nor in /usr/sbin")
-    return program
 
 
 def said(*command: str | Path) -> str:
@@ -38,26 +28,26 @@ def exposure(analyze: Path, unit: Path) -> float:
     return float(actual)
 
 
-def test_the_sandbox_is_tight(analyze: Path, tmp_path: Path) -> None:
+def test_the_sandbox_is_tight(systemd_analyze: Path, tmp_path: Path) -> None:
     """Systemd rates the exposure of each unit at 2.0 or less of 10, and would not without the sandbox."""
-    assert exposure(analyze, UNIT) <= EXPOSURE_MOST
-    assert exposure(analyze, COLLECT) <= EXPOSURE_MOST
-    assert exposure(analyze, CROWD) <= EXPOSURE_MOST
+    assert exposure(systemd_analyze, UNIT) <= EXPOSURE_MOST
+    assert exposure(systemd_analyze, COLLECT) <= EXPOSURE_MOST
+    assert exposure(systemd_analyze, CROWD) <= EXPOSURE_MOST
     bare = tmp_path / "meteragent.service"
     bare.write_text("[Service]\nExecStart=/bin/true\n")
-    assert exposure(analyze, bare) > EXPOSURE_MOST
+    assert exposure(systemd_analyze, bare) > EXPOSURE_MOST
 
 
 @pytest.mark.parametrize("unit", [UNIT, COLLECT, CROWD], ids=lambda unit: unit.stem)
-def test_every_directive_is_understood(unit: Path, analyze: Path, tmp_path: Path) -> None:
+def test_every_directive_is_understood(unit: Path, systemd_analyze: Path, tmp_path: Path) -> None:
     """Systemd has nothing to remark; a directive that it does not know it would."""
     program = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text())
     here = tmp_path / unit.name
     here.write_text(program)
-    assert unit.name not in said(analyze, "verify", "--recursive-errors=no", here)
+    assert unit.name not in said(systemd_analyze, "verify", "--recursive-errors=no", here)
     here.write_text(program.replace("NoNewPrivileges", "NoNewPrivilege"))
     with pytest.raises(AssertionError, match="NoNewPrivilege"):
-        said(analyze, "verify", "--recursive-errors=no", here)
+        said(systemd_analyze, "verify", "--recursive-errors=no", here)
 
 
 def test_the_unit_keeps_the_promise() -> None:

@@ -16,10 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from promql_parser import Expr, VectorSelector
 
 from deploy.exporter.exporter import Board
-from meteragent.agent.metrics import StreamVitals, Vitals, as_metrics
+from meteragent.agent.metrics import AgentVitals, StreamVitals
+from meteragent.collect import vitals as collector
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.problem import PROBLEMS, problem
 from meteragent.operators import vitals
+from meteragent.service.vitals import as_metrics
 from tests.operators.test_operators_command import VITALS
 from tests.support.messages import described, recorded
 from tests.support.not_run import ROOT
@@ -28,7 +30,6 @@ from tests.support.stores import TERMS
 DEPLOY = ROOT / "deploy"
 DOCS = ROOT / "docs"
 SIGNS = (DOCS / "signs.md").read_text()
-OPERATORS = (DOCS / "crowd-operators.md").read_text()
 RUNBOOK = [DOCS / f"{name}.md" for name in ("install", "operate", "signs")]
 FILES = (DEPLOY / "README.md").read_text()
 DASHBOARD = json.loads((DEPLOY / "grafana" / "meteragent.json").read_text())
@@ -51,28 +52,45 @@ BEFORE = {
 GIVEN = {"job", "instance"}
 """Labels that Prometheus itself puts on what it reads."""
 
+OTHERS = vitals.PROBLEMS | collector.PROBLEMS
+"""The problems of operators and collectors."""
+
 OPERATOR = replace(VITALS, is_connected=False)
 """An operator with a problem, whose metrics alarms may ask for."""
+
+
+COLLECTOR = collector.CollectVitals(
+    service="collect", running_s=1, counts={}, source_up=False, sink_up=True, refusals={}, refused_ago={}
+)
 
 
 def exposed() -> dict[str, set[str]]:
     """The metrics of agent and exporter, and each one's labels."""
     stream = StreamVitals("main", True, True, 1, 2.0, 1, {"m1": Fraction(1, 220)})
-    raised = (problem("sink_down", "main"),)
+    agent = AgentVitals(
+        service="agent",
+        running_s=1.0,
+        counts={},
+        store_bytes=1,
+        stands=None,
+        streams=(stream,),
+        raised=(problem("sink_down", "main"),),
+    )
     board, registry = Board(), CollectorRegistry()
     board.take("private/m1/power/privacy", described(TERMS))
     board.take("private/m1/power", recorded(TERMS, [5])[0])
     registry.register(board)
     texts = (
-        as_metrics(Vitals("1", 1.0, 1, None, {}, (stream,), raised)),
+        as_metrics(agent),
         generate_latest(registry).decode(),
-        vitals.as_metrics(OPERATOR),
+        as_metrics(OPERATOR),
+        as_metrics(COLLECTOR),
     )
     actual: dict[str, set[str]] = {"up": set()}
     for text in texts:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                actual[sample.name] = set(sample.labels)
+                actual.setdefault(sample.name, set()).update(sample.labels)
     return actual
 
 
@@ -150,9 +168,12 @@ def test_an_alarm_names_its_section_of_the_runbook(alert: Mapping[str, Any]) -> 
     """It has a severity, a sentence, and a section: a sign, or one of the operators' runbook."""
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     file, _, anchor = alert["annotations"]["runbook"].partition("#")
-    is_crowd = "meteragent_crowd_" in alert["expr"]
-    assert file == ("docs/crowd-operators.md" if is_crowd else "docs/signs.md")
-    assert anchor in anchors(OPERATORS if is_crowd else SIGNS.partition("## What to do")[2])
+    if file == "docs/signs.md":
+        assert anchor in anchors(SIGNS.partition("## What to do")[2])
+    else:
+        others = "meteragent_crowd_" in alert["expr"] or bool(coded(alert["expr"]) & set(OTHERS))
+        assert others
+        assert anchor in anchors((ROOT / file).read_text())
     assert set(alert) <= {"alert", "expr", "for", "labels", "annotations"}
 
 
@@ -172,7 +193,8 @@ def test_a_growth_is_asked_for_with_its_time() -> None:
 
 def coded(expression: str) -> set[str]:
     """The codes of problems that an expression asks for."""
-    return set(re.findall(r'meteragent_problem{code="(\w+)"}', expression))
+    groups = re.findall(r'meteragent_problem{code=~?"([\w|]+)"}', expression)
+    return {code for group in groups for code in group.split("|")}
 
 
 @pytest.mark.parametrize("code", PROBLEMS)
@@ -186,16 +208,18 @@ def test_every_problem_has_an_alarm_and_a_section(code: str) -> None:
 
 
 def test_no_alarm_asks_for_a_problem_that_there_is_not() -> None:
-    """Codes in alarms and in the runbook's table are those of the agent, each once in the table."""
-    assert set().union(*(coded(alert["expr"]) for alert in ALERTS)) <= set(PROBLEMS)
+    """Codes in alarms are those of a service, no code is another's as well; the runbook has the agent's."""
+    assert len({**PROBLEMS, **OTHERS}) == len(PROBLEMS) + len(vitals.PROBLEMS) + len(collector.PROBLEMS)
+    assert set().union(*(coded(alert["expr"]) for alert in ALERTS)) <= {*PROBLEMS, *OTHERS}
     assert set(codes()) == set(PROBLEMS)
 
 
-def test_every_problem_of_a_crowd_has_an_alarm() -> None:
-    """Alarms name each problem of an operator, and no other."""
-    problems = re.findall(r'Problem\(\s*"(\w+)"', Path(vitals.__file__).read_text())
-    codes = re.findall(r'meteragent_crowd_problem{code=~?"([\w|]+)"}', " ".join(a["expr"] for a in ALERTS))
-    assert sorted("|".join(codes).split("|")) == sorted(problems)
+@pytest.mark.parametrize("code", OTHERS)
+def test_every_problem_of_another_service_has_an_alarm(code: str) -> None:
+    """A problem of an operator or a collector has one alarm, and a row in the section that it names."""
+    [alert] = [item for item in ALERTS if code in coded(item["expr"])]
+    assert alert["annotations"]["runbook"] == f"docs/{OTHERS[code].section}"
+    assert f"| `{code}` |" in (DOCS / OTHERS[code].section.partition("#")[0]).read_text()
 
 
 # The runbook --------------------------------------------------------------------------------------

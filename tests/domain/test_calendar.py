@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from meteragent.domain.grid import CALENDAR_UNITS, EVERY_DAY, BandRule, Calendar, Hours, parse_time
+from meteragent.domain.grid import CALENDAR_UNITS, EVERY_DAY, Band, BandRule, Calendar, Hours, parse_time
 from meteragent.domain.schedule import BandRules
-from meteragent.domain.shape import UNKNOWN_BAND, Band
+from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

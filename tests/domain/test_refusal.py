@@ -103,6 +103,25 @@ def test_a_text_that_is_not_toml_has_a_line(text: str, reason: str, line: int | 
     assert refusal.value.line == line
 
 
+@pytest.mark.parametrize(
+    ("data", "reason", "line"),
+    [
+        (b"\xef\xbb\xbfa = 1\n", "a byte order mark before the text", None),
+        ("a = 1\n".encode("utf-16"), "UTF-16 text", 1),
+        ("a = 1\nb = “W”\n".encode(), "a typographic quotation mark \\(“\\)", 2),
+        ("a = 'x'\nb = ‘W’\n".encode(), "a typographic quotation mark \\(‘\\)", 2),
+        ("a = '„x“'\nb = =\n".encode(), "not TOML", 2),
+    ],
+)
+def test_what_editors_write_is_named(tmp_path: Path, data: bytes, reason: str, line: int | None) -> None:
+    """A byte order mark, UTF-16, and typographic quotation marks on the line that is not TOML."""
+    path = tmp_path / "home.toml"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=reason) as refusal:
+        parse_toml(text_of_file(path))
+    assert refusal.value.line == line
+
+
 def test_numbers_of_toml_are_exact() -> None:
     """A number with a point becomes a decimal, never a float."""
     assert parse_toml("a = 0.10\nb = 2\n[c]\nd = 1e3") == {"a": Decimal("0.10"), "b": 2, "c": {"d": 1000}}

@@ -60,10 +60,6 @@ def _messages() -> Iterator[bytes]:
         record = records.record("m1", 1_795_176_000_000, 0, 512)
         descriptor = records.descriptor.message("m1", 1_795_176_000_000)
         yield from (record, descriptor, b"\n".join([descriptor, record, record]))
-    yield (
-        b'[{"bn":"m1/","bt":1795176000,"n":"power","u":"W","v":512},{"n":"power_for","u":"s","v":1800},'
-        b'{"n":"power_sd","u":"W","v":311.1},{"n":"power_terms","vs":"9f2c01ab"}]'
-    )
 
 
 def _packets() -> Iterator[bytes]:

@@ -162,7 +162,7 @@ DAMAGES: tuple[Callable[[Path, bytes], None], ...] = (
     _put("UPDATE OR IGNORE mark SET end_ms = ?", _anything),
     _put("UPDATE OR IGNORE charge SET epsilon = ?", _anything),
     _put("UPDATE OR IGNORE outbox SET payload = ?", _anything),
-    _put("UPDATE OR IGNORE state SET channel = ?", _anything),
+    _put("UPDATE OR IGNORE state SET stream = ?", _anything),
     _put("UPDATE OR IGNORE descriptor SET id = ?", _anything),
 )
 RANDOM = (_flipped, _cut, _grown)

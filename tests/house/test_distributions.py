@@ -191,6 +191,11 @@ def test_the_changelog_has_this_version() -> None:
     assert package.startswith(f"meteragent ({version}-")
 
 
+def test_the_changelog_is_short() -> None:
+    """It says what users get, in words that they read before an installation or an update."""
+    assert len((ROOT / "CHANGELOG.md").read_text().split()) <= 900
+
+
 def test_an_extra_is_of_others() -> None:
     """The first distribution asks for nothing of ours, with any extra."""
     asked = [*PROJECTS["meteragent"]["dependencies"]]

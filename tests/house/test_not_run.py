@@ -7,6 +7,7 @@ import pytest
 from _pytest.outcomes import Failed, Skipped
 
 from tests.commands import system_parts
+from tests.support import uses
 from tests.support.not_run import data_folder, not_run
 
 
@@ -26,12 +27,16 @@ def test_accepted_part_is_left_out(monkeypatch: pytest.MonkeyPatch, accepted: st
 
 
 def test_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """METERAGENT_DATA names the folder of traces; one that is not there is missing, not replaced."""
+    """METERAGENT_DATA names the folder of traces; without it, or if it is not there, they are missing."""
+    monkeypatch.setattr(uses, "_running", [])
     monkeypatch.delenv("MISSING_OK", raising=False)
     monkeypatch.setenv("METERAGENT_DATA", str(tmp_path))
     assert data_folder() == tmp_path
     monkeypatch.setenv("METERAGENT_DATA", str(tmp_path / "nothing"))
     with pytest.raises(Failed, match="NOT RUN"):
+        data_folder()
+    monkeypatch.delenv("METERAGENT_DATA")
+    with pytest.raises(Failed, match="set METERAGENT_DATA"):
         data_folder()
 
 

@@ -13,7 +13,7 @@ from meteragent import cli
 from meteragent.cli.usage import parser
 from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Space
 from meteragent.report.format import MEAN_W
 from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
 from meteragent.wire.descriptor import describe
@@ -192,9 +192,7 @@ def test_the_presets_are_those_of_check() -> None:
     assert names == list(presets.PRESETS)
     assert 'privacy.preset = "street"' in CHOOSING
     for name, (label, _, hides, number, month, thousand) in zip(names, PRESETS[1:], strict=True):
-        zone = (
-            'window.timezone = "Europe/Amsterdam"\n' if isinstance(presets.PRESETS[name].length, str) else ""
-        )
+        zone = 'window.timezone = "Europe/Amsterdam"\n' if presets.PRESETS[name].has_calendar else ""
         bands = BANDS if presets.PRESETS[name].space is Space.BANDS else ""
         found = facts(f'privacy.preset = "{name}"\n{zone}{bands}')
         unit, per = ("kWh", 1000) if zone else ("Wh", 1)

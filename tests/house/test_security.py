@@ -13,7 +13,6 @@ from meteragent import config
 from meteragent.config.model import Source
 from meteragent.domain import loads
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
 from meteragent.report.format import rounded_up
@@ -31,9 +30,8 @@ AWAY = "8 h away"
 
 def stream(preset: str) -> config.Stream:
     """A stream of a preset, on the local calendar where it needs one."""
-    calendar = isinstance(PRESETS[preset].length, str)
-    window = "timezone = 'Europe/Amsterdam'" if calendar else ""
-    if PRESETS[preset].space is Space.BANDS:
+    window = "timezone = 'Europe/Amsterdam'" if PRESETS[preset].has_calendar else ""
+    if preset not in config.COMPLETE:
         window += "\nrest = 'night'\nband = [{ name = 'day', days = 'mon-fri', hours = ['07/23'] }]"
     return config.parse(written(window=window, privacy=f"preset = '{preset}'")).stream[0]
 
@@ -144,13 +142,8 @@ def test_what_a_copy_of_the_disk_tells() -> None:
 
 def test_the_size_of_a_record() -> None:
     """Bytes of a record of the default with a value of three digits."""
-    sizes = {
-        form: len(
-            RecordFormat.of(describe(config.terms(stream("appliance"))), form).record("m1", START_MS, 0, 512)
-        )
-        for form in ("json", "senml")
-    }
-    assert f"A record is {sizes['json']} bytes as JSON and {sizes['senml']} as SenML" in TEXT
+    records = RecordFormat.of(describe(config.terms(stream("appliance"))))
+    assert f"A record is {len(records.record('m1', START_MS, 0, 512))} bytes for a value" in TEXT
 
 
 def test_bounds_of_a_sender() -> None:

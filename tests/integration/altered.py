@@ -9,17 +9,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
-from meteragent import cli
+from meteragent import agent, cli
 from meteragent.agent import source
 from meteragent.agent.source import Source
+from meteragent.core.factory import Factory
 from meteragent.core.noise import Noise
 from meteragent.core.timeline import Timeline
 from meteragent.domain.commit import OpenWindow, Slot, TimelineState
 from meteragent.domain.terms import Terms
-from meteragent.mqtt import Session, reconnect
+from meteragent.mqtt import Link, Session, reconnect
 from meteragent.mqtt import Token as MqttToken
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SystemBits
@@ -50,7 +52,7 @@ def acknowledges_on_receipt() -> None:
 
 def redraws_on_restart() -> None:
     """Break law 1: start open windows over with fresh noise after a restart."""
-    restore = Timeline.restore
+    restore = Factory.restored_timeline
     bits = SystemBits()
 
     def redraw(window: OpenWindow, terms: Terms) -> OpenWindow:
@@ -62,20 +64,18 @@ def redraws_on_restart() -> None:
         more = noise_bound if window.draws < terms.n else None
         return window._replace(noise_bound=more, slots=slots)
 
-    def restoring(
-        terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
-    ) -> Timeline:
+    def restoring(self: Factory, next_ms: int, state: TimelineState) -> Timeline:
         """Restore a meter as if its open windows had just begun."""
-        windows = tuple(redraw(window, stored_terms[window.terms_id]) for window in state.windows)
+        windows = tuple(redraw(window, self.formats[window.terms_id].terms) for window in state.windows)
         starts_ms = [window.start_ms for window in windows]
         begun = state._replace(
             windows=windows,
             integrated_until_ms=min([*starts_ms, state.integrated_until_ms]),
             standing_ms=None,
         )
-        return restore(terms, next_ms, begun, stored_terms)
+        return restore(self, next_ms, begun)
 
-    Timeline.restore = restoring  # type: ignore[method-assign]
+    Factory.restored_timeline = restoring  # type: ignore[method-assign]
 
 
 def impatient() -> None:
@@ -92,9 +92,7 @@ def impatient_alone() -> None:
 def watchful() -> None:
     """Reconnect at once, and notice a silent broker within 2 s, not 10 or 120; this is not a mutant."""
     impatient()
-    defaults = reconnect.keep_connected.__kwdefaults__
-    assert defaults
-    defaults["keepalive_s"] = 1
+    agent.Link = partial(Link, keepalive_s=1)  # type: ignore[assignment,attr-defined]
     source.SILENCES_S = (2.0, 3.0, 4.5)
 
 
@@ -128,19 +126,13 @@ def remembers_fsyncs() -> None:
         erase(self)
         save(self)
 
-    Store.committing, Store.erase = saving, erasing  # type: ignore[method-assign]
+    Store.committing, Store.erase = saving, erasing  # type: ignore[method-assign, assignment]
 
 
 def undithered() -> None:
     """Break law 3: begin accumulators with noise alone, so that without noise they are the energy."""
     listen_to_nobody()
-    dither = Noise.dither
-
-    def zero(self: Noise, terms: Terms, slot_index: int) -> int | None:
-        """Return a dither of 0 where there would be one."""
-        return None if dither(self, terms, slot_index) is None else 0
-
-    Noise.dither = zero  # type: ignore[method-assign]
+    Noise.dither = lambda self, terms, slot_index: 0  # type: ignore[method-assign]
 
 
 def only_truncates() -> None:

@@ -75,8 +75,8 @@ class State(NamedTuple):
     accumulator: int
 
 
-_PART = re.compile(rb'"covered_ms":(\d+),|\{"start_ms":(\d+),([^{}]*)\}')
-_RADIUS = re.compile(rb'"radius":(\d+),')
+_PART = re.compile(rb'"integrated_until_ms":(\d+),|\{"start_ms":(\d+),([^{}]*)\}')
+_RADIUS = re.compile(rb'"noise_bound":(\d+),')
 _SLOT = re.compile(rb'\[\d+,"?(-?\d+)')
 
 

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from meteragent.agent.watch import ask
 from meteragent.domain.grid import parse_time
 from meteragent.mqtt.endpoint import Version
+from meteragent.service.health import ask, socket_path
 from tests.integration.agent import Agent
 from tests.integration.judge import Messages, slots, value, violations
 from tests.integration.kills import PLAN, Outcome, kill_agent, kill_brokers
@@ -91,7 +91,8 @@ class Guest(Agent):
 async def hears(agent: Service, broker: Server) -> None:
     """Send messages that are not readings until the agent has received one."""
     async with asyncio.timeout(LIMIT_S):
-        while not (answer := ask(agent.store)) or not json.loads(answer)["counts"].get("received"):
+        path = socket_path(agent.store)
+        while not (answer := ask(path)) or not json.loads(answer)["counts"].get("received"):
             await feed(broker.url, [CANARY])
             await asyncio.sleep(CANARY_S)
 

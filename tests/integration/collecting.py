@@ -44,6 +44,7 @@ class Collector:
         self.config.write_text(
             f'[source]\n{source}\n[[stream]]\ntopic = "{TEMPLATE}"\n'
             f'[database]\nurl = "{table_url}"\n[accept]\noldest = "36500d"\n'
+            f'[health]\nsocket = "{folder}/health"\n'
         )
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0

@@ -19,8 +19,7 @@ from meteragent.crowd.machine import Machine
 from meteragent.crowd.message import Report, batch_digest, reports_digest
 from meteragent.crowd.seal import PAD, SHARE, info
 from meteragent.domain.grid import parse_time
-from meteragent.store.file import open_file
-from meteragent.store.schema import decode_state
+from meteragent.store import read_only
 from simulators.replay import connect
 from tests.integration.hurried import FastClock, make_clock
 from tests.integration.plan import HOLD_MS, Curve, Reading
@@ -28,6 +27,7 @@ from tests.integration.service import count_in_log, service, stream, subscribed,
 from tests.integration.wire import feed, publication
 from tests.support.broker import Broker
 from tests.support.crowd import Street, fixed_entropy, group_text, make_group
+from tests.support.stores import stored_states
 
 HOUR_MS, HOUR_S = 3_600_000, 3600
 BEGIN_MS = parse_time("2033-05-16T20:10:00Z")
@@ -159,13 +159,9 @@ async def live(
 
 def unfinished(store: Path) -> int:
     """Return how many windows of a store are open, and how many of its reports have not left."""
-    connection = open_file(store, "ro")
-    try:
-        states = [bytes(state) for (state,) in connection.execute("SELECT state FROM state")]
+    with read_only(store) as connection:
         [(reports,)] = connection.execute("SELECT count(*) FROM outbox")
-    finally:
-        connection.close()
-    return sum(len(decode_state(state).windows) for state in states if state.strip(b"\0")) + int(reports)
+    return sum(len(state.windows) for _, _, state in stored_states(store)) + int(reports)
 
 
 def opened(machine: Machine, purpose: int, report: Report) -> int:

@@ -11,11 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-from meteragent.agent.notify import Notify
-from meteragent.cli.run import log_to_stderr, until_signalled
 from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service
+from meteragent.service.notify import Notify
+from meteragent.service.process import log_to_stderr, until_signalled
 
 START_S = 1_794_981_600
 """A morning, so that no test meets midnight."""

@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from meteragent.agent.watch import ask
 from meteragent.crowd import group as groups
 from meteragent.crowd import home
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.message import KeyList
 from meteragent.domain.grid import parse_time
-from meteragent.mqtt import Endpoint, Session, Token, keep_connected
-from meteragent.operators import identity, vitals
+from meteragent.mqtt import Endpoint, Link, Session, Token, keep_connected
+from meteragent.operators import identity
 from meteragent.operators.desk import LedgerLine
 from meteragent.operators.store import ledger
 from meteragent.privacy.sampling import SystemBits
+from meteragent.service.health import ask, socket_path
 from meteragent.store.file import open_file
 from tests.integration.crowd_operator import FastClock
 from tests.integration.service import LIMIT_S, until
@@ -87,10 +87,10 @@ class Operator:
 
     def assert_healthy(self) -> None:
         """Fail unless the process answers with its state, and is connected to the broker."""
-        answer = ask(self.store)
+        answer = ask(socket_path(self.store))
         assert answer is not None, f"{self.log.read_text()}\nthe health socket does not answer"
-        state = vitals.from_json(answer)
-        assert (state.role, state.is_connected, state.refused_topics) == (self.role, True, ())
+        state = json.loads(answer)
+        assert (state["service"], state["is_connected"], state["refused_topics"]) == (self.role, True, [])
 
     def stop(self) -> None:
         """Stop the process with SIGTERM, and check that it ends well."""
@@ -196,14 +196,8 @@ answer_s = {ANSWER_S}
     async def connect(self) -> None:
         """Receive key lists and totals, and send reports, until cancelled, across restarts of the broker."""
         endpoint = Endpoint.parse(self.broker.url)
-        await keep_connected(
-            endpoint,
-            "street",
-            self._serve,
-            entropy=os.urandom,
-            on_message=self._on_message,
-            on_delivered=self._on_delivered,
-        )
+        link = Link(endpoint, "street", on_message=self._on_message, on_delivered=self._on_delivered)
+        await keep_connected(link, self._serve, os.urandom)
 
     async def _serve(self, session: Session) -> None:
         self._session = session

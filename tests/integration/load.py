@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meteragent.domain.grid import parse_time
-from meteragent.store import read_only, schema
 from tests.integration.clocked import set_clock
 from tests.integration.flood import flood
 from tests.integration.service import Service, now_ms, service, stream, until
 from tests.integration.wire import Receiver
 from tests.support.broker import Broker
+from tests.support.stores import stored_states
 
 LENGTH_MS = 1_800_000
 HOUR_MS = 3_600_000
@@ -155,9 +155,7 @@ def cpu(pid: int) -> float:
 
 def newest_ms(store: Path, meter: str) -> int:
     """Return the newest time accepted from a meter, according to the store."""
-    with read_only(store) as connection:
-        rows = connection.execute("SELECT state FROM state WHERE meter = ?", (meter,)).fetchall()
-    times_ms = [schema.decode_state(state).newest_ms for (state,) in rows if state.strip(b"\0")]
+    times_ms = [state.newest_ms for _, of, state in stored_states(store) if of == meter]
     return max((newest for newest in times_ms if newest), default=0)
 
 

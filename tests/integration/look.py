@@ -21,7 +21,7 @@ SENT = {"en": "{} was sent", "de": "Gesendet wurde der Wert {}"}
 """How the page says, in each language, that a number was sent."""
 
 
-DECISIVE = ("hidden-events", "attack-game", "spent-table", "trace-numbers .wide")
+DECISIVE = ("hidden-events", "preset-events", "spent-table", "trace-numbers .wide")
 """The tables whose columns are all seen on a phone."""
 PICTURES = ROOT / "demo-out" / "page"
 

@@ -9,8 +9,6 @@ import pytest
 from tests.integration.archive_victim import Victims, small
 from tests.support.archives import LONG, SPRING_MS, WIDE, Place, long_rows, save, wide_rows
 
-pytestmark = pytest.mark.integration
-
 POINTS = 9
 """Moments at which each form is killed, spread over all there are."""
 

@@ -10,8 +10,6 @@ import pytest
 from tests.integration.archive_victim import Victims
 from tests.support.archives import LONG, SPRING_MS, TIME, WIDE, Place
 
-pytestmark = pytest.mark.integration
-
 HALF_MS = 1_800_000
 KEYS = {"window": "length = '30min'"}
 HOMES = 100

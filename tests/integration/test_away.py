@@ -3,15 +3,11 @@
 import random
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent
 from tests.integration.kills import PLAN, invent
 from tests.integration.wire import Receiver, feed
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 METERS = 3
 READINGS = 400

@@ -21,8 +21,6 @@ from tests.integration.service import (
 )
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 BACKLOG = (2000, 1500, 800, 100)
 """What the meter says while the agent is stopped; 1000 stood before."""
 

@@ -31,8 +31,6 @@ from tests.integration.service import (
 )
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 LENGTH_MS = 2000
 WINDOW = 'length = "2s"\nstep = "1s"\ncatch_up = "200ms"'
 READINGS = 80

@@ -34,8 +34,6 @@ from tests.integration.service import (
 )
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 LENGTH_MS = 1000
 UNDITHERED = ("tests.integration.altered", "undithered")
 WINDOW = 'length = "1s"\nlateness = "200ms"\ncatch_up = "500ms"'

@@ -21,8 +21,6 @@ from tests.integration.service import TELL_ALL, Meters, meters, now_ms, service,
 from tests.support.broker import Broker
 from tests.support.profile_fixtures.dsmr import telegram
 
-pytestmark = pytest.mark.integration
-
 LENGTH_MS = 1000
 PLUG, HEAD = "shellypro3em-c0ffee4d1177", "tasmota_4D7731"
 PRIVATE = {

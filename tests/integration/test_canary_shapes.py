@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import pytest
 
-from meteragent.store import read_only
-from meteragent.store.schema import decode_state
 from tests.conftest import MakeBroker
 from tests.integration.canary import NOTE, WATTS, concatenated, files, traces_in
 from tests.integration.plan import SOURCE_TOPIC, time_ms
@@ -22,8 +20,7 @@ from tests.integration.service import TELL_ALL, Service, service, stream, subscr
 from tests.integration.shapes import HOUR_MS
 from tests.integration.wire import LIMIT_S, Publication, Receiver, feed
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
+from tests.support.stores import stored_states
 
 FIRST_MS = time_ms("2024-02-29T20:00:00Z")
 KILLED, STOPPED = 24 * 18 + 13, 24 * 34 + 7
@@ -97,9 +94,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
 
 def reached(agent: Service, streams: int, hours: int) -> bool:
     """Whether the store says that every meter of every stream has come so far."""
-    with read_only(agent.store) as connection:
-        rows = connection.execute("SELECT state FROM state").fetchall()
-    newest_ms = [decode_state(state).newest_ms for (state,) in rows]
+    newest_ms = [state.newest_ms for _, _, state in stored_states(agent.store)]
     return newest_ms == [FIRST_MS + (hours - 1) * HOUR_MS] * streams * len(WATTS)
 
 

@@ -27,8 +27,6 @@ from tests.integration.service import (
 )
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 AHEAD_MS = 10 * MINUTE_MS
 LOOK_MS = 3000
 """How long the agent may take to see the jump on a busy machine, and to be back."""

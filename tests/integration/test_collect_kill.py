@@ -9,8 +9,6 @@ from tests.integration.collecting import DURABLE, VICTIMS, Victim, by_mqtt, kill
 from tests.integration.collecting_files import kill_with_files
 from tests.support.postgres import Postgres
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_the_table_equals_what_left(

@@ -12,8 +12,6 @@ from tests.support.kafka import TOPICS, Kafka
 from tests.support.postgres import Postgres
 from tests.support.stores import TERMS
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.parametrize("victim", ["collect", "postgres"])
 async def test_the_table_equals_what_left(

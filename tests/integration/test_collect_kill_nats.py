@@ -8,8 +8,6 @@ from tests.integration.collecting import VICTIMS, Victim, by_nats, kill
 from tests.support.nats import Nats
 from tests.support.postgres import Postgres
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_the_table_equals_what_left(

@@ -11,8 +11,6 @@ from meteragent.mqtt import Endpoint
 from tests.integration.service import until
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 
 async def test_a_second_collector_with_the_client_id_is_said(
     broker: Broker, caplog: pytest.LogCaptureFixture

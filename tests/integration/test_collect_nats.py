@@ -21,8 +21,6 @@ from tests.support.collecting import TEMPLATE, record_messages, terms_message, t
 from tests.support.nats import Nats, nats_program
 from tests.support.stores import TERMS
 
-pytestmark = pytest.mark.integration
-
 
 def endpoint(server: Nats) -> Endpoint:
     """Return the address and the login of docs/collect.md."""
@@ -53,7 +51,7 @@ async def received(source: NatsSource, count: int) -> list[Message]:
 async def test_what_cannot_be_read_is_said(nats: Nats, caplog: pytest.LogCaptureFixture) -> None:
     """A wrong password and a subject without a stream each have a message of their own."""
     for server, template, text in (
-        (replace(endpoint(nats), password="wrong"), TEMPLATE, "check source.username"),
+        (replace(endpoint(nats), password="wrong"), TEMPLATE, "source.username"),
         (endpoint(nats), "other/{meter}", "no stream holds the subject other.*: docs/collect.md"),
     ):
         async with connected(server, template):

@@ -17,12 +17,12 @@ from tests.integration.collecting_files import table_of
 from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message
 from tests.support.stores import TERMS
 
-pytestmark = pytest.mark.integration
-
 BATCHES = [
     record_messages(TERMS, list(range(20)), f"m{number}", first=-48 + 7 * number) for number in range(6)
 ]
 """Batches over two days, so that each flush makes a new file or replaces one."""
+TOLD = [terms_message(TERMS, f"m{number}") for number in range(len(BATCHES))]
+"""The descriptors of all meters."""
 
 
 class Cut(NamedTuple):
@@ -39,7 +39,12 @@ class Power:
         self.cuts: list[Cut] = []
         self.acknowledged = 0
         self._image = image
-        for owner, name in ((os, "fsync"), (record_file, "sync"), (Path, "replace"), (Staging, "_count")):
+        for owner, name in (
+            (os, "fsync"),
+            (record_file, "sync_folder"),
+            (Path, "replace"),
+            (Staging, "_count"),
+        ):
             monkeypatch.setattr(owner, name, self._followed_by_a_cut(getattr(owner, name)))
 
     def cut(self) -> None:
@@ -61,7 +66,7 @@ class Power:
 def opened(folder: Path) -> tuple[Staging, Core]:
     """Open a dataset as a life of `collect` does."""
     staging = Staging(folder, "test", "day")
-    staging.migrate()
+    staging.create()
     return staging, Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin(is_first=True))
 
 
@@ -78,8 +83,8 @@ def test_a_power_cut_between_any_two_steps_costs_nothing(
         with monkeypatch.context() as patch:
             power = Power(device.image, patch)
             for messages in BATCHES:
-                batch = core.take([terms_message(TERMS), *messages], NOW_MS)
-                staging.write(batch, len(messages), NOW_MS, ())
+                batch = core.take([*TOLD, *messages], NOW_MS)
+                staging.write(batch, len(messages), NOW_MS)
                 power.acknowledged += 1
                 power.cut()
                 if power.acknowledged % 2 == 0:
@@ -95,7 +100,7 @@ def test_a_power_cut_between_any_two_steps_costs_nothing(
             meters = {row.meter for row in table_of(folder / "records")}
             assert meters >= {f"m{batch}" for batch in range(cut.acknowledged)}, f"after step {number}"
             for messages in BATCHES:
-                staging.write(core.take([terms_message(TERMS), *messages], NOW_MS), len(messages), NOW_MS, ())
+                staging.write(core.take([*TOLD, *messages], NOW_MS), len(messages), NOW_MS)
             staging.flush()
             staging.close()
             assert table_of(folder / "records") == everything, f"after step {number}"

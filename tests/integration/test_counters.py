@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import pytest
 
-from meteragent.agent import metrics, watch
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS, HOUR_MS
+from meteragent.service.health import ask, socket_path
 from simulators.replay import connect
 from tests.conftest import MakeBroker
 from tests.integration.clocked import set_clock
@@ -29,8 +29,7 @@ from tests.integration.wire import Receiver
 from tests.support.broker import Broker
 from tests.support.device import Device, Moment
 from tests.support.devices import DEVICES
-
-pytestmark = pytest.mark.integration
+from tests.support.vitals import agent_vitals
 
 SLOT_MS = 6 * HOUR_MS
 QUIET = 2
@@ -157,8 +156,8 @@ async def _run(broker: Broker, folder: Path) -> Run:
 def received(agent: Service) -> int:
     """Return how many messages the agent has fed to its streams since its start."""
     assert agent.runs, agent.log
-    answer = watch.ask(agent.store)
-    return 0 if answer is None else metrics.from_json(answer).counts.get("received", 0)
+    answer = ask(socket_path(agent.store))
+    return 0 if answer is None else agent_vitals(answer).counts.get("received", 0)
 
 
 async def settled(agent: Service) -> int:

@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import MakeBroker
 from tests.integration.crowd_homes import HOMES, kill
 from tests.integration.service import TELL_ALL
-
-pytestmark = pytest.mark.integration
 
 KILLS = 5
 

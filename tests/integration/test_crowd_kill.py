@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import MakeBroker
 from tests.integration.collecting import DURABLE
 from tests.integration.crowding import kill
-
-pytestmark = pytest.mark.integration
 
 
 async def test_each_slot_has_one_total_of_one_set(mosquitto: MakeBroker, tmp_path: Path) -> None:

@@ -5,10 +5,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
-from meteragent.agent.watch import ask
 from meteragent.crowd.message import Report
+from meteragent.service.health import ask, socket_path
 from tests.conftest import MakeBroker
 from tests.integration.crowd_homes import (
     BEGIN_MS,
@@ -26,8 +24,6 @@ from tests.integration.hurried import make_clock
 from tests.integration.proxy import Proxy
 from tests.integration.service import TELL_ALL, service, subscribed, until
 from tests.support.crowd import Street, make_group
-
-pytestmark = pytest.mark.integration
 
 HURRIED = ("tests.integration.hurried",)
 LATE = CHANGES | {"deadline_s": str(HOUR_S)}
@@ -68,5 +64,5 @@ async def test_a_report_after_the_deadline_is_never_sent(mosquitto: MakeBroker, 
 
 def counts(store: Path) -> Counter[str]:
     """Return the counters of a running agent; none before it answers."""
-    answer = ask(store)
+    answer = ask(socket_path(store))
     return Counter(json.loads(answer)["counts"] if answer else {})

@@ -18,8 +18,6 @@ from tests.integration.terminal import terminal
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
-pytestmark = pytest.mark.integration
-
 PAGE = (ROOT / "docs" / "debugging.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for language, text in BLOCKS if language == "sh" for line in text.splitlines()]

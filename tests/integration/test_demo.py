@@ -21,8 +21,6 @@ from simulators.stage import play
 from simulators.street import Street
 from tests.support.not_run import ROOT
 
-pytestmark = pytest.mark.integration
-
 LIMIT_S = 240.0
 HOMES = 12
 HALF_HOUR_MS = 1_800_000

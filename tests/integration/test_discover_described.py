@@ -18,8 +18,6 @@ from tests.integration.service import LIMIT_S, TELL_ALL, Meters, Scenarios, mete
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
-pytestmark = pytest.mark.integration
-
 PLUGS = 300
 """Devices in the list of Zigbee2MQTT, which makes it larger than a reading may be."""
 ENERGY = {"Time": "2026-01-02T10:00:00", "ENERGY": {"Total": 7712.25, "Power": 412}}
@@ -83,8 +81,8 @@ async def program(*arguments: str, folder: Path = ROOT) -> tuple[str, str]:
     return out.decode(), err.decode()
 
 
-async def first_reading(folder: Path) -> str:
-    """Run the agent in a folder until a reading has arrived; return what it has logged."""
+async def first_reading(folder: Path, text: str = "the first reading has arrived") -> str:
+    """Run the agent in a folder until a reading has arrived, or it logs `text`; return what it has logged."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "meteragent", "run", "home.toml"), cwd=folder, stderr=subprocess.PIPE
     )
@@ -92,7 +90,7 @@ async def first_reading(folder: Path) -> str:
     log = ""
     try:
         async with asyncio.timeout(LIMIT_S):
-            while "the first reading has arrived" not in log and not process.stderr.at_eof():
+            while text not in log and not process.stderr.at_eof():
                 log += (await process.stderr.readline()).decode()
     finally:
         with suppress(ProcessLookupError):
@@ -132,7 +130,15 @@ async def _pasted(broker: Broker, folder: Path) -> tuple[str, Sequence[str], str
         sending = asyncio.create_task(send(line))
         try:
             report, errors = await program("discover", "--url", broker.url, "--seconds", "3")
-            logs = await asyncio.gather(*map(first_reading, pasted_into(folder, report)))
+            folders = pasted_into(folder, report)
+            logs = await asyncio.gather(*map(first_reading, folders))
+            for topic, fields in described()[:3]:
+                await line.raw(topic, json.dumps(fields | {"unit_of_meas": "W"}), retain=True)
+            [text] = [text for path in folders if "unit_topic" in (text := (path / "home.toml").read_text())]
+            anew = folder / "anew"  # where no meter is known, so that refusals are told at once
+            anew.mkdir()
+            (anew / "home.toml").write_text(text)
+            logs.append(await first_reading(anew, "(refused_unit)"))
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -142,8 +148,15 @@ async def _pasted(broker: Broker, folder: Path) -> tuple[str, Sequence[str], str
 def test_what_is_proposed_runs_as_pasted(runs: Scenarios) -> None:
     """Each configuration of the report is accepted by the agent, which reads the device with it."""
     report, logs, errors = runs["pasted"]
-    assert len(logs) == 3, report + errors
-    assert all("the first reading has arrived" in log for log in logs), logs
+    assert len(logs) == 4, report + errors
+    assert all("the first reading has arrived" in log for log in logs[:3]), logs
+
+
+def test_a_unit_in_a_discovery_message_is_followed(runs: Scenarios) -> None:
+    """After an update of the device, its message states another unit: readings are refused."""
+    report, logs, _ = runs["pasted"]
+    assert 'unit_topic = "homeassistant/sensor/p1/power_consumed/config"' in report
+    assert "source.unit_topic states is another than configured (refused_unit)" in logs[3], logs[3]
 
 
 def test_descriptions_state_kind_and_unit(runs: Scenarios) -> None:

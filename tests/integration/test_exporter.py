@@ -29,8 +29,6 @@ from tests.integration.service import (
 from tests.support.broker import Broker, Certificates, free_port
 from tests.support.not_run import ROOT
 
-pytestmark = pytest.mark.integration
-
 EXPORTER = ROOT / "deploy" / "exporter" / "exporter.py"
 METERS = ("m1", "m2")
 USERS = {"agent": "b", "utility": "c"}

@@ -40,8 +40,6 @@ from tests.integration.service import (
 from tests.support.broker import Broker
 from tests.support.not_run import not_run
 
-pytestmark = pytest.mark.integration
-
 CANARIES = (13_371, 17_771, 19_191)
 HOLD_MS = 900_000
 WINDOW = 'length = "1s"\nlateness = "500ms"\ncatch_up = "500ms"'

@@ -6,8 +6,6 @@ from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from meteragent.domain.identity import fnv1a
 from meteragent.store import ledger, read_only
 from tests.conftest import MakeBroker
@@ -29,8 +27,6 @@ from tests.integration.service import (
     utility,
 )
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 AGENTS, METERS = 4, 40
 LENGTH_MS = 1000

@@ -28,8 +28,6 @@ from tests.integration.service import (
 )
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 SINK = 'status = "agent/status"\nhome_assistant = "homeassistant"\nprotocol = "{}"'
 OFFLINE = {"v": 1, "status": "offline"}
 BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])
@@ -120,6 +118,7 @@ async def _day(folder: Path, broker: Broker, version: str) -> Day:
             agent.start()
             await until(lambda: statuses(inbox)[-1] == "online")
             await subscribed(broker, 2)
+            await until(lambda: set(devices(inbox[killed:])) == set(HOMES))
             agent.signal()
             code = await agent.code()
             await until(lambda: statuses(inbox)[-1] == "offline")

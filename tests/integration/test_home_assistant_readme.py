@@ -145,9 +145,9 @@ def test_the_commands_of_the_steps_exist(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_configurations_are_accepted(
     block: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As they stand, by `check` too; one number each half hour, which hides a kettle."""
+    """By `check` too, where their folder exists; one number each half hour, which hides a kettle."""
     path = tmp_path / "meteragent.toml"
-    path.write_text(block)
+    path.write_text(block.replace("/var/lib/meteragent/", f"{tmp_path}/"))
     assert main(["check", str(path)]) == 0
     assert "kettle" in capsys.readouterr().out
     (stream,) = config.parse(block).stream
@@ -161,12 +161,11 @@ def test_the_configurations_are_accepted(
 def test_what_the_meters_send_is_read(block: str, message: Callable[[], bytes]) -> None:
     """One reading of now in each message, under the topic of its device."""
     decode = config.decoder(config.parse(block).stream[0].source)
-    ((time_ms, _),) = decode(message())
+    ((time_ms, *_),) = decode(message())
     assert time_ms is not None
     assert abs(time_ms - time.time() * 1000) < 10_000
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(("device", "unit"), [("shelly_em", "W"), ("dsmr_reader", "kW")])
 def test_private_numbers_arrive_in_home_assistant(tried: Scenarios, device: str, unit: str) -> None:
     """After the steps there is a device with a sensor, its guarantee, its numbers, and the agent's status."""
@@ -182,7 +181,6 @@ def test_private_numbers_arrive_in_home_assistant(tried: Scenarios, device: str,
     assert seen[document["availability"][0]["topic"]] == {"v": 1, "status": "offline"}
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("device", ["shelly_em", "dsmr_reader"])
 def test_what_the_device_is_called_does_not_leave(tried: Scenarios, device: str) -> None:
     """No name and no serial number of it is in anything that Home Assistant has from the agent."""

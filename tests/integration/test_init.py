@@ -21,8 +21,6 @@ from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 from tests.support.profile_fixtures.dsmr import telegram
 
-pytestmark = pytest.mark.integration
-
 Messages = Callable[[int, int], Iterator[tuple[str, str | bytes]]]
 """A function from the load in W and the register in Wh to the topics and payloads of one reading."""
 

@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.integration import law
 from tests.integration.judge import noise
 from tests.integration.kills import PLAN, kill_agent
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 KILLS = 25
 BURST = 500

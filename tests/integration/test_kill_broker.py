@@ -8,8 +8,6 @@ from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
 from tests.integration.kills import PLAN, UNLIMITED, kill_brokers
 
-pytestmark = pytest.mark.integration
-
 KILLS = 25
 SETTINGS = LOGS_SUBSCRIPTIONS | UNLIMITED
 

@@ -22,8 +22,6 @@ from tests.integration import law
 from tests.integration.kills import PLAN, invent
 from tests.support.not_run import ROOT
 
-pytestmark = pytest.mark.integration
-
 LIMIT_S = 300.0
 
 

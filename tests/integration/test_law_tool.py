@@ -8,8 +8,6 @@ from simulators.long_run import LongRun
 from tests.commands import law
 from tests.support.broker import mosquitto_program
 
-pytestmark = pytest.mark.integration
-
 METERS, SECONDS = 40, 12
 
 

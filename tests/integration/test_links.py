@@ -18,8 +18,6 @@ from tests.integration.service import Scenarios, until
 from tests.integration.wire import Publication, Receiver, feed
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 METERS = 3
 MANY, LIMIT = 12, 5
 """Meters, and how many unacknowledged messages a broker sends of which nobody asked that it wait."""

@@ -7,8 +7,6 @@ import pytest
 from tests.conftest import MakeBroker
 from tests.integration.load import BIG_ONES, SETTINGS, UNKNOWN, Outcome, run
 
-pytestmark = pytest.mark.integration
-
 METERS = 100
 GROWTH_MB = 25.0
 """What load may take beyond what the agent takes at rest."""

@@ -26,8 +26,6 @@ from tests.integration.terminal import terminal
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
-pytestmark = pytest.mark.integration
-
 SECRET = "73155"
 """A reading that nothing but a terminal may show."""
 ENOUGH = 400

@@ -16,7 +16,6 @@ from tests.integration.service import until
 from tests.support.broker import Broker, Certificates
 from tests.support.mqtt_peer import Peer, connected, soon
 
-pytestmark = pytest.mark.integration
 BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])
 
 

@@ -13,8 +13,6 @@ from tests.support.broker import Certificates
 from tests.support.fake_broker import PINGREQ, FakeBroker, Wire
 from tests.support.mqtt_peer import connected, soon, turns
 
-pytestmark = pytest.mark.integration
-
 
 async def accept(wire: Wire) -> None:
     """Accept the connection, and read until it ends."""

@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.integration.judge import violations
 from tests.integration.kills import PLAN, kill_agent
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 KILLS = 4
 BURST = 600

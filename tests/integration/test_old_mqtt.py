@@ -4,15 +4,11 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import MakeBroker
 from tests.integration.agent import Agent
 from tests.integration.kills import PLAN, invent
 from tests.integration.service import TELL_ALL, count_in_log, until
 from tests.integration.wire import CHUNK, Receiver, feed
-
-pytestmark = pytest.mark.integration
 
 PASSED_ON = r"Sending PUBLISH to meteragent-\w+-source"
 METERS = 30

@@ -37,8 +37,6 @@ from tests.integration.service import (
 )
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 STEP_MS = 1000
 HOLD_MS = 900_000
 PAST_MS = 1_790_000_000_000

@@ -3,13 +3,10 @@
 import time
 
 import numpy as np
-import pytest
 
 from simulators.replay import replay
 from simulators.trace import Trace
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 
 async def test_pace(broker: Broker) -> None:

@@ -31,7 +31,7 @@ from tests.integration.service import (
 from tests.support.broker import Broker, free_port
 from tests.support.page_asker import Line, line
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CANARY_W = 4711
 

@@ -1,6 +1,5 @@
 """The page in a real browser, on what left: bands, tariffs, 30 days, the budget, and readouts of plots."""
 
-import math
 from collections.abc import AsyncIterator
 from fractions import Fraction
 from typing import Any
@@ -11,9 +10,8 @@ from playwright.async_api import Page, expect
 
 from meteragent.agent import page as page_module
 from meteragent.agent.page import app
-from meteragent.core.window import RegisterUse
 from meteragent.domain.commit import Outgoing
-from meteragent.domain.units import DAY_MS, HOUR_MS
+from meteragent.domain.units import DAY_MS
 from tests.integration.browser import chromium
 from tests.integration.look import STEP_MS, Look, Site, serious
 from tests.integration.service import now_ms
@@ -21,7 +19,7 @@ from tests.support.broker import free_port
 from tests.support.not_run import ROOT
 from tests.support.page_world import PageWorld, tariff_world
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PICTURES = ROOT / "demo-out" / "page"
 PLACE: Any = {"timezone_id": "Europe/Amsterdam", "locale": "en"}
@@ -120,46 +118,9 @@ async def test_bands_have_no_place_on_the_trace(site: Site) -> None:
         await expect(look.page.locator("#said")).to_contain_text("kWh was sent for the band")
 
 
-async def test_examples_of_bands_have_their_noise(site: Site) -> None:
-    """Under "yours" each band has an example: its mean power so far, with the band's noise as power."""
-    async with site.looking(**PLACE) as look:
-        world, start_ms = look.world, look.world.now_ms
-        observer = world.viewers.observer("main")
-        assert observer is not None
-        kwh = 3_600_000 * 1_000_000
-        for at_ms in range(start_ms, start_ms + HOUR_MS, 600_000):
-            observer.span("house", at_ms, at_ms + 600_000, RegisterUse(at_ms, 600_000, kwh // 2))
-        observer.reading("house", start_ms, 100_000_000)
-        await look.page.click("#preset-numbers summary")
-        row = look.page.locator("#preset-numbers tbody tr")
-        await expect(row).to_have_count(1)
-        await expect(row.locator("th")).to_have_text("day")
-        await expect(row.locator("td").first).to_have_text("3 (so far)")
-        # The noise has a scale of 1 kWh; in the 352 hours of this band it exceeds 0.1 kW once in 10^15 draws.
-        power = float(await row.locator("td").nth(1).inner_text())
-        assert abs(power - 3) < 0.1
-        low, high = map(float, (await row.locator("td").last.inner_text()).split(" … "))
-        assert abs(high - low - 2 * 2.997 / 352) < 0.011
-
-
-async def test_the_game_stays_below_the_limits(site: Site) -> None:
-    """An attacker of one band is right as often as its noise allows, and no more often than promised."""
-    async with site.looking(**PLACE) as look:
-        found = await look.page.evaluate(
-            """async () => {
-              const { play } = await import("/static/noise.js");
-              const { own } = (await (await fetch("/facts.json")).json()).streams[0];
-              return own.hidden.map(event => [play(own, event).right, event.right_of_100["1"], event.wh]);
-            }"""
-        )
-        for right, limit, wh in found[:4]:
-            assert right <= limit
-            assert abs(right - 100 * (1 - math.exp(-float(wh) / 2000) / 2)) < 0.3
-
-
 def page_world_row(payload: bytes) -> Outgoing:
     """A record on the topic of the meter."""
-    return Outgoing("private/house/power", payload, 0, False)
+    return Outgoing("main", "private/house/power", payload, 0, False)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -169,7 +130,6 @@ async def test_it_is_fit_for_everybody(site: Site, width: int) -> None:
         await expect(look.page.locator("#tariffs-table table")).to_be_visible()
         for summary in await look.page.locator("summary:visible").all():
             await summary.click()
-        await expect(look.page.locator("#attack-game .bar").first).to_be_visible()
         for place in ("bands-table", "tariffs-table", "month-numbers .wide", "hidden-events", "spent-table"):
             scrolled = await look.page.locator(f"#{place}").evaluate(
                 "one => one.scrollWidth - one.clientWidth"

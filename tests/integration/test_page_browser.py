@@ -10,10 +10,11 @@ from itertools import pairwise
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
 from meteragent.agent import page as page_module
-from meteragent.core.upcoming import Upcoming
+from meteragent.core.arrivals import ArrivalRow
+from meteragent.core.deadlines import Upcoming
 from meteragent.domain.grid import iso_time
 from meteragent.report import guarantee, wording
 from tests.integration.look import DECISIVE, PICTURES, STEP_MS, Look, Site, serious, serving_site, tab, window
@@ -21,7 +22,7 @@ from tests.integration.service import now_ms, until
 from tests.support.broker import free_port
 from tests.support.page_world import TOKEN, PageWorld
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SECTIONS = ["crowd", "trace", "bands", "month", "hidden", "presets", "spent", "attack", "last", "health"]
 CONTROLS = [
@@ -29,8 +30,9 @@ CONTROLS = [
     "trace-numbers",
     "hidden-events",
     "preset",
-    "preset-again",
+    "preset-events",
     "spent-table",
+    "health-meters",
     "health-counters",
 ]
 JUDGED = {360: "dark", 1280: "light"}
@@ -109,16 +111,47 @@ async def test_the_table_holds_the_numbers(site: Site) -> None:
         assert rows[3][0] == "–"  # and not before
 
 
+async def cells(page: Page, place: str) -> list[list[str]]:
+    """Return the texts of a table's cells, row by row."""
+    rows: list[list[str]] = await page.locator(f"#{place} tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
+    )
+    return rows
+
+
+async def test_it_judges_what_arrives_of_each_meter(site: Site) -> None:
+    """One meter's row is folded; of several, each has its times, counts and judgement."""
+    house = ArrivalRow("house", None, 1200, 7_000, 7_000, None)
+    site.world.arrivals = (house,)
+    async with site.looking() as look:
+        await look.live()
+        table = look.page.locator("#health-meters table")
+        await expect(table).to_be_attached()
+        await expect(table).to_be_hidden()
+        shed = ArrivalRow("shed", None, 3, 90_000, None, "wrong_profile")
+        site.world.arrivals = (house, shed)
+        await expect(table).to_be_visible()
+        assert await cells(look.page, "health-meters") == [
+            ["Meter", "Messages", "Since the last message", "Since the last that counted", "Judgement"],
+            ["house", "1,200", "7 sec", "7 sec", "OK"],
+            ["shed", "3", "1 min 30 sec", "never heard", "wrong_profile"],
+        ]
+        await look.page.click("#health-meters summary")
+        site.world.arrivals = (house._replace(phase="a"), shed._replace(phase="b"))
+        await expect(table).to_be_hidden()
+        await look.page.click("#health-meters summary")
+        await expect(table.locator("th").nth(1)).to_have_text("Phase")
+
+
 async def test_it_says_the_promise_as_check_does(site: Site) -> None:
-    """What is hidden and what is not, the table of guesses and warnings are in the words of `check`."""
+    """What is hidden and what is not, the table of limits and warnings are in the words of `check`."""
     promised = guarantee.of(site.world.stream)
     async with site.looking() as look:
         await look.live()
         said = await look.page.locator("#hidden-promise p").all_inner_texts()
         assert said == wording.promise(promised)
         assert await look.page.locator("#hidden-promise h3").all_inner_texts() == [wording.guesses()]
-        cells = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
-        shown = await look.page.locator("#hidden-events tr").evaluate_all(cells)
+        shown = await cells(look.page, "hidden-events")
         assert shown == [list(row) for row in (wording.guess_columns(), *wording.guess_rows(promised))]
         for place, lines in (("not", wording.not_hidden(promised)), ("warnings", [*promised.warnings])):
             assert await look.page.locator(f"#hidden-{place} li").all_inner_texts() == lines
@@ -126,27 +159,34 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
         assert own == wording.summary(promised)
 
 
-async def test_other_presets_release_nothing(site: Site) -> None:
-    """Every preset can be looked at, and drawn again; nothing is asked of the agent for it."""
+async def test_the_limits_of_other_presets_are_shown(site: Site) -> None:
+    """Each preset has the limits that `check` states; nothing is asked of the agent for it."""
+    promises = site.world.view.streams[0].promises()
     async with site.looking() as look:
         await look.live()
-        await look.page.click("#preset-numbers summary")
         names = await look.page.locator("#preset-choice input").evaluate_all("all => all.map(a => a.value)")
-        assert set(names) == {"yours", "television", "street", "day", "bill", "typical-day"}
+        assert names == ["yours", *promises.presets]
         asked = len(look.requests)
-        for name in names[1:]:
-            await look.changes(partial(look.page.check, f"input[value={name}]"), "preset-plot")
-            await expect(look.page.locator("#preset-numbers tbody tr").first).to_be_visible()
-        await look.page.check("input[value=television]")
-        numbers = look.page.locator("#preset-numbers tbody tr td:nth-child(3)")
-        await expect(numbers).not_to_have_count(0)
-        before = await numbers.all_inner_texts()
-        await look.page.click("#preset-again")
-        after = await numbers.all_inner_texts()
-        # Two independent draws of a number are equal now and then; all of them are if nothing was drawn.
-        equal = sum(former == new for former, new in zip(before[1:], after[1:], strict=False))
-        assert 2 * equal < len(before) - 1 >= 2
+        for name, promise in {"yours": promises.guarantee, **promises.presets}.items():
+            await look.page.check(f"input[value={name}]")
+            assert await cells(look.page, "preset-events") == [
+                list(row) for row in (wording.guess_columns(), *wording.guess_rows(promise))
+            ]
         assert len(look.requests) == asked
+
+
+async def test_neighbours_are_compared(site: Site) -> None:
+    """Of two slots in a row, it says how often the larger number had the larger use."""
+    async with site.looking() as look:
+        world = look.world
+        for watts, quanta in ((100, 5), (200, 9), (100, 10), (50, 3)):
+            start_ms = world.clock_ms
+            for time_ms in range(start_ms, start_ms + STEP_MS, 60_000):
+                world.read(watts, time_ms)
+            world.now_ms = start_ms + STEP_MS
+            world.release(start_ms, quanta)
+        said = "With the readings: right in 3 of 3. With what was sent: right in 2 of 3."
+        await expect(look.page.locator("#attack-pairs")).to_have_text(said)
 
 
 async def test_another_stream_can_be_looked_at(site: Site) -> None:
@@ -208,12 +248,11 @@ async def test_it_is_fit_for_everybody(site: Site, width: int) -> None:
 
 
 async def test_the_decisive_columns_are_seen_on_a_phone(site: Site) -> None:
-    """At 390 px every column of the limits, the game and the numbers is inside its section, unscrolled."""
+    """At 390 px every column of the limits and the numbers is inside its section, unscrolled."""
     async with site.looking(viewport={"width": 390, "height": 844}) as look:
         await look.live(6)
         for summary in await look.page.locator("summary:visible").all():
             await summary.click()
-        await expect(look.page.locator("#attack-game .bar")).to_have_count(8)
         for place in DECISIVE:
             assert await look.hidden_width(place) == 0, place
 
@@ -287,41 +326,6 @@ async def test_it_speaks_once(site: Site) -> None:
         assert all(after[0] - before[0] > 4900 for before, after in pairwise(said))
         assert all("was sent" in text for _, text in said)
         await expect(look.page.locator("#said")).to_have_attribute("aria-live", "polite")
-
-
-async def test_the_games_are_fair(site: Site) -> None:
-    """The noise for show has the law that is promised, and no attacker of the page beats what is proven."""
-    async with site.looking() as look:
-        rounds = 40_000  # for the law of the noise
-        found = await look.page.evaluate(
-            """async rounds => {
-              const { draw, play, pairs } = await import("/static/noise.js");
-              const facts = await (await fetch("/facts.json")).json();
-              const own = facts.streams[0].own;
-              const kettle = own.hidden.find(one => one.event === "a kettle");
-              const square = (n, level) => { let sum = 0;
-                for (let i = 0; i < rounds; i += 1) for (const z of draw(n, level)) sum += z * z / n;
-                return sum / rounds; };
-              const games = [...Array(5)].map(() => play(own, kettle));
-              return { one: square(1, 1), four: square(4, 2), games,
-                bound: kettle.right_of_100["1"],
-                pairs: pairs([{from: 0, to: 1, you: 1, they: 5}, {from: 1, to: 2, you: 2, they: 9},
-                              {from: 2, to: 3, you: 1, they: 10}, {from: 3, to: 4, you: 0, they: 3},
-                              {from: 5, to: 6, you: 1, they: 2}]) };
-            }""",
-            rounds,
-        )
-        # Of n slots at a level the variance is (n+1)(n+2)/3 / level^2; its mean is known to 3%.
-        assert math.isclose(found["one"], 2, rel_tol=0.15)
-        assert math.isclose(found["four"], 10 / 4, rel_tol=0.15)
-        # The best attack is right 69.67% of the time. A chance is between 50 and 73.1%, so its deviation is
-        # at most 11.6%: of 100,000 rounds 1.96 standard errors are 0.072%, and five 0.19%, which one of
-        # five games exceeds once in 350,000 runs.
-        assert found["bound"] == 70
-        for game in found["games"]:
-            assert abs(game["right"] - 100 * (1 - math.exp(-0.5) / 2)) < 0.19
-            assert 0.01 < game["error"] < 0.072
-        assert found["pairs"] == {"all": 3, "right": 2}
 
 
 async def test_another_origin_gets_nothing(site: Site) -> None:

@@ -14,7 +14,7 @@ from tests.integration.look import PICTURES, Look, serious, window
 from tests.support.broker import free_port
 from tests.support.page_world import START_MS, PageWorld, crowd_world
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SHOWN = ["crowd", "hidden", "spent", "health"]
 

@@ -6,10 +6,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from meteragent.core.arrivals import ArrivalRow
 from meteragent.report import catalogue, guarantee, wording
 from tests.integration.look import DECISIVE, PICTURES, Site, serving_site
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -24,12 +25,15 @@ async def test_a_german_page_fits_a_phone(site: Site) -> None:
     """Its longer words fit 360 px, and its decisive columns 390 px; it says in German what `check` does."""
     with catalogue.speaking("de"):
         promise = wording.promise(guarantee.of(site.world.stream))
+    phases = [ArrivalRow("Wohnung oben", phase, 86_400, 3_725_000, None, "wrong_profile") for phase in "abc"]
+    site.world.arrivals = tuple(phases)
     async with site.looking(language="de", viewport={"width": 360, "height": 800}) as look:
         await look.live(3)
+        await expect(look.page.locator("#health-meters")).to_be_visible()
         for summary in await look.page.locator("summary:visible").all():
             await summary.click()
         await look.page.check("input[value=television]")
-        await expect(look.page.locator("#attack-game .bar")).to_have_count(8)
+        await expect(look.page.locator("#preset-events tbody tr")).to_have_count(8)
         assert await look.page.evaluate("document.documentElement.lang") == "de"
         assert await look.page.locator("#hidden-promise p").all_inner_texts() == promise
         names = await look.landmarks()

@@ -1,6 +1,5 @@
 """The page of streams that send amounts, peaks or energies above a threshold, in a real browser."""
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,7 +9,6 @@ from playwright.async_api import Browser, expect
 
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.grid import parse_time
-from meteragent.domain.units import MINUTE_MS
 from tests.integration.browser import chromium
 from tests.integration.look import Look, window
 from tests.support.broker import free_port
@@ -18,7 +16,7 @@ from tests.support.configurations import written
 from tests.support.page_world import PageWorld
 from tests.support.weighted import PRICES
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MONTHS = "length = '1mo'\ntimezone = 'UTC'"
 OCTOBER_MS, NOVEMBER_MS = map(parse_time, ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z"))
@@ -62,20 +60,9 @@ async def test_an_amount_is_not_shown_as_power(browser: Browser, source: str) ->
         for hidden in ("#trace .key li + li", "#trace-numbers", "#trace-reader", "#attack-order"):
             await expect(place(hidden).first).to_be_hidden()
         november = world.window(NOVEMBER_MS, 4000)[0]
-        world.viewers.released("main", [Outgoing("private/house/power", november, 0, False)])
+        world.viewers.released("main", [Outgoing("main", "private/house/power", november, 0, False)])
         await expect(place("#said")).to_have_text("1.8\u00a0EUR was sent for Nov 1, 00:00 to Dec 1, 00:00.")
         await expect(place("#trace-latest")).to_contain_text("1.8\u00a0EUR sent, 95% band")
-
-
-async def test_an_amount_has_no_example(browser: Browser) -> None:
-    """The noise of an amount is no power either, so under "yours" there is no example of one."""
-    world = after_october(2520, written(window=MONTHS, privacy="hide = '110Wh'") + PRICES)
-    async with looking(browser, world) as look:
-        await look.page.click("#preset-numbers summary")
-        for minute in range(3):
-            world.read(100, NOVEMBER_MS + minute * MINUTE_MS)
-        await expect(look.page.locator("#trace-plot")).to_have_attribute("aria-label", re.compile(r"\(3\)"))
-        await expect(look.page.locator("#preset-numbers .wide")).to_have_text("No number yet.")
 
 
 @pytest.mark.parametrize("source", ["unit = 'kW'", REGISTER])

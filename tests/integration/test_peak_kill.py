@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
-
 from tests.integration.agent import Agent
 from tests.integration.judge import slots, violations
 from tests.integration.kills import START_MS
@@ -17,8 +15,6 @@ from tests.integration.plan import HOLD_MS, Plan, Reading
 from tests.integration.service import stream
 from tests.integration.wire import Receiver, feed, publication
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 DAY_MS = 86_400_000
 KILLS = 8

@@ -18,8 +18,6 @@ from tests.integration.service import Scenarios
 from tests.integration.wire import Receiver, feed
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 CUTS = 6
 STOPS = 3
 BURST = 300

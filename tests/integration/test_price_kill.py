@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
-
 from meteragent.domain.grid import iso_time, parse_time
 from tests.conftest import MakeBroker
 from tests.integration.hurried import FastClock, make_clock
@@ -16,8 +14,6 @@ from tests.integration.plan import HOLD_MS, MICRO, Curve, Reading
 from tests.integration.service import TELL_ALL, Arrival, service, stream, subscribed, until, utility
 from tests.integration.wire import Publication, feed, publication
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 KILLS = 5
 HOUR_MS, QUARTER_MS = 3_600_000, 900_000

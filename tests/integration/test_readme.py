@@ -18,8 +18,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from meteragent.report import event
 from meteragent.wire.descriptor import describe
 from simulators.replay import connect
@@ -38,8 +36,6 @@ from tests.support.readme import (
     shortened,
     terms,
 )
-
-pytestmark = pytest.mark.integration
 
 
 def started(line: str, folder: Path) -> "subprocess.Popen[str]":

@@ -21,7 +21,7 @@ from tests.integration.wire import Receiver
 from tests.support.broker import Broker
 from tests.support.not_run import data_folder
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.usefixtures("data")
 
 WHOLE = os.environ.get("METERAGENT_REAL") == "whole"
 HOUR_MS = 3_600_000

@@ -6,7 +6,6 @@ import random
 import re
 from pathlib import Path
 
-import pytest
 from aiomqtt import Client
 
 from meteragent.domain.grid import iso_time, parse_time
@@ -15,8 +14,6 @@ from tests.integration.hurried import make_clock
 from tests.integration.service import TELL_ALL, Service, service, subscribed, until
 from tests.integration.wire import Receiver
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 START_MS = parse_time("2027-03-01T00:00:00Z")
 SLOT_MS = 1_800_000

@@ -12,8 +12,6 @@ from tests.integration.service import TELL_ALL, Scenarios, meters, now_ms, strea
 from tests.integration.terminal import terminal
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 ROW = r"m1 +\d\d:\d\d:\d\d +400\.0 +-?[\d.,]+ +311\.1 "
 """A slot that holds 400 W, with the noise of a half hour that hides 110 Wh."""
 

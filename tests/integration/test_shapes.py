@@ -40,8 +40,6 @@ from tests.integration.shapes import (
 from tests.integration.wire import LIMIT_S, Publication, Receiver, feed, publication
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 KILLS = 25
 REBOOT = 12
 """Before this life everything goes, the broker too."""

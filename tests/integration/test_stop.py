@@ -1,6 +1,7 @@
 """How the agent ends: SIGTERM drains what is due, closes nothing, and takes its time, but not for ever."""
 
 import asyncio
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from meteragent.agent import DRAIN_S
+from meteragent.domain.grid import parse_time
 from meteragent.store import read_only
 from tests.conftest import MakeBroker
 from tests.integration.service import (
@@ -29,8 +31,6 @@ from tests.integration.service import (
     utility,
 )
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
 
 LENGTH_MS = 3000
 LONG = f'length = "{LENGTH_MS}ms"\ncatch_up = "500ms"'
@@ -82,10 +82,16 @@ def stops(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Sc
     async def sink_away(folder: Path) -> End:
         return await away(folder, lambda *_: None, back=False)
 
+    async def refused(folder: Path) -> End:
+        with mosquitto(users={"somebody": "else"}) as broker:
+            return await _refused(folder, broker)
+
     async def impatient(folder: Path) -> End:
         return await away(folder, lambda agent, _: agent.signal(signal.SIGINT), back=False)
 
-    scenarios = Scenarios(tmp_path_factory.mktemp("stops"), open_slot, sink_back, sink_away, impatient)
+    scenarios = Scenarios(
+        tmp_path_factory.mktemp("stops"), open_slot, sink_back, sink_away, refused, impatient
+    )
     asyncio.run(scenarios.run())
     return scenarios
 
@@ -110,6 +116,16 @@ async def _open_slot(folder: Path, broker: Broker) -> End:
             await until(lambda: len(inbox.records()) >= 2)
             await agent.stop()
     return End(code, seconds, left, until_then, inbox.records(), line.sent)
+
+
+async def _refused(folder: Path, broker: Broker) -> End:
+    """Stopped while the broker of source and sink refuses the login."""
+    with service(folder, stream(broker.url, window=SHORT)) as agent:
+        agent.start()
+        await until(lambda: agent.log.count("not authorised") >= 2)
+        agent.signal()
+        code, seconds = await ended(agent)
+        return End(code, seconds, waiting(agent), [], [], [])
 
 
 async def _sink_away(
@@ -169,6 +185,14 @@ def test_a_stop_waits_for_the_sink(stops: Scenarios) -> None:
     assert end.inbox
 
 
+def test_a_stop_with_nothing_due_ends_at_once(stops: Scenarios) -> None:
+    """A broker that refuses the connection is not waited for if no record is due."""
+    end = stops["refused"]
+    assert end.code == 0
+    assert end.seconds < MARGIN_S
+    assert end.waiting == 0
+
+
 def test_a_stop_does_not_wait_for_ever(stops: Scenarios) -> None:
     """With the sink's broker away it ends with 0 after ten seconds, the record in the outbox."""
     end = stops["sink_away"]
@@ -193,6 +217,30 @@ def test_what_a_stop_leaves_behind_is_not_lost(name: str, stops: Scenarios) -> N
     assert all(later[record.start_ms] == record.payload for record in stops[name].later)
     first_seen = list(dict.fromkeys(record.start_ms for record in stops[name].later))
     assert first_seen == sorted(first_seen)
+
+
+async def test_after_a_kill_the_log_says_when_the_number_leaves(
+    mosquitto: MakeBroker, tmp_path: Path
+) -> None:
+    """A slot that falls due during `catch_up` leaves at its end, as the log says, and not when it is due."""
+    window = f'length = "{LENGTH_MS}ms"\ncatch_up = "6s"'
+    with (
+        mosquitto(settings=TELL_ALL) as broker,
+        service(tmp_path, stream(broker.url, window=window)) as agent,
+    ):
+        async with utility(broker) as inbox, meters(broker) as line:
+            agent.start()
+            await subscribed(broker)
+            await line.send("home", 100)
+            await until(lambda: inbox.messages)
+            await agent.kill()
+            sent_before = len(inbox.records())
+            agent.start()
+            await until(lambda: len(inbox.records()) > sent_before)
+            left_ms = now_ms()
+            announced = re.findall(r"leaves at (\S+) \(in \d+ s\) at the earliest: 6 s after", agent.log)
+            await agent.stop()
+    assert parse_time(announced[-1]) <= left_ms < parse_time(announced[-1]) + 1000 * MARGIN_S
 
 
 async def test_a_stop_with_its_streams_closed_is_no_crash(mosquitto: MakeBroker, tmp_path: Path) -> None:

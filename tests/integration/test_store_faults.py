@@ -32,8 +32,6 @@ from tests.integration.service import (
 )
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 NOISY = "level = 1\nradius = 220"
 """Two draws for one slot differ but for once in some 500 times; there are several slots."""
 WINDOW = 'length = "1s"\ncatch_up = "300ms"'

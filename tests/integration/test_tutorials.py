@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from simulators.replay import connect
 from tests.conftest import MakeBroker
@@ -30,8 +29,6 @@ from tests.integration.wire import Receiver
 from tests.support.broker import Broker, free_port
 from tests.support.not_run import ROOT
 from tests.support.tutorial import PROGRAM, Tutorial, assert_printed, write
-
-pytestmark = pytest.mark.integration
 
 HOME, STREET = Tutorial("docs/tutorials/home.md"), Tutorial("docs/tutorials/street.md")
 FIXED = {"name", "written", "repeated", "utc", "feeder", "homes", "cells", "shown"}

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     SUBSCRIBED,
@@ -22,8 +20,6 @@ from tests.integration.service import (
     until,
     utility,
 )
-
-pytestmark = pytest.mark.integration
 
 PROGRAM = ("meteragent",)
 """As it is: it listens for ten seconds."""
@@ -89,6 +85,28 @@ async def test_no_interval_is_released_by_both(mosquitto: MakeBroker, tmp_path: 
                 assert max(times(inbox).values()) == 1
             descriptors = [c.facts["store"] for c in inbox.messages if c.topic == "private/main/m1/privacy"]
             assert len(set(descriptors)) == 2
+
+
+async def test_a_deleted_store_is_named_as_such(mosquitto: MakeBroker, tmp_path: Path) -> None:
+    """A store that was deleted with all files beside it: the log and `health` say so, and no other agent."""
+    with (
+        mosquitto(settings=TELL_ALL) as broker,
+        service(tmp_path / "a", stream(broker.url), program=PROGRAM) as agent,
+    ):
+        async with utility(broker) as inbox, meters(broker) as home:
+            task = asyncio.create_task(sending(home))
+            agent.start()
+            await until(inbox.records)
+            await agent.stop()
+            for path in agent.store.parent.glob("db*"):
+                path.unlink()
+            agent.start()
+            await until(_tells(agent, "an earlier store has released a meter"))
+            assert await problems(agent) == ["earlier_store"]
+            await agent.stop()
+            task.cancel()
+            assert "--restored-at now" in agent.log
+            assert "another agent releases" not in agent.log
 
 
 async def test_a_new_store_in_the_place_of_a_damaged_one_is_not_another_agent(

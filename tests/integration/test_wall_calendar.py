@@ -29,8 +29,6 @@ from tests.integration.service import (
 )
 from tests.support.broker import Broker
 
-pytestmark = pytest.mark.integration
-
 DAY_S = 86_400
 LATENESS_MS = 500
 KILLED_TICK = 15

@@ -41,8 +41,6 @@ from tests.integration.service import (
 from tests.support.broker import Broker
 from tests.support.stalls import Stalls
 
-pytestmark = pytest.mark.integration
-
 STEP_MS = 1000
 LENGTH_MS = 2000
 LATENESS_MS = 300

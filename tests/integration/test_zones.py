@@ -9,7 +9,6 @@ import asyncio
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -18,9 +17,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.domain.commit import TimelineState
-from meteragent.store import read_only
-from meteragent.store.schema import decode_state
 from tests.conftest import MakeBroker
 from tests.integration.judge import Fed, value
 from tests.integration.plan import Curve, Reading, time_ms
@@ -28,8 +24,7 @@ from tests.integration.service import TELL_ALL, Service, service, subscribed, un
 from tests.integration.shapes import DAY_MS, HOLD_MS, HOUR_MS, LATENESS_MS, Key, Shape, Window
 from tests.integration.wire import LIMIT_S, Receiver, feed, publication
 from tests.support.broker import Broker
-
-pytestmark = pytest.mark.integration
+from tests.support.stores import stored_states
 
 JOURNEY = (
     ("spring", "Europe/Amsterdam", "2024-03-31T00:40:00Z"),  # 01:40, before 02:00 -> 03:00
@@ -130,22 +125,19 @@ async def _run(broker: Broker, folder: Path) -> Run:
         return Run(fed, dict(receiver.messages), opened(agent), ledger)
 
 
-def states(agent: Service) -> Iterator[tuple[str, str, TimelineState]]:
-    """What the store knows: stream, meter, state."""
-    with read_only(agent.store) as connection:
-        rows = connection.execute("SELECT channel, meter, state FROM state").fetchall()
-    return ((stream, meter, decode_state(state)) for stream, meter, state in rows)
-
-
 def has_come(agent: Service, meter: str, at_ms: int) -> bool:
     """Whether a meter has come to a time in all streams; the agent must run."""
     assert agent.runs, agent.log
-    return [at_ms] * len(NAMES) == [state.newest_ms for _, of, state in states(agent) if of == meter]
+    return [at_ms] * len(NAMES) == [
+        state.newest_ms for _, of, state in stored_states(agent.store) if of == meter
+    ]
 
 
 def opened(agent: Service) -> Counter[tuple[str, str]]:
     """The windows that are open, or have left some of their records, by stream and meter."""
-    return Counter({(stream, meter): len(state.windows) for stream, meter, state in states(agent)})
+    return Counter(
+        {(stream, meter): len(state.windows) for stream, meter, state in stored_states(agent.store)}
+    )
 
 
 METERS = pytest.mark.parametrize("meter", BEGIN_MS)

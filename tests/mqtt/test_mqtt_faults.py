@@ -22,18 +22,29 @@ async def accept(wire: Wire) -> None:
 # Subscribing
 
 
-@pytest.mark.parametrize("granted", [0x87, 0x80, 0])
-async def test_a_subscription_that_is_not_granted_at_qos_1_is_an_error(granted: int) -> None:
-    """Refused, or at QoS 0, where nothing can be acknowledged: LinkError."""
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize(
+    ("granted", "code", "text"),
+    [
+        (0x87, "subscription_refused", "subscription refused: .* \\(0x87\\)"),
+        (0x80, "subscription_refused", "subscription refused: .* \\(0x80\\)"),
+        (0, "qos_refused", "subscription granted at QoS 0 only"),
+    ],
+)
+async def test_a_subscription_that_is_not_granted_at_qos_1_is_an_error(
+    granted: int, code: str, text: str, version: Version
+) -> None:
+    """Refused, or at QoS 0, where nothing can be acknowledged: a LinkError with the code of the problem."""
 
     async def script(wire: Wire) -> None:
         await wire.accept()
         wire.send(wire.suback(packet_id(b"\0\0" + await wire.expect(SUBSCRIBE)), granted))
         await wire.end()
 
-    async with FakeBroker(script) as broker, connected(broker.url) as peer:
-        with pytest.raises(LinkError, match=f"subscription refused: reason 0x{granted:02x}"):
+    async with FakeBroker(script) as broker, connected(broker.url, version=version) as peer:
+        with pytest.raises(LinkError, match=text) as refused:
             await (await peer.session()).subscribe("a/+")
+        assert refused.value.code == code
 
 
 async def test_a_subscription_is_not_waited_for_for_ever() -> None:

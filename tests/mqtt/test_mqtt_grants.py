@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from meteragent.domain.errors import LinkError
+from meteragent.mqtt import Will
 from meteragent.mqtt import session as module
 from meteragent.mqtt.endpoint import Version
 from tests.support.fake_broker import PINGREQ, PUBACK, PUBLISH, FakeBroker, Wire
@@ -162,28 +164,76 @@ async def test_a_shorter_session_is_told() -> None:
         assert "keeps a lost session for 3600 s instead of the requested 604800 s" in await peer.warned()
 
 
-@pytest.mark.parametrize(
-    ("grant", "reason", "text"),
-    [
-        (b"\x25\0", b"\x9a", "the broker does not support retained messages"),
-        (b"\x24\0", b"\x9b", "the broker does not support this QoS"),
-    ],
-)
-async def test_a_broker_without_retained_messages_or_qos_1_is_named(
-    grant: bytes, reason: bytes, text: str
-) -> None:
-    """A publication that it does not accept ends the connection, and the warning says what is missing."""
+async def test_a_broker_without_retained_messages_is_asked_for_none() -> None:
+    """CONNACK says so: what was to be retained is sent without the flag, which would end the session."""
+    flags: list[int] = []
 
     async def script(wire: Wire) -> None:
-        await wire.accept(properties=grant)
-        await wire.expect(PUBLISH)
-        wire.send(b"\xe0\1" + reason)
+        await wire.accept(properties=b"\x25\0")
+        flags.extend(packet.flags for packet in await wire.end() if packet.kind == PUBLISH)
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        session = await peer.session()
+        assert not session.retains
+        session.publish("private/m/privacy", b"terms", retain=True)
+    assert flags == [2]  # QoS 1
+
+
+async def test_a_will_that_may_not_be_retained_is_not() -> None:
+    """A broker without retained messages refuses such a CONNECT; the next one has a will without the flag."""
+    failures: list[LinkError] = []
+
+    async def refuse(wire: Wire) -> None:
+        await wire.hello()
+        assert wire.connect[7] & 0x2C == 0x2C
+        wire.send(wire.connack(0x9A))
         await wire.end()
 
-    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
-        (await peer.session()).publish("private/m/privacy", b"terms", retain=True)
-        assert f"the broker ended the connection: {text}" in await peer.warned()
+    async def take(wire: Wire) -> None:
+        await wire.accept(properties=b"\x25\0")
+        assert wire.connect[7] & 0x2C == 0x0C
+        await wire.end()
+
+    will = Will("status", b"offline")
+    async with (
+        FakeBroker(refuse, take) as broker,
+        connected(broker.url, will=will, on_failed=failures.append) as peer,
+    ):
         await peer.session()
+    assert [failure.code for failure in failures] == ["no_retain"]
+
+
+@pytest.mark.parametrize(
+    ("version", "answer", "code"),
+    [
+        ("5", b"\x20\5\0\0\2\x24\0", "qos_refused"),  # accepted, with Maximum QoS 0
+        ("5", b"\x20\3\0\x9b\0", "qos_refused"),  # refused, because the will is at QoS 1
+        ("5", b"\x20\3\0\x85\0", "client_id_refused"),
+        ("5", b"\x20\3\0\x87\0", "login_refused"),
+        ("5", b"\x20\3\0\x88\0", ""),
+        ("3.1.1", b"\x20\2\0\2", "client_id_refused"),
+        ("3.1.1", b"\x20\2\0\5", "login_refused"),
+        ("3.1.1", b"\x20\2\0\3", ""),
+        ("3.1.1", b"\x15\3\3\0\2\2\x46", "port_with_tls"),  # an alert of TLS
+        ("5", b"\x15\3\3\0\2\2\x46", "port_with_tls"),
+        ("5", b"", "no_answer"),
+    ],
+)
+async def test_what_is_missing_has_the_code_of_a_problem(version: Version, answer: bytes, code: str) -> None:
+    """Whatever ends an attempt to connect has the code of the problem that names it, or none."""
+    failures: asyncio.Queue[LinkError] = asyncio.Queue()
+
+    async def script(wire: Wire) -> None:
+        await wire.hello()
+        wire.send(answer)
+        if answer:
+            await wire.end()
+
+    async with (
+        FakeBroker(script, silent) as broker,
+        connected(broker.url, version=version, on_failed=failures.put_nowait),
+    ):
+        assert (await soon(failures.get())).code == code
 
 
 async def test_nothing_larger_than_the_broker_takes_is_sent() -> None:

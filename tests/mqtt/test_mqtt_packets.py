@@ -12,7 +12,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from meteragent.mqtt import packets
-from meteragent.mqtt.packets import MQTT_5, Cursor, Will
+from meteragent.mqtt.packets import MQTT_5, Connect, Cursor, Will
 from meteragent.mqtt.protocol import Protocol
 from tests.mqtt.test_mqtt_protocol import LEVELS, LIMIT, ids, opened, topics
 
@@ -83,7 +83,7 @@ def test_the_connection_is_asked_for_as_paho_does(  # noqa: PLR0917 -- one for e
     if username is not None:
         peer.username_pw_set(username, password)
     if will:
-        peer.will_set(will.topic, will.payload, 1, retain=True)
+        peer.will_set(will.topic, will.payload, 1, retain=will.retain)
     expiry_s = 0 if clean else 604_800
     peer._clean_start = clean
     peer._connect_properties = properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
@@ -93,16 +93,9 @@ def test_the_connection_is_asked_for_as_paho_does(  # noqa: PLR0917 -- one for e
         properties.MaximumPacketSize,
     ) = expiry_s, 1000, LIMIT
     peer._send_connect(keepalive_s)
-    written = Protocol(level, max_packet_bytes=LIMIT).connect(
-        client_id,
-        session_expiry_s=expiry_s,
-        receive_maximum=1000,
-        keepalive_s=keepalive_s,
-        username=username,
-        password=None if username is None else password,
-        will=will,
-    )
-    assert written == peer.written
+    secret = None if username is None else password
+    request = Connect(client_id, expiry_s, 1000, keepalive_s, username, secret, will)
+    assert Protocol(level, max_packet_bytes=LIMIT).connect(request) == peer.written
 
 
 @LEVELS
@@ -127,7 +120,7 @@ def test_acknowledgements_are_one_after_the_other(packet_ids: Iterable[int]) -> 
     assert written == b"".join(b"\x40\x02" + packet_id.to_bytes(2) for packet_id in packet_ids)
 
 
-@given(st.integers(0, packets.LONGEST))
+@given(st.integers(0, 268_435_455))
 def test_numbers_are_read_as_they_are_written(value: int) -> None:
     """A variable byte integer has as few bytes as it needs, and comes back."""
     written = packets.number(value)

@@ -82,14 +82,18 @@ async def test_a_broker_that_refuses_for_another_reason_is_asked_again_in_the_sa
 @pytest.mark.parametrize(("version", "reason"), [("5", 0x86), ("5", 0x87), ("3.1.1", 4), ("3.1.1", 5)])
 async def test_a_refused_login_says_which_connection_and_what_to_do(version: Version, reason: int) -> None:
     """The log names the side and the keys to set; a refusal of another kind gets no such hint."""
-    options: dict[str, Any] = {"role": "source of stream two", "login_hint": "set source.username"}
+    options: dict[str, Any] = {
+        "role": "source of stream two",
+        "advice": {"login_refused": "Set source.username."}.get,
+    }
     script = refuse(reason), refuse(3), accept
     async with FakeBroker(*script) as broker, connected(broker.url, version=version, **options) as peer:
         refused, unavailable = await peer.warned(), await peer.warned()
     assert refused.startswith(
         f"source of stream two {broker.url.removeprefix('mqtt://')}: connection refused: "
     )
-    assert f"(0x{reason:02x}): set source.username; next try in " in refused
+    assert f"(0x{reason:02x}); next try in " in refused
+    assert refused.endswith(". Set source.username.")
     assert "source.username" not in unavailable
 
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 import pytest
 
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt import Endpoint, watch
+from meteragent.mqtt import Endpoint
+from meteragent.mqtt.watch import watch
 from tests.conftest import MakeBroker
 from tests.mqtt.test_mqtt_reconnect import accept, refuse
 from tests.support.broker import Broker

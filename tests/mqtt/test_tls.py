@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from meteragent.domain.errors import LinkError
+from tests.conftest import MakeCertificates
 from tests.support.broker import Certificates
 from tests.support.mqtt_peer import connected
 
@@ -47,23 +49,31 @@ def serving(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+def others(openssl: MakeCertificates, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Certificates with the same names, of an authority that we do not know."""
-    return Certificates.make(tmp_path_factory.mktemp("others"))
+    return openssl(tmp_path_factory.mktemp("others"))
 
 
 @pytest.fixture(scope="module")
-def expired(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+def expired(openssl: MakeCertificates, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """An authority of ours whose server's certificate ran out yesterday."""
-    return Certificates.make(tmp_path_factory.mktemp("expired"), server_days=-1)
+    return openssl(tmp_path_factory.mktemp("expired"), server_days=-1)
 
 
-async def refusal(context: ssl.SSLContext | None, ca: Path) -> str:
-    """Why a connection is not made; the name and password that were to be said on it are not heard."""
+async def refusal(context: ssl.SSLContext | None, ca: Path, code: str) -> str:
+    """Why a connection is not made; the name and password that were to be said on it are not heard.
+
+    The failure has the `code` of the problem that names its cause.
+    """
     secrets = {"ca_file": ca, "username": "canary-name", "password": "canary-password"}
-    async with enemy(context) as actual, connected(actual.url, credentials=secrets) as peer:
+    failures: list[LinkError] = []
+    async with (
+        enemy(context) as actual,
+        connected(actual.url, credentials=secrets, on_failed=failures.append) as peer,
+    ):
         reason = await peer.warned()
         assert peer.sessions.empty()
+        assert failures[0].code == code
     assert not any(b"canary" in heard for heard in actual.heard)
     assert "canary" not in reason
     return reason
@@ -71,18 +81,21 @@ async def refusal(context: ssl.SSLContext | None, ca: Path) -> str:
 
 async def test_an_unknown_authority_is_refused(certificates: Certificates, others: Certificates) -> None:
     """The right names, vouched for by somebody else."""
-    reason = await refusal(serving(others.server, others.server_key), certificates.ca)
+    reason = await refusal(serving(others.server, others.server_key), certificates.ca, "certificate_unknown")
     assert "CERTIFICATE_VERIFY_FAILED" in reason
 
 
 async def test_a_certificate_that_ran_out_is_refused(expired: Certificates) -> None:
     """Our own authority and the right name, a day too late."""
-    assert "certificate has expired" in await refusal(serving(expired.server, expired.server_key), expired.ca)
+    context = serving(expired.server, expired.server_key)
+    assert "certificate has expired" in await refusal(context, expired.ca, "certificate_wrong")
 
 
 async def test_another_host_s_certificate_is_refused(certificates: Certificates) -> None:
     """Our own authority, and the name of another host."""
-    reason = await refusal(serving(certificates.client, certificates.client_key), certificates.ca)
+    reason = await refusal(
+        serving(certificates.client, certificates.client_key), certificates.ca, "certificate_wrong"
+    )
     assert "not valid for '127.0.0.1'" in reason
 
 
@@ -93,7 +106,7 @@ async def test_an_old_version_of_tls_is_refused(certificates: Certificates, vers
     context = serving(certificates.server, certificates.server_key)
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = version
-    await refusal(context, certificates.ca)
+    await refusal(context, certificates.ca, "port_without_tls")
     async with enemy(context) as actual:
         lax = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         lax.load_verify_locations(certificates.ca)
@@ -107,9 +120,15 @@ async def test_an_old_version_of_tls_is_refused(certificates: Certificates, vers
 
 async def test_a_server_without_tls_is_refused(certificates: Certificates) -> None:
     """With mqtts:// nothing goes out in the clear, not even to a broker that would take it."""
-    async with enemy(None) as actual, connected(actual.url, credentials={"ca_file": certificates.ca}) as peer:
+    failures: list[LinkError] = []
+    credentials = {"ca_file": certificates.ca}
+    async with (
+        enemy(None) as actual,
+        connected(actual.url, credentials=credentials, on_failed=failures.append) as peer,
+    ):
         await peer.warned()
         assert peer.sessions.empty()
+        assert failures[0].code == "port_without_tls"
     [hello] = actual.heard[:1]
     assert hello[0] == 22  # a TLS handshake, no CONNECT (16)
     assert b"MQTT" not in hello

@@ -1,22 +1,26 @@
 """The `crowd` command: identities, configurations, what `health` and `ledger` print."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from meteragent.cli import main
+from meteragent.cli import health, main
+from meteragent.crowd.machine import Key
 from meteragent.domain.errors import ConfigError
 from meteragent.operators import configuration, identity, vitals
 from meteragent.operators.desk import LedgerLine
 from meteragent.operators.store import Store
-from meteragent.operators.vitals import Vitals
+from meteragent.operators.vitals import OperatorVitals
+from meteragent.service.vitals import as_json, as_metrics
 from tests.support.crowd import group_text
 
-VITALS = Vitals(
+VITALS = OperatorVitals(
     version="1",
-    role="leader",
+    service="leader",
     group="elm-street",
     group_id="00",
     running_s=60,
@@ -170,7 +174,7 @@ def test_the_ledger_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
             LedgerLine(1_795_002_000, 1_795_005_101, "too_few", 2),
             LedgerLine(1_795_003_800, 1_795_006_901, "malformed", 0),
         ]
-        store._transact({}, lines, is_counted=False)
+        store.commit({Key("report", 0, "h"): b""}, lines)
     capsys.readouterr()
     assert main(["crowd", "ledger", str(config)]) == 0
     first, second, third = capsys.readouterr().out.splitlines()
@@ -182,64 +186,71 @@ def test_the_ledger_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_health_without_an_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody answers: the code is 1 and the text says so."""
-    assert main(["crowd", "health", str(folder(tmp_path))]) == 1
+    """Nobody answers: the code is 1, and the text names the store and how an operator is started."""
+    path = folder(tmp_path)
+    assert main(["health", str(path)]) == 1
     err = capsys.readouterr().err
-    assert "no operator that uses" in err
-    assert "answers: it runs as another user, or is not running" in err
+    assert "no operator answers at" in err
+    assert f"Start the operator: meteragent crowd ROLE {path}" in err
 
 
-def test_vitals_are_read_back() -> None:
-    """JSON holds all of them; without problems it says that all is well."""
-    assert vitals.from_json(vitals.as_json(VITALS)) == VITALS
+def text(state: OperatorVitals) -> str:
+    """Return what `health` prints."""
+    return health.as_text(json.loads(as_json(state)))
+
+
+def test_vitals_are_told_whole() -> None:
+    """JSON holds all of them; without problems the text says that all is well."""
+    document = json.loads(as_json(VITALS))
+    assert document["slots"] == [list(slot) for slot in VITALS.slots]
+    assert (document["group"], document["service"], document["healthy"]) == ("elm-street", "leader", True)
     assert VITALS.problems == ()
-    assert "All is well." in vitals.as_text(VITALS)
+    assert "All is well." in text(VITALS)
+    assert "total, homes: 100" in text(VITALS)
 
 
 @pytest.mark.parametrize(
     ("code", "changes"),
     [
         ("broker_down", {"is_connected": False}),
-        ("topic_refused", {"refused_topics": ("total",)}),
+        ("messages_refused", {"refused_topics": ("total",)}),
         ("unanswered", {"unanswered_s": 901}),
-        ("clock_jumped", {"ahead_s": 301}),
+        ("clock_ahead", {"ahead_s": 301}),
         ("keys_ahead", {"published_s": 60, "is_connected": False}),
         ("overloaded", {"loaded_s": 10.0}),
         ("no_reports", {"silent_slot_s": 1_795_000_200}),
-        ("no_requests", {"silent_slot_s": 1_795_000_200, "role": "helper"}),
+        ("no_requests", {"silent_slot_s": 1_795_000_200, "service": "helper"}),
         ("no_total", {"slots": ((1_795_000_200, "too_few", 0),)}),
     ],
 )
-def test_each_problem_is_named(code: str, changes: dict[str, object]) -> None:
+def test_each_problem_is_named(code: str, changes: dict[str, Any]) -> None:
     """A problem has a code, a text and a cure, in the text and in the metrics."""
-    wrong = vitals.from_json(json.dumps(json.loads(vitals.as_json(VITALS)) | changes))
+    wrong = replace(VITALS, **changes)
     assert [problem.code for problem in wrong.problems] == [code]
-    assert f"({code})" in vitals.as_text(wrong)
-    assert (
-        f'meteragent_crowd_problem{{group="elm-street",role="{wrong.role}",code="{code}"}} 1'
-        in vitals.as_metrics(wrong)
-    )
+    assert f"({code})" in text(wrong)
+    sample = f'meteragent_problem{{group="elm-street",role="{wrong.service}",code="{code}",stream=""}} 1'
+    assert sample in as_metrics(wrong)
 
 
-@pytest.mark.parametrize(("field", "code"), [("ahead_s", "clock_jumped"), ("published_s", "keys_ahead")])
+@pytest.mark.parametrize(("field", "code"), [("ahead_s", "clock_ahead"), ("published_s", "keys_ahead")])
 def test_a_wrong_clock_explains_silence(field: str, code: str) -> None:
     """While the clock is ahead, a slot without reports is no problem of its own."""
-    wrong = vitals.from_json(
-        json.dumps(json.loads(vitals.as_json(VITALS)) | {field: 400, "silent_slot_s": 1_795_000_200})
-    )
-    assert [problem.code for problem in wrong.problems] == [code]
+    changes: dict[str, Any] = {field: 400, "silent_slot_s": 1_795_000_200}
+    assert [problem.code for problem in replace(VITALS, **changes).problems] == [code]
 
 
 def test_prometheus_reads_the_metrics() -> None:
     """Every counter is a metric of this operator; results of slots and refusals have labels of their own."""
     samples = {
-        (sample.name.removeprefix("meteragent_crowd_"), *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(vitals.as_metrics(VITALS))
+        (sample.name.removeprefix("meteragent_"), *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(as_metrics(VITALS))
         for sample in family.samples
     }
     owner = ("group", "elm-street"), ("role", "leader")
-    assert samples["healthy", *owner] == samples["connected", *owner] == 1
+    assert samples["healthy", *owner] == samples["crowd_connected", *owner] == 1
     for name in vitals.COUNTERS:
-        assert samples[f"{name}_total", *owner] == VITALS.counts.get(name, 0)
-    assert samples["slots_total", ("group", "elm-street"), ("result", "total"), ("role", "leader")] == 1
-    assert samples["refusals_total", ("group", "elm-street"), ("reason", "late"), ("role", "leader")] == 1
+        assert samples[f"crowd_{name}_total", *owner] == VITALS.counts.get(name, 0)
+    slots = ("group", "elm-street"), ("result", "total"), ("role", "leader")
+    assert samples["crowd_slots_total", *slots] == 1
+    refusals = ("group", "elm-street"), ("reason", "late"), ("role", "leader")
+    assert samples["crowd_refusals_total", *refusals] == 1

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from meteragent.agent.notify import Notify
-from meteragent.mqtt import Endpoint
-from meteragent.mqtt.session import SubscriptionRefused
+from meteragent.mqtt import Endpoint, Entropy, Link, SubscriptionRefused
 from meteragent.operators import published
+from meteragent.service.health import tell
+from meteragent.service.notify import Notify
 from tests.operators.test_operators_service import Still, make_service
 from tests.support.crowd import SLOT_S, Street, fixed_entropy, make_group
 from tests.support.fake_session import LIMIT_S, FakeSession
@@ -31,11 +31,9 @@ class Refusing(FakeSession):
 def retain(monkeypatch: pytest.MonkeyPatch, *payloads: bytes, session: FakeSession | None = None) -> None:
     """Let a broker send messages on the first subscription."""
 
-    async def connect(
-        _endpoint: Endpoint, _client_id: str, serve: Callable[[FakeSession], Any], **options: Any
-    ) -> NoReturn:
+    async def connect(link: Link, serve: Callable[[FakeSession], Any], _: Entropy) -> NoReturn:
         for payload in payloads:
-            options["on_message"]("crowd/elm-street/keys/helper", payload, 1, True, (1,))
+            link.on_message("crowd/elm-street/keys/helper", payload, 1, True, (1,))
         await serve(session or FakeSession())
         await asyncio.Event().wait()
         raise AssertionError
@@ -111,12 +109,12 @@ async def test_the_watchdog_is_fed_while_there_is_no_round_yet() -> None:
         def send(self, *texts: str) -> None:
             lines.extend(texts)
 
-    service._notify = Recorder(watchdog_s=60)
+    service._notify = Recorder("@systemd", watchdog_s=60)
     clock.time_s += 3600
     for has_begun in (False, True):
         service._has_begun = has_begun
         lines.clear()
-        keeping = asyncio.create_task(service._keep_alive())
+        keeping = asyncio.create_task(tell(service._notify, service._problems, service._idle_s))
         await until(lambda: any(line.startswith("STATUS=") for line in lines))
         keeping.cancel()
         assert ("WATCHDOG=1" in lines) is not has_begun

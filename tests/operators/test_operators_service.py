@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.agent.notify import Notify
 from meteragent.crowd.machine import Effects, Machine, due_s
 from meteragent.mqtt import Endpoint
 from meteragent.operators import link
@@ -19,6 +18,7 @@ from meteragent.operators.desk import Arrival, Desk, Step
 from meteragent.operators.link import REPORTS_MAX
 from meteragent.operators.service import BATCH, Service, _Worker
 from meteragent.operators.store import Store
+from meteragent.service.notify import Notify
 from tests.support.crowd import HELPER, LEADER, SLOT_S, Street, fixed_entropy, make_group
 from tests.support.fake_session import LIMIT_S, FakeSession
 from tests.support.mqtt_peer import turns
@@ -269,6 +269,6 @@ async def test_no_keys_are_published_after_a_jump_of_the_clock(
             await service._round(worker, [], [clock.now_s()])
             assert len(service._link.departures) == lists
             codes = {problem.code for problem in service.vitals().problems} - {"broker_down"}
-            assert codes == ({"no_requests"} if lists else {"clock_jumped"})  # a day without requests is over
+            assert codes == ({"no_requests"} if lists else {"clock_ahead"})  # a day without requests is over
     [warning] = caplog.records
     assert warning.message.startswith("the clock has jumped ahead by 3,650 days")

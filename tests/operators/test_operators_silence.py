@@ -6,7 +6,6 @@ from typing import Final
 
 import pytest
 
-from meteragent.agent.notify import Notify
 from meteragent.crowd.machine import Key
 from meteragent.mqtt import Endpoint
 from meteragent.operators.clock import Clock
@@ -14,6 +13,7 @@ from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import LedgerLine, Step
 from meteragent.operators.service import Service
 from meteragent.operators.silence import PATIENCE_S, Silence
+from meteragent.service.notify import Notify
 from tests.support.crowd import LEADER, SLOT_S, make_group
 
 GROUP: Final = make_group()

@@ -210,7 +210,7 @@ def test_the_ledger_has_a_slot_once(tmp_path: Path) -> None:
             store.commit({Key("closed", 1800): b"y"}, [line])
         with pytest.raises(StoreError, match="an earlier transaction failed"):
             store.commit({Key("closed", 3600): b"z"})
-        store._has_failed = True
+        store._failed = True
     assert ledger(tmp_path / "leader.db") == [line]
 
 

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from meteragent.privacy import LInfLaplace, accuracy, half_width, sd, sd_of_sum
+from meteragent.privacy import LInfLaplace, accuracy, half_width, sd
 
 LATTICE = [  # discrete_R: n, a, var_z
     (1, Fraction(1, 2), 7.83539617807),
@@ -52,7 +52,7 @@ def test_a_fine_lattice_has_the_errors_of_the_continuous_law(
     """For a << 1 sd, quantiles and the sd of a window's sum are THEORY 1.2's."""
     fine = LInfLaplace(Fraction(1), Fraction(1, 10**6), n)
     assert sd(fine) ** 2 == pytest.approx(variance, rel=1e-9)
-    assert sd_of_sum(fine, n) ** 2 == pytest.approx(var_sum, rel=1e-9)
+    assert n * sd(fine) ** 2 == pytest.approx(var_sum, rel=1e-9)
     assert half_width(fine, 0.5) == pytest.approx(q50, rel=1e-7)
     assert half_width(fine) == pytest.approx(q95, rel=1e-7)
     assert half_width(fine, 0.999) == pytest.approx(q999, rel=1e-7)
@@ -81,7 +81,7 @@ def test_the_errors_of_the_presets(
     """The errors printed for the presets, of a number and of a month, to the two digits printed."""
     preset = LInfLaplace(Fraction(1, 1) / radius_w, quantum, 1)
     assert sd(preset) == pytest.approx(number, rel=0.02)
-    assert sd_of_sum(preset, slots_a_month) * slot_h / 1000 == pytest.approx(month_kwh, rel=0.03)
+    assert math.sqrt(slots_a_month) * sd(preset) * slot_h / 1000 == pytest.approx(month_kwh, rel=0.03)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 6, 30, 1440])
@@ -135,13 +135,6 @@ def test_negligible_noise_leaves_the_error_of_rounding() -> None:
     assert sd(mechanism(1, Fraction(10**6))) == 0
     # n = 2: P(R = 1)/P(R = 0) = 9 e^-100, so Var z = 9 e^-100 * 2/3.
     assert sd(mechanism(2, Fraction(100))) == pytest.approx(math.sqrt(6) * math.exp(-50), rel=1e-9)
-
-
-def test_sums_grow_with_the_root_of_their_length() -> None:
-    """The sd of a sum of m slots is sqrt(m) times a slot's: within a window signs are uncorrelated."""
-    window = mechanism(4, Fraction(1, 50))
-    assert sd_of_sum(window, 1) == sd(window)
-    assert sd_of_sum(window, 100) == pytest.approx(10 * sd(window))
 
 
 def test_a_wider_interval_covers_more() -> None:

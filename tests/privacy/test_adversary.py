@@ -23,14 +23,7 @@ from meteragent.privacy.adversary import (
     odds_apart,
 )
 from meteragent.privacy.channel import Channel, exp
-from meteragent.privacy.families import (
-    boxes,
-    database_exchanges,
-    replacements,
-    row_exchanges,
-    row_segments,
-    whole_rows,
-)
+from meteragent.privacy.families import replacements, whole_rows
 from meteragent.privacy.metric import (
     GraphMetric,
     Metric,
@@ -43,6 +36,7 @@ from meteragent.privacy.metric import (
     normalised_manhattan,
 )
 from tests.support.channels import FEW, VERY_FEW, channels
+from tests.support.families import boxes, database_exchanges, row_exchanges, row_segments
 
 HALF = Fraction(1, 2)
 JUST = Fraction(1, 1000)

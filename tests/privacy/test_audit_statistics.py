@@ -22,7 +22,6 @@ from meteragent.privacy.statistics import (
     lower_bound,
     midrange_power,
     prove_loss,
-    windows_needed,
 )
 from tests.support.controls import Control, honest, scalar, scalar_mass
 
@@ -63,12 +62,6 @@ def test_a_bound_of_a_ratio_is_seldom_above_it() -> None:
     assert lower_bound(trials, 0, trials, 0.05) == pytest.approx(
         math.log(0.025 ** (1 / 60) / (1 - 0.025 ** (1 / 60)))
     )
-
-
-@pytest.mark.parametrize(("excess", "needed"), [(0.1, 3170), (0.25, 510), (1.0, 32)])
-def test_windows_needed_are_those_of_the_theory(excess: float, needed: int) -> None:
-    """At a claim of 2: 3170 windows a side for 1.1 times the loss, 510 for 1.25, 32 for twice (THEORY 6)."""
-    assert windows_needed(2, excess) == pytest.approx(needed, rel=0.01)
 
 
 def test_the_midrange_s_power_is_that_of_the_theory() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.privacy import Product, Sanitised, SeededBits
-from meteragent.privacy.channel import exp
+from meteragent.privacy.channel import all_events, exp
 from meteragent.privacy.exact import ln_bounds
 from meteragent.privacy.mechanism.base import MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import Categorical
@@ -38,7 +38,7 @@ def test_the_pair_is_exactly_the_one_asked_for(values: int, epsilon: str, delta:
     channel, odds = mechanism.channel, exp(epsilon)
     for x, other in mechanism.space.pairs():
         assert channel.hockey_stick(x, other, odds) == Fraction(delta)
-        assert channel.delta_by_events(x, other, odds) == Fraction(delta)
+        assert channel.delta_on(all_events(channel.outputs), x, other, odds) == Fraction(delta)
     assert mechanism.guarantee == (Fraction(epsilon), Fraction(delta))
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from meteragent.privacy.channel import Channel, Number, exp
+from meteragent.privacy.channel import Channel, Number, all_events, exp
 from meteragent.privacy.metric import (
     GraphMetric,
     Metric,
@@ -204,7 +204,7 @@ def test_a_smaller_metric_promises_more(channel: Channel, epsilon: Fraction) -> 
 def test_all_events_and_the_hockey_stick_agree_exactly(channel: Channel, odds: Number) -> None:
     """Definitions 1 and 2: the worst of all 16 events has the sum of the positive differences."""
     delta = channel.hockey_stick(0, 1, odds)
-    assert channel.delta_by_events(0, 1, odds) == delta
+    assert channel.delta_on(all_events(channel.outputs), 0, 1, odds) == delta
     assert 0 <= delta <= 1
     assert channel.smallest_delta(odds) == max(delta, channel.hockey_stick(1, 0, odds))
     assert channel.smallest_delta(odds, pairs=[(0, 1)]) == delta
@@ -232,7 +232,7 @@ def test_odds_are_at_least_one() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         channel.hockey_stick(0, 1, exp(-1))
     with pytest.raises(TypeError, match="odds must be exact"):
-        channel.delta_by_events(0, 1, 1.5)  # type: ignore[arg-type]
+        channel.delta_on([{0}], 0, 1, 1.5)  # type: ignore[arg-type]
     assert channel.hockey_stick(0, 1, 1) == HALF
     assert channel.delta_on([{0, 1}], 0, 1, 2) == 0
     assert channel.smallest_delta(1, pairs=[]) == 0
@@ -282,10 +282,11 @@ def test_levels_add_on_one_input_and_not_on_two(one: Fraction, other: Fraction) 
 def test_posteriors_are_qif_s_and_average_to_the_prior(channel: Channel, weights: list[int]) -> None:
     """Bayes' rule, exactly; `qif` has the same columns in floats."""
     prior = {x: Fraction(weight, sum(weights)) for x, weight in enumerate(weights)}
-    seen = channel.marginal(prior)
+    columns = [zip(prior.values(), channel.column(z), strict=True) for z in range(3)]
+    seen = [sum((weight * p for weight, p in column), exp(0) - 1) for column in columns]
     possible = [z for z in range(3) if seen[z] > 0]
     posteriors = {z: channel.posterior(prior, z) for z in possible}
-    assert sum(seen.values()) == 1
+    assert sum(seen) == 1
     for x in range(3):
         assert sum((seen[z] * posteriors[z][x] for z in possible), exp(0) - 1) == prior[x]
     expected = qif.channel.posteriors(floats(channel), np.array([float(prior[x]) for x in range(3)]))
@@ -304,4 +305,4 @@ def test_there_is_no_posterior_of_the_impossible() -> None:
         channel.posterior({"a": 1}, "x")
     for bad in ({"a": HALF}, {"a": 2, "b": -1}, {"a": HALF, "c": HALF}):
         with pytest.raises(ValueError, match="sum to 1"):
-            channel.marginal(bad)
+            channel.posterior(bad, "y")

@@ -1,4 +1,4 @@
-"""Odometer and filter count exactly and refuse what exceeds the budget; how costs compose is enumerated.
+"""An odometer counts exactly and refuses what exceeds the budget; how epsilons compose is enumerated.
 
 (meteragent.privacy.composition)
 """
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from meteragent.privacy.composition import BudgetExceeded, Cost, Filter, Odometer
+from meteragent.privacy.composition import BudgetExceeded, Odometer
 
 DAY_MS = 86_400_000
 EPSILONS = st.fractions(Fraction(1, 1000), 1, max_denominator=1000)
@@ -155,75 +155,6 @@ def test_the_budget_holds_and_the_sum_is_the_truth(
         assert odometer.spent(key, day * DAY_MS) == spent <= budget
 
 
-# Costs of any kind --------------------------------------------------------------------------------
-
-PARTS = st.integers(0, 2000).map(lambda thousandths: Fraction(thousandths, 1000))
-COSTS = st.builds(Cost, PARTS, PARTS, PARTS)
-
-
-def test_costs_add_in_sequence_and_take_the_larger_in_parallel() -> None:
-    """(1/3, 0.001, 0) and (1/6, 0, 2): 1/2, 0.001 and 2 one after the other; 1/3, 0.001, 2 side by side."""
-    pure, mixed = Cost("1/3", "0.001"), Cost(Fraction(1, 6), rho=2)
-    assert pure + mixed == Cost("1/2", "0.001", 2)
-    assert pure | mixed == Cost("1/3", "0.001", 2)
-    assert pure * 3 == Cost(1, "0.003")
-    assert str(pure + mixed) == "epsilon 1/2, delta 1/1000, rho 2"
-
-
-@given(a=COSTS, b=COSTS, c=COSTS, times=st.integers(0, 9))
-def test_costs_are_a_lattice_ordered_monoid(a: Cost, b: Cost, c: Cost, times: int) -> None:
-    """Order and grouping do not matter, nothing is free but nothing, and parallel is never above sequence."""
-    assert a + b == b + a
-    assert (a + b) + c == a + (b + c)
-    assert a + Cost() == a == a | a == a | Cost()
-    assert (a | b) + c == (a + c) | (b + c)
-    assert a <= a | b <= a + b
-    assert a * times == sum([a] * times, Cost())
-    assert (a <= b) == (a | b == b)
-
-
-@pytest.mark.parametrize("parts", [(-1, 0, 0), (0, "-1/2", 0), (0, 0, Fraction(-1))])
-def test_a_negative_cost_is_refused(parts: tuple[int, int, int]) -> None:
-    """Nothing gives back what was spent."""
-    with pytest.raises(ValueError, match="must not be negative"):
-        Cost(*parts)
-    with pytest.raises(TypeError, match="rho must be exact"):
-        Cost(rho=0.5)  # type: ignore[arg-type]
-
-
-@given(budget=COSTS, costs=st.lists(COSTS, max_size=12))
-def test_a_filter_stops_before_any_part_is_exceeded(budget: Cost, costs: list[Cost]) -> None:
-    """Whatever is asked: spent is the sum of what was accepted, at most the budget in every part."""
-    account, accepted = Filter(budget), Cost()
-    for cost in costs:
-        fits = accepted + cost <= budget
-        assert account.would_exceed(cost) != fits
-        if fits:
-            account.add(cost)
-            accepted += cost
-        else:
-            with pytest.raises(BudgetExceeded) as refused:
-                account.add(cost)
-            assert (refused.value.spent, refused.value.epsilon, refused.value.budget) == (
-                accepted,
-                cost,
-                budget,
-            )
-        assert account.spent == accepted <= budget
-
-
-def test_a_filter_without_a_budget_counts() -> None:
-    """Nothing is refused, all is added; a whole budget can be spent."""
-    counting, bounded = Filter(), Filter(Cost(1, rho="0.3"))
-    for _ in range(10):
-        counting.add(Cost("0.1", "1e-6", "0.5"))
-    assert counting.spent == Cost(1, "1e-5", 5)
-    assert not counting.would_exceed(Cost(10**9))
-    bounded.add(Cost(1, rho="0.3"))
-    assert not bounded.would_exceed(Cost())
-    assert bounded.would_exceed(Cost(delta="1e-99"))
-
-
 # What sequence and parallel mean, enumerated ------------------------------------------------------
 
 LEVELS = range(4)
@@ -251,8 +182,8 @@ def test_sequence_adds_under_the_maximum_and_parallel_takes_the_largest_under_th
             joint = float(np.add.outer(tables[first, x1, y1], tables[second, x2, y2]).max())
             worst_of_max = max(worst_of_max, joint / max(d1, d2))
             worst_of_sum = max(worst_of_sum, joint / (d1 + d2))
-    assert worst_of_max == pytest.approx(float((Cost(first) + Cost(second)).epsilon), rel=1e-12)
-    assert worst_of_sum == pytest.approx(float((Cost(first) | Cost(second)).epsilon), rel=1e-12)
+    assert worst_of_max == pytest.approx(float(first + second), rel=1e-12)
+    assert worst_of_sum == pytest.approx(float(max(first, second)), rel=1e-12)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -265,14 +196,14 @@ def test_a_sequence_chosen_as_one_goes_stays_within_its_budget(seed: int) -> Non
     for point in (1, 2):
         view: dict[tuple[int, ...], float] = {}
         for seen in LEVELS:
-            account = Filter(Cost(budget))
-            account.add(Cost(first))
+            account = Odometer(DAY_MS, budget)
+            account.add("m1", 0, first)
             chance = mass(first, point, seen)
-            if account.would_exceed(Cost(wishes[seen])):
+            if account.would_exceed("m1", 0, wishes[seen]):
                 view[seen,] = chance
                 continue
-            account.add(Cost(wishes[seen]))
-            assert account.spent == Cost(first + wishes[seen])
+            account.add("m1", 0, wishes[seen])
+            assert account.spent("m1", 0) == first + wishes[seen]
             for again in LEVELS:
                 view[seen, again] = chance * mass(wishes[seen], point, again)
         views.append(view)

@@ -1,6 +1,5 @@
 """Every mechanism conforms, and draws of another scale are refused."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -12,9 +11,7 @@ from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.conformance import conform
-from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.mechanism.categorical import Categorical
-from meteragent.privacy.mechanism.gaussian import DiscreteGaussian
 from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.mechanism.planar import PlanarLaplace, PlanarManhattan
 from meteragent.privacy.mechanism.product import MetricProduct, Product
@@ -166,48 +163,3 @@ class TestExponential(Conformance):
     def other(self, factor: Fraction) -> Any:
         """So few draws show 30%."""
         return super().other(1 + 3 * (factor - 1))
-
-
-@dataclass(frozen=True)
-class GaussianPair:
-    """The discrete Gaussian's promise at its radius: (1, delta(1)) between windows no further apart."""
-
-    noise: DiscreteGaussian
-
-    @property
-    def space(self) -> Any:
-        """That of the noise."""
-        return self.noise.space
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Epsilon 1, and the delta that it needs."""
-        return Guarantee(Fraction(1), Fraction(self.noise.delta(1, self.noise.radius)))
-
-    def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """That of the noise."""
-        return self.noise.release(points, bits=bits)
-
-    def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
-        """That of the noise."""
-        return self.noise.log_mass(outputs, point)
-
-
-class TestDiscreteGaussian(Conformance):
-    """Windows within a radius."""
-
-    pairs = (((0, 0), (4, 4)), ((4, 4), (0, 0)), ((1, 3), (5, -1)))
-
-    def made(self) -> "partial[Any]":
-        """Two slots."""
-        return partial(self._pair, rho=HALF)
-
-    @staticmethod
-    def _pair(rho: Fraction) -> GaussianPair:
-        return GaussianPair(DiscreteGaussian(rho, 4, 1, 2))
-
-    scaled = "rho"  # of the variance
-
-    def other(self, factor: Fraction) -> Any:
-        """10% of the scale are 21% of the variance."""
-        return super().other(factor**2)

@@ -11,6 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from meteragent.privacy.conformance.promise import check_loss, check_parameters
 from meteragent.privacy.conformance.trial import PointPair, Trial
 from meteragent.privacy.mechanism.base import Guarantee
 from meteragent.privacy.mechanism.categorical import Categorical
-from meteragent.privacy.mechanism.gaussian import DiscreteGaussian
 from meteragent.privacy.mechanism.number import Laplace
 from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.space import Categories, Numbers
@@ -285,12 +285,13 @@ class Nothing:
 
 def test_what_is_missing_is_named() -> None:
     """A mechanism without a method, a promise, or points at a distance is refused with what it lacks."""
+    right: Any = Laplace(1, 1)
     with pytest.raises(UnsupportedMechanism, match="space, release, log_mass, loss or guarantee"):
         conform(Nothing())  # type: ignore[arg-type]
     with pytest.raises(UnsupportedMechanism, match="loss or guarantee"):
-        conform(DiscreteGaussian(HALF, 4, 1, 2))
+        conform(SimpleNamespace(space=right.space, release=right.release, log_mass=right.log_mass))
     with pytest.raises(UnsupportedMechanism, match="give `pairs`"):
-        conform(Laplace(1, 1), pairs=[(1, 1)])
+        conform(right, pairs=[(1, 1)])
 
 
 # The command --------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import BarycentricInterpolator, CubicSpline
+from scipy.stats import gamma
 
 from meteragent.privacy.channel import Channel
-from meteragent.privacy.curve import (
-    Kind,
-    Mean,
-    Means,
-    Projection,
-    block_means,
-    hat_means,
-    lebesgue_constant,
-    reconstruct,
-)
+from meteragent.privacy.curve import Kind, Projection, reconstruct
+from meteragent.privacy.floor import WindowFloor
+from meteragent.privacy.metric import chebyshev
 from meteragent.privacy.space import Curve, Curves, polyline, steps
 
 KINDS: tuple[Kind, ...] = ("steps", "hats", "bernstein")
@@ -36,125 +30,6 @@ def curves(draw: st.DrawFn) -> Curve:
     size = len(times) - draw(st.integers(0, 1))
     values = draw(st.lists(VALUES, min_size=size, max_size=size))
     return (polyline if size == len(times) else steps)(times, values)
-
-
-def weight(*pieces: tuple[Any, Any, Any, Any]) -> Mean:
-    """A mean with weights from, to, first, last."""
-    return Mean(tuple((Fraction(a), Fraction(b), (Fraction(c), Fraction(d))) for a, b, c, d in pieces))
-
-
-FUNCTIONALS: list[Means] = [
-    block_means([0, 1, "2.5", 6]),
-    block_means([0, 6]),
-    hat_means([0, 2, 3, 6]),
-    hat_means([0, 6]),
-    Means(Curves(6), (weight((0, 6, "1/3", "-1/3")), weight((1, 2, 1, -2), (3, 4, 0, 1)))),
-]
-
-
-# Functionals --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("means", "curve", "expected"),
-    [
-        (block_means([0, 2, 6]), steps([0, 3, 6], [1, 5]), [1, 4]),
-        (block_means([0, 2, 6]), polyline([0, 6], [0, 6]), [1, 4]),
-        (hat_means([0, 3, 6]), steps([0, 6], [7]), [7, 7, 7]),
-        (hat_means([0, 3, 6]), polyline([0, 6], [0, 6]), [1, 3, 5]),
-        (hat_means([0, 3, 6]), polyline([0, 3, 6], [0, 3, 0]), [1, 2, 1]),
-    ],
-)
-def test_means_are_weighted_integrals(means: Means, curve: Curve, expected: list[int]) -> None:
-    """Block means and hat means, of steps and of ramps, exactly."""
-    assert list(means(curve)) == expected
-
-
-@given(curve=curves(), means=st.sampled_from(FUNCTIONALS))
-def test_means_are_simpson_s_sums(curve: Curve, means: Means) -> None:
-    """Half second by half second, where neither breaks, Simpson's rule is exact for a product of lines."""
-    half = Fraction(1, 2)
-    for mean, value in zip(means.means, means(curve), strict=True):
-        total = Fraction(0)
-        for start, end, (first, last) in mean.pieces:
-            slope = (last - first) / (end - start)
-            for i in range(int((end - start) / half)):
-                t = start + i * half
-                f, middle = curve(t), curve(t + half / 2)
-                w = [first + slope * (t + share * half - start) for share in (0, half, 1)]
-                total += half / 6 * (w[0] * f + 4 * w[1] * middle + w[2] * (2 * middle - f))
-        assert value == total
-
-
-def test_the_norm_is_the_integral_of_the_weight_s_size() -> None:
-    """Block and hat means have norm 1; of a weight that changes its sign both sides count."""
-    for means in FUNCTIONALS[:4]:
-        assert [mean.norm for mean in means.means] == [1] * len(means.means)
-        assert means.sensitivity == 1
-    crossing, mixed = FUNCTIONALS[4].means
-    assert crossing.norm == 1
-    assert mixed.norm == Fraction(1, 6) + Fraction(4, 6) + Fraction(1, 2)
-    assert FUNCTIONALS[4].sensitivity == Fraction(4, 3)
-    assert weight((0, 1, -1, -3)).norm == 2
-
-
-@given(x=curves(), y=curves(), means=st.sampled_from(FUNCTIONALS))
-def test_means_are_lipschitz_from_the_sup_norm_to_d_inf(x: Curve, y: Curve, means: Means) -> None:
-    """No number moves by more than the sensitivity times the sup of the curves' difference (THEORY 4.1)."""
-    moved = means.metric(means(x), means(y))
-    assert moved <= means.sensitivity * means.domain.metric(x, y)
-
-
-@pytest.mark.parametrize("means", FUNCTIONALS)
-def test_the_sensitivity_of_means_is_attained(means: Means) -> None:
-    """A curve of size 1 with the sign of a weight, as good as a step, moves its number by the norm."""
-    for mean in means.means:
-        halves = [half for start, end, ends in mean.pieces for half in same_sign(start, end, *ends)]
-        signs = {Fraction(0): 0} | {t: 1 if w >= 0 else -1 for t, w in halves}
-        assert mean(steps([*signs, 6], list(signs.values()))) == mean.norm
-
-
-def same_sign(
-    start: Fraction, end: Fraction, first: Fraction, last: Fraction
-) -> list[tuple[Fraction, Fraction]]:
-    """A weight's signs: where each begins, and a value there or later."""
-    if first * last >= 0:
-        return [(start, first + last)]
-    return [(start, first), (start + (end - start) * first / (first - last), last)]
-
-
-def test_a_typical_day_dilutes_one_day() -> None:
-    """The mean over D days of a band's mean: a change on one of the days moves it by a D-th (THEORY 3.6)."""
-    days, share = 4, Fraction(1, 4 * 2)
-    bands = [
-        [(10 * day + start, 10 * day + start + 2, share, share) for day in range(days)] for start in (0, 5)
-    ]
-    profile = Means(Curves(40), tuple(weight(*band) for band in bands))
-    flat, party = steps([0, 40], [100]), steps([0, 10, 20, 40], [100, 900, 100])
-    assert profile.sensitivity == 1
-    assert list(profile(flat)) == [100, 100]
-    assert list(profile(party)) == [300, 300]
-
-
-def test_functionals_that_make_no_sense_are_refused() -> None:
-    """Times that do not increase from 0, floats, no mean, and curves under another norm."""
-    for make in (block_means, hat_means):
-        for times in ([0], [1, 2], [0, 2, 2], [0, 2, 1]):
-            with pytest.raises(ValueError, match="increase from 0"):
-                make(times)
-        with pytest.raises(TypeError, match="must be exact"):
-            make([0, 0.5])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="at least one mean"):
-        Means(Curves(6), ())
-    with pytest.raises(ValueError, match="sup norm"):
-        Means(Curves(6, "L2"), FUNCTIONALS[0].means)
-    with pytest.raises(ValueError, match="end by 5 s"):
-        Means(Curves(5), FUNCTIONALS[0].means)
-    for start, end in ((3, 2), (2, 2), (-1, 2)):
-        with pytest.raises(ValueError, match="end after its start"):
-            weight((start, end, 1, 1))
-    with pytest.raises(TypeError, match="weight must be exact"):
-        Mean(((Fraction(0), Fraction(1), (0.5, 0.5)),))  # type: ignore[arg-type]
 
 
 # Projections --------------------------------------------------------------------------------------
@@ -262,6 +137,11 @@ def test_a_projection_needs_times_of_the_curve() -> None:
 # Reconstructions ----------------------------------------------------------------------------------
 
 
+def lebesgue_constant(basis: Any) -> float:
+    """The largest sum of |b_j(t)|, over the times t of the columns; a row for each b_j."""
+    return float(np.abs(basis).sum(axis=0).max())
+
+
 def test_steps_hold_from_edge_to_edge() -> None:
     """A block's number from its first instant to before its last; the last block has its end too."""
     edges = np.array([0, 1_800_000, 3_600_000]) + 1_700_000_000_000
@@ -335,8 +215,8 @@ def test_bernstein_s_polynomials_are_slow_at_a_kink() -> None:
     k, times = 33, np.linspace(0, 1, 4001)
     edges, truth = np.arange(k + 1) / k, np.abs(times - 0.5)
     knots = np.abs(np.arange(k) / (k - 1) - 0.5)
-    half_kink = polyline([0, "1/2", 1], ["1/2", 0, "1/2"])
-    means = [float(m) for m in block_means([Fraction(i, k) for i in range(k + 1)])(half_kink)]
+    means = np.abs((np.arange(k) + 0.5) / k - 0.5)
+    means[k // 2] = 1 / (4 * k)  # the block of the kink
     errors = {
         "bernstein": np.abs(reconstruct(knots, edges, times, "bernstein") - truth).max(),
         "steps": np.abs(reconstruct(means, edges, times, "steps") - truth).max(),
@@ -344,3 +224,23 @@ def test_bernstein_s_polynomials_are_slow_at_a_kink() -> None:
     }
     assert errors["bernstein"] == pytest.approx(0.070, abs=0.001)
     assert max(errors["steps"], errors["hats"]) <= 0.016
+
+
+# No number serves all curves ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 6, 30])
+def test_noise_rarely_stays_near_at_many_points(k: int) -> None:
+    """The l_inf mechanism's largest error, Gamma(k), keeps the bound epsilon reach/k, which falls to 0."""
+    for reach in (0.1, 1, 5, 40):
+        assert gamma(k, scale=3).cdf(reach) <= reach / 3 / k
+
+
+def test_the_floor_of_curves_grows_without_end() -> None:
+    """Polylines at k knots are a copy of (R^k, d_inf) in C([0, T]): any k numbers' floor is the curves'."""
+    vectors = [(0, 0, 0), (1, -2, 3), (5, 5, 5), (0, 4, -4)]
+    space = Curves(2)
+    for x, y in combinations(vectors, 2):
+        assert space.metric(polyline([0, 1, 2], x), polyline([0, 1, 2], y)) == chebyshev(x, y)
+    floors = [WindowFloor(k, 1).mean_absolute for k in (1, 10, 100, 1000)]
+    assert floors == [Fraction(k + 1, 2) for k in (1, 10, 100, 1000)]

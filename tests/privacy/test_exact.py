@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.privacy.exact import exp_neg_bounds, levels, ln_bounds, positive, power_bounds, rational
+from meteragent.privacy.exact import exp_neg_bounds, ln_bounds, positive, power_bounds, rational
 
 
 def test_exact_numbers_pass() -> None:
@@ -88,15 +88,3 @@ def test_the_bounds_of_a_logarithm_hold_and_are_close(x: Fraction, k: int) -> No
         exact = mpmath.ldexp(mpmath.log(mpmath.mpf(x.numerator) / x.denominator), k)
         assert lo <= exact <= hi
     assert hi - lo <= 4
-
-
-def test_levels_are_exact_and_equally_far_apart() -> None:
-    """A sweep from 0.1 to 1 in 4 levels is 0.1, 0.4, 0.7, 1: the numbers as written, ends included."""
-    assert levels("0.1", 1, 4) == (Fraction(1, 10), Fraction(4, 10), Fraction(7, 10), Fraction(1))
-
-
-@pytest.mark.parametrize(("lo", "hi", "k"), [(0, 1, 3), (1, 1, 3), (2, 1, 3), (1, 2, 1)])
-def test_no_sweep_is_refused(lo: int, hi: int, k: int) -> None:
-    """A sweep starts above zero, rises, and has two levels or more."""
-    with pytest.raises(ValueError, match=r"a sweep|positive"):
-        levels(lo, hi, k)

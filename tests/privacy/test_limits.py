@@ -9,7 +9,6 @@ import pytest
 
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism import (
-    DiscreteGaussian,
     Laplace,
     LInfLaplace,
     NoisyMax,
@@ -19,8 +18,7 @@ from meteragent.privacy.mechanism import (
 from meteragent.privacy.optimality import User, bayes_loss, expected_loss, optimal_remap
 
 A = Fraction(1, 10)
-GAUSSIAN = DiscreteGaussian(A, 2, 1, 2)
-VECTORS: list[Any] = [LInfLaplace(A, 1, 2), VectorLaplace(A, 1, 2), PlanarLaplace(A, 1), GAUSSIAN]
+VECTORS: list[Any] = [LInfLaplace(A, 1, 2), VectorLaplace(A, 1, 2), PlanarLaplace(A, 1)]
 MAKES: list[Any] = [np.uint8, np.uint64, ">i4", np.int16]
 
 
@@ -51,15 +49,12 @@ def test_a_mass_is_of_whole_quanta(mechanism: Any) -> None:
 def test_the_ends_of_the_lattice_are_far_apart() -> None:
     """From -2^62 to 2^62 it is 2^63, more than an int64: the mass is next to nothing."""
     end, a = 1 << 62, float(A)
-    for mechanism, distance in zip(VECTORS, (1, 2, math.sqrt(2)), strict=False):
+    for mechanism, distance in zip(VECTORS, (1, 2, math.sqrt(2)), strict=True):
         assert mechanism.log_mass([[end, end]], [-end, -end])[0] == pytest.approx(-a * distance * 2.0**63)
-    assert GAUSSIAN.log_mass([[end, end]], [-end, -end])[0] == pytest.approx(-(2.0**126) / 40)
     assert Laplace(A, 1).log_mass([end], -end)[0] == pytest.approx(-a * 2.0**63)
     first, second = NoisyMax(1, 1, 2).log_mass([0, 1], [end, -end])
     assert first == pytest.approx(0)
     assert second == pytest.approx(-(2.0**62))
-    near, same = GAUSSIAN.log_mass([[end - 3, end]], [end, end]), GAUSSIAN.log_mass([[0, 3]], [3, 3])
-    assert near.tolist() == same.tolist()
 
 
 def test_a_prior_is_one_for_every_row() -> None:

@@ -25,7 +25,6 @@ from meteragent.privacy.optimality import (
     bayes_loss,
     best_for_all,
     best_mechanism,
-    best_noise,
     dual_bound,
     expected_loss,
     least_cost,
@@ -36,6 +35,7 @@ from meteragent.privacy.optimality import (
 from meteragent.privacy.query import Query, average, count, percentile, total
 from meteragent.privacy.space import Databases, Numbers
 from meteragent.privacy.space.databases import DatabaseMetric
+from tests.support.best_noise import best_noise
 
 Floats = NDArray[np.float64]
 

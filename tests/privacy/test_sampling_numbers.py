@@ -1,6 +1,7 @@
 """Coins, choices, geometric and discrete Laplace numbers, part by part; their laws: tests/statistical."""
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.exact import exp_neg_bounds
-from meteragent.privacy.sampling import bernoulli, bernoulli_exp, choice, discrete_laplace, geometric
+from meteragent.privacy.sampling import bernoulli, choice, discrete_laplace, geometric
 from meteragent.privacy.sampling.geometric import _digits
 from tests.support.tape import Tape
 
@@ -49,13 +50,8 @@ def test_a_coin_of_e_to_the_minus_x(x: Fraction, u: int) -> None:
     tape = Tape(u, u, u, u, u)
     joined = sum(u << 32 * i for i in range(5))
     if joined + 1 < lo or joined >= hi or x == 0:
-        assert bernoulli_exp(x.numerator, x.denominator, tape) is (x == 0 or joined < lo)
-
-
-def test_a_coin_of_more_than_one_is_refused() -> None:
-    """For x < 0, e^-x is not a probability."""
-    with pytest.raises(ValueError, match="is a probability for x >= 0"):
-        bernoulli_exp(-1, 2, SeededBits(0))
+        bounds = partial(exp_neg_bounds, x.numerator, x.denominator)
+        assert bernoulli(bounds, tape) is (x == 0 or joined < lo)
 
 
 THIRDS = [Fraction(1, 3), Fraction(2, 3)]

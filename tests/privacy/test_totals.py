@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from meteragent.privacy import LInfLaplace, SeededBits, discrete_laplace, half_width, sd_of_sum
+from meteragent.privacy import LInfLaplace, SeededBits, discrete_laplace, half_width, sd
 from meteragent.privacy.totals import Part, Weighted, half_width_of_total, sd_of_total
 
 Floats = NDArray[np.float64]
@@ -182,7 +182,7 @@ def test_the_deviation_of_a_total() -> None:
     """Variances add: slots are uncorrelated, windows and meters independent."""
     one, other = mechanism(4, "1/50"), mechanism(1, "1/220")
     parts = [Part(one, 3, 5, 0.5), Part(other, 1, 7)]
-    assert sd_of_total(parts) == pytest.approx(math.hypot(0.5 * sd_of_sum(one, 15), sd_of_sum(other, 7)))
+    assert sd_of_total(parts) == pytest.approx(math.sqrt(15 * (0.5 * sd(one)) ** 2 + 7 * sd(other) ** 2))
 
 
 @given(

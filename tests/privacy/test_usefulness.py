@@ -18,7 +18,6 @@ from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
 from meteragent.privacy.metric import absolute, discrete
 from meteragent.privacy.usefulness import (
     channel_alpha,
-    geolocation_alpha,
     geometric_alpha,
     least_alpha,
     norm_alpha,
@@ -178,9 +177,9 @@ def test_a_signature_is_a_row_of_readings(signature: Any) -> None:
 
 def test_geolocation_retrieves_farther() -> None:
     """Section 6.2: at level ln 4 within 200 m, 5% are more than 684 m off; twice the radius doubles it."""
-    level = "1.3862943611"
-    alpha = geolocation_alpha(level, 200, 0.05)
-    x = float(Fraction(level)) * alpha / 200
+    level = Fraction("1.3862943611")
+    alpha = norm_alpha(2, level / 200, 0.05)
+    x = float(level) * alpha / 200
     assert (1 + x) * math.exp(-x) == pytest.approx(0.05, rel=1e-12)
     assert alpha == pytest.approx(684.4, abs=0.1)
-    assert geolocation_alpha(level, 400, 0.05) == pytest.approx(2 * alpha, rel=1e-12)
+    assert norm_alpha(2, level / 400, 0.05) == pytest.approx(2 * alpha, rel=1e-12)

@@ -13,14 +13,14 @@ from meteragent import config
 from meteragent.cli import main
 from meteragent.consume import Series, collect, nested
 from meteragent.core.noise import Noise
-from meteragent.core.weighted import window_of
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.report import combined, guarantee
+from meteragent.report import combined, whole
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import streams, written
+from tests.support.windows import window_of
 
 MONDAY_MS = parse_time("2026-06-01T00:00:00Z")
 WEEKS = 400
@@ -44,8 +44,8 @@ def released() -> tuple[Series, ...]:
         messages, at_ms = list[bytes](), MONDAY_MS
         while at_ms < MONDAY_MS + 7 * WEEKS * DAY_MS:
             terms = schedule.terms(at_ms)
-            window = window_of(terms)(at_ms, terms, terms.id, "topic", "m1")
-            noise.begin(window, terms.mechanism, at_ms)
+            window = window_of(terms)(at_ms, terms, terms.id, (), "m1")
+            window.begin(noise, at_ms)
             described = describe(terms)
             if not messages:
                 messages.append(described.message("m1", at_ms))
@@ -58,7 +58,7 @@ def released() -> tuple[Series, ...]:
 def promised(place: int) -> tuple[float, float]:
     """Return the standard deviation and the half width of 95% that `check` states, in kWh."""
     stream = settings().stream[place]
-    errors = guarantee.of(stream, path=combined.path_of(settings(), stream)).errors
+    errors = whole.of(settings(), stream).errors
     kwh = 1.0 if errors["combined"].unit == "kWh" else 6 / 1000
     return errors["combined"].value * kwh, errors["combined_ci95"].value * kwh
 
@@ -92,7 +92,7 @@ def test_every_stream_gains_by_the_others() -> None:
         assert promised(settings().stream.index(stream))[0] < alone_kwh
     alone = config.parse(written())
     assert combined.path_of(alone, alone.stream[0]) == ()
-    assert "combined" not in guarantee.of(alone.stream[0]).errors
+    assert "combined" not in whole.of(alone, alone.stream[0]).errors
 
 
 def test_only_streams_of_one_table_are_combined() -> None:

@@ -1,7 +1,6 @@
 """What happens in a home, and how far it changes the values of a window."""
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -14,12 +13,13 @@ from meteragent.privacy import LInfLaplace
 from meteragent.privacy.inference import success_bound
 from meteragent.report.event import EVENTS, Event, distances, parse
 from tests.support.configurations import energy, settled
+from tests.support.terms import terms_with
 
 KETTLE = next(event for event in EVENTS if event.name == "a kettle")
 APPLIANCE = settled()
 
 small_grids = st.builds(
-    lambda n, step_ms: replace(APPLIANCE, length_ms=n * step_ms, step_ms=step_ms),
+    lambda n, step_ms: terms_with(APPLIANCE, length_ms=n * step_ms, step_ms=step_ms),
     st.integers(1, 4),
     st.integers(1, 8),
 )
@@ -79,7 +79,7 @@ def test_energy_is_conserved(power_w: int, duration: int, step: int, unit: str) 
     """With one slot per window, the windows' distances add up to the event's energy, however it lies."""
     event = Event("long", power_w, duration * MINUTE_MS, "made up")
     kind = Kind.POWER if unit in ("W", "kW") else Kind.INTERVAL_ENERGY
-    terms = replace(APPLIANCE, kind=kind, unit=unit, length_ms=step * MINUTE_MS, step_ms=step * MINUTE_MS)
+    terms = terms_with(APPLIANCE, kind=kind, unit=unit, length_ms=step * MINUTE_MS, step_ms=step * MINUTE_MS)
     per_unit_wh = Fraction(1000 if unit in ("kW", "kWh") else 1)
     if kind is Kind.POWER:
         per_unit_wh = per_unit_wh * step / 60

@@ -108,10 +108,15 @@ def test_a_problem_is_said_in_english_as_in_the_log() -> None:
         "topic_refused": {"topics": 2},
         "messages_wait": {"waiting": 3, "since_ms": 90_000},
         "other_agent": {"meters": 1},
-        "no_readings": {"limit_ms": 3_600_000, "refusals": "late 2"},
-        "none_accepted": {"reasons": "refused_json 3"},
-        "wrong_profile": {"count": 3, "reasons": "refused_json 3"},
-        **{code: {"count": 3} for code in ("clock_behind", "wrong_zone", "all_late", "all_clamped")},
+        "earlier_store": {"meters": 1},
+        "phase_silent": {"phases": 3},
+        **{code: {"limit_ms": 3_600_000, "meters": 2, "of": 3} for code in ("no_message", "no_readings")},
+        **{code: {"off_ms": 3_600_000} for code in ("clock_behind", "all_late")},
+        **{
+            code: {"reasons": "refused_json late"}
+            for code in ("none_accepted", "none_counts", "wrong_profile", "some_refused")
+        },
+        **{code: {"side": "source"} for code in PROBLEMS if "{side}" in PROBLEMS[code].cause},
     }
     for code in PROBLEMS:
         item = problem(code, "main", **fields.get(code, {}))  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.core.pipeline import Pipeline
-from meteragent.core.timeline import Timeline
+from meteragent.core.noise import Noise
+from meteragent.core.release import Releases
 from meteragent.core.window import Window
-from meteragent.domain.terms import Clock, Rounding, Terms
+from meteragent.domain.terms import Clock, Terms
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.report.pipeline_mechanism import PipelineMechanism
@@ -84,24 +84,22 @@ SETTINGS |= {
 
 
 def windows(terms: Terms, data: st.DataObject) -> Any:
-    """Some windows, in half quanta."""
+    """Some windows, in steps."""
     numbers = st.integers(-(10**9), 10**9)
     row = st.lists(numbers, min_size=terms.n, max_size=terms.n)
     return np.array(data.draw(st.lists(row, min_size=1, max_size=3)))
 
 
-HALF_UP: dict[str, Any] = {"rounding": "half-up"}
-
-
 @pytest.mark.parametrize("clock", list(Clock))
-@pytest.mark.parametrize("rounding", get_args(Rounding))
+@pytest.mark.parametrize("half_quantum", [False, True])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Rounding, clock: Clock) -> None:
-    """Each number is floor(x/q + 1/2), for all kinds, slots, holds, intervals, gaps, latenesses, clocks.
+def test_without_noise_what_leaves_is_the_rounded_mean(name: str, half_quantum: bool, clock: Clock) -> None:
+    """Whole quanta leave as they are, and what lies between as one of its neighbours.
 
-    Dithered, whole quanta leave as they are, and what lies between as one of its neighbours.
+    With half a quantum as dither, each number is floor(x/q + 1/2), for all kinds, slots, holds, intervals,
+    gaps, latenesses, clocks.
     """
-    terms = replace(settled(**SETTINGS[name]), clock=clock, rounding=rounding)
+    terms = replace(settled(**SETTINGS[name]), clock=clock)
     tried = PipelineMechanism(terms)
     per = tried.quantum / tried.step
 
@@ -109,8 +107,11 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Roun
     @given(st.data())
     def rounds(data: st.DataObject) -> None:
         given_windows = windows(terms, data)
-        released = tried.release(given_windows, bits=SeededBits(1))
-        if rounding == "half-up":
+        with pytest.MonkeyPatch.context() as patch:
+            if half_quantum:
+                patch.setattr(Noise, "dither", lambda _, terms, slot_index: terms.lattice(slot_index) // 2)
+            released = tried.release(given_windows, bits=SeededBits(1))
+        if half_quantum:
             assert released.tolist() == ((2 * given_windows + per) // (2 * per)).tolist()
         else:
             assert (given_windows // per <= released).all()
@@ -119,22 +120,19 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Roun
     rounds()
 
 
-def test_halves_are_tried_where_time_can_be_halved() -> None:
-    """Windows are counted in half or quarter quanta, or in whole ones if that is not a whole accumulator."""
-    assert PipelineMechanism(replace(settled(), **HALF_UP)).step == Fraction(1, 2)
+def test_quarters_are_tried_where_time_can_be_quartered() -> None:
+    """Windows are counted in quarter quanta, or in the finest part that is a whole accumulator."""
     assert PipelineMechanism(settled()).step == Fraction(1, 4)
     odd = replace(settled(window="length = '5ms'", privacy="radius = 1"), quantum_u=1)
-    for rounding in get_args(Rounding):
-        assert PipelineMechanism(replace(odd, rounding=rounding)).step == odd.quantum
+    assert PipelineMechanism(odd).step == odd.quantum
     assert PipelineMechanism(replace(odd, quantum_u=2)).step == odd.quantum
 
 
 def test_it_promises_what_is_configured() -> None:
-    """Its loss and its law are the configured mechanism's, at the rounded window."""
-    tried = PipelineMechanism(replace(settled(window="length = '1h'\nstep = '30min'"), **HALF_UP))
+    """Its loss is the configured mechanism's, for as many slots."""
+    tried = PipelineMechanism(settled(window="length = '1h'\nstep = '30min'"))
     assert tried.loss(Fraction(220)) == 1
     assert tried.space.n == tried.n == 2
-    assert tried.log_mass([[1, 5]], [1, 3]) == pytest.approx(tried.log_mass([[0, 3]], [0, 0]))
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -154,10 +152,10 @@ def test_dithered_terms_promise_the_dithered_law(n: int) -> None:
 def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline that keeps back records is detected."""
 
-    def keep(self: Pipeline, meter: str, timeline: Timeline, window: Window, *_: int) -> None:
-        window.close(window.next_slot)
+    def keep(_: Releases, window: Window, slot_index: int, *_more: object) -> None:
+        window.close(slot_index)
 
-    monkeypatch.setattr(Pipeline, "_release", keep)
+    monkeypatch.setattr(Releases, "_release", keep)
     with pytest.raises(ValueError, match="has no record"):
         PipelineMechanism(settled()).release([[1]])
 
@@ -175,5 +173,5 @@ def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(RecordFormat, "record", record)
     stream = config.parse(written(**SETTINGS["one slot"])).stream[0]
-    terms = config.terms(stream, rounding="half-up")
-    assert PipelineMechanism(terms).release([[0], [2]], bits=SeededBits(1)).tolist() == [[0.5], [1]]
+    terms = config.terms(stream)
+    assert PipelineMechanism(terms).release([[0], [4]], bits=SeededBits(1)).tolist() == [[0.5], [1]]

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.domain.presets import COMPLETE
-from meteragent.domain.shape import Space
-from meteragent.domain.units import DAY_MS, MINUTE_MS
-from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
+from meteragent.domain.shapes import SHAPES
+from meteragent.domain.units import MINUTE_MS
 from meteragent.report import plan
 from meteragent.report.event import EVENTS, Event, parse
 from meteragent.report.format import MEAN_W
@@ -179,10 +177,12 @@ def test_nothing_less_hides_it(event: Event) -> None:
         assert not setting.hides(replace(one, hide_wh=one.hide_wh * 98 / 100), event)
 
 
-@pytest.mark.parametrize("name", [name for name in COMPLETE if COMPLETE[name].space is not Space.PEAK])
+@pytest.mark.parametrize(
+    "name", [name for name, preset in config.COMPLETE.items() if SHAPES[preset.space].is_additive]
+)
 def test_presets_are_called_by_their_names(name: str) -> None:
     """A setting that equals a preset, to the quantum, is called by its name."""
-    preset = COMPLETE[name]
+    preset = config.COMPLETE[name]
     share = {"30min": "half-hour", "1d": "day", "1mo": "month"}.get(str(preset.length), "half-hour")
     share = "typical-day" if preset.blocks > 1 else share
     one = found(hide=f"{preset.hide_wh}Wh", share=share)
@@ -379,12 +379,12 @@ def test_windows_in_a_row_are_offered_where_they_help() -> None:
 
 def test_the_number_of_blocks_is_advised_from_public_examples() -> None:
     """A curve has the blocks of least worst-case error for a day of all public events, each up and down."""
-    curves = BoundedVariation(2 * sum(event.power_w for event in EVENTS))
+    variation_w = 2 * sum(event.power_w for event in EVENTS)
     counts = set()
     for energy_wh in (20, 110, 300, 1200, 9000):
         one = found(hide=f"{energy_wh}Wh", share="curve")
         bounds = {
-            k: error_bound(curves, Fraction(24, energy_wh * k), DAY_MS // 1000, k)
+            k: variation_w / (2 * k) + (k + 1) * Fraction(energy_wh * k, 24) / 2
             for k in (1, 2, 3, 4, 6, 8, 12, 24, 48)
         }
         assert one.slots == min(bounds, key=lambda k: bounds[k])

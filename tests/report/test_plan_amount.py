@@ -8,6 +8,7 @@ import pytest
 
 from meteragent import config
 from meteragent.cli import main
+from meteragent.domain.shapes import Amount
 from meteragent.report.plan import amount, ask
 from meteragent.report.plan.amount import AmountAnswer, AmountQuestion, Money
 
@@ -67,8 +68,8 @@ def test_what_is_printed_is_a_configuration(share: str, capsys: pytest.CaptureFi
     facts = json.loads(capsys.readouterr().out)
     [stream] = config.parse(facts["configuration"]).stream
     terms = config.terms(stream)
-    assert terms.weights is not None
-    assert (terms.weights.unit, terms.weights.bound_u) == ("CHF", 300_000)
+    assert isinstance(terms.shape, Amount)
+    assert (terms.shape.currency, terms.shape.bound_u) == ("CHF", 300_000)
     assert terms.hides_wh == Fraction(110)
     assert facts["error_of_one_home"] == pytest.approx(terms.sd, rel=1e-3)
     assert facts["check"]["timezone"] == "Europe/Zurich"

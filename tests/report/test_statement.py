@@ -88,28 +88,12 @@ def test_the_page_names_the_fields_that_leave() -> None:
         assert re.findall(r"^\| `(\w+)` \| \*\*private\*\*", table, re.MULTILINE) == ["value"]
 
 
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("", ["bn", "bt", "power", "power_for", "power_sd", "power_terms"]),
-        (energy("kWh"), ["bn", "bt", "bver", "energy", "energy_for", "energy_sd", "energy_terms"]),
-    ],
-)
-def test_the_page_says_what_a_pack_holds(source: str, names: list[str]) -> None:
-    """For SenML, each name of a pack is explained; only the value is private."""
-    text = section(page(source=source, sink="format = 'senml'"), "What leaves")
-    told = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
-    assert [name for name, _ in told] == names
-    assert [name for name, meaning in told if "**private**" in meaning] == [names[-4]]
-
-
-@pytest.mark.parametrize(("form", "name"), [("", "draws"), ("format = 'senml'", "power_draws")])
-def test_a_peak_states_how_often_noise_was_drawn(form: str, name: str) -> None:
-    """The records of a peak have one field more, in both formats."""
+def test_a_peak_states_how_often_noise_was_drawn() -> None:
+    """The records of a peak have one field more."""
     zone = "timezone = 'UTC'"
-    text = page(source="every = '1s'", window=zone, privacy="preset = 'peak'", sink=form)
+    text = page(source="every = '1s'", window=zone, privacy="preset = 'peak'")
     words = " ".join(text.split())
-    assert f"| `{name}` | how often noise was drawn" in words
+    assert "| `draws` | how often noise was drawn" in words
     assert "the clock, restarts of the agent, and the time of a meter's first reading" in words
     adds = " ".join(section(text, "What repeats and adds up").split())
     assert "each restart of the agent within a window draws new noise" in adds

@@ -9,7 +9,7 @@ import pytest
 
 from meteragent import config
 from meteragent.cli import main
-from meteragent.report import facts, guarantee, markdown, terminal
+from meteragent.report import facts, markdown, terminal, whole
 from meteragent.report.guarantee import Guarantee
 from tests.support.tariffs import REGISTER, text_of_bands
 
@@ -25,8 +25,7 @@ UNKNOWN = "Energy whose band is unknown"
 def promised(text: str) -> Guarantee:
     """The guarantee of the first stream of a configuration, with its tariffs."""
     settings = config.parse(text)
-    stream = settings.stream[0]
-    return guarantee.of(stream, (), tariffs=config.tariffs(settings, stream))
+    return whole.of(settings, settings.stream[0], ())
 
 
 def test_the_error_of_a_month_s_cost_is_that_of_its_bands_at_their_prices() -> None:

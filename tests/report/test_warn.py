@@ -17,7 +17,14 @@ def warned(stored_streams: tuple[str, ...], sections: dict[str, str]) -> list[st
 
 
 WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "the reading that completes a slot arrives after": ({"source": f"{energy('Wh')}\n{KNOWN}"}, ()),
+    "it is unknown how long after a slot's end its last reading arrives": (
+        {"source": f"kind = 'register'\nunit = 'kWh'\n{TIMED}\ndead_band = 0", "window": "lateness = '1min'"},
+        (),
+    ),
+    "up to 4.99 kWh of each slot (49.9%) are lost, because the reading that completes a slot comes up to": (
+        {"source": f"{energy('Wh')}\n{KNOWN}", "window": "lateness = '1s'"},
+        (),
+    ),
     "readings carry no timestamps": ({"source": f"profile = 'json'\n{STATED}"}, ()),
     "clock = 'event' is for replay and archives": ({"source": KNOWN, "window": "clock = 'event'"}, ()),
     (
@@ -56,7 +63,7 @@ HABITS = (
 PHASES = "topic = 'x/status/{phase}'\nmeter = 'home'\nphases = ['em1:0', 'em1:1', 'em1:2']"
 QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "all is well": ({"source": KNOWN}, ()),
-    "intervals are waited for": ({"source": f"{energy('Wh')}\n{KNOWN}", "window": "lateness = '1s'"}, ()),
+    "intervals are waited for": ({"source": f"{energy('Wh')}\n{KNOWN}"}, ()),
     "twelve slots": ({"source": KNOWN, "window": "length = '2h'\nstep = '10min'"}, ()),
     "a quantum of less than half the noise": ({"source": KNOWN, "privacy": "radius = 2"}, ()),
     "level 4": ({"source": KNOWN, "privacy": "level = 4"}, ()),
@@ -83,11 +90,18 @@ def test_no_warning_is_given_where_it_should_not(what: str) -> None:
 
 
 def test_a_register_waits_for_the_reading_after_a_slot() -> None:
-    """A slot of a register needs the first reading after its end: without lateness there is a warning."""
-    source = f"kind = 'register'\nunit = 'kWh'\n{KNOWN}"
+    """By default a slot loses nothing; a wrong reading at its end costs a period, unless lateness is two."""
+    source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\ndead_band = 0.001\nevery = '1min'"
+    glitch = (
+        "a wrong reading of the register at a slot's end costs the energy of one more period (1 min), unless"
+    )
     (warning,) = warned((), {"source": source})
-    assert warning.startswith("the reading that completes a slot arrives after")
-    assert warned((), {"source": source, "window": "lateness = '1min'"}) == []
+    assert warning.startswith(glitch)
+    assert warned((), {"source": source, "window": "lateness = '2min'"}) == []
+    lost, warning = warned((), {"source": source, "window": "lateness = '0s'"})
+    assert lost.startswith("up to 333 Wh of each slot (3.33%) are lost")
+    assert warning.startswith(glitch)
+    assert warned((), {"source": source.replace("1min", "0s")}) == []
 
 
 @pytest.mark.parametrize(
@@ -131,7 +145,7 @@ def test_a_level_just_above_the_usual_is_not_printed_as_equal_to_it() -> None:
 
 def test_registers_without_a_time_are_warned_of() -> None:
     """A register's reading that waited counts energy as used later: that is not 1-Lipschitz."""
-    window = {"window": "lateness = '1min'"}
+    window = {"window": "lateness = '15min'"}
     (warning,) = warned((), {"source": f"kind = 'register'\nunit = 'kWh'\n{STATED}", **window})
     assert warning.startswith("the register's readings carry no timestamps: energy that is reported late")
     (warning,) = warned((), {"source": f"{energy('Wh')}\n{STATED}", **window})
@@ -157,7 +171,7 @@ def test_the_zone_of_local_times_is_stated() -> None:
 def test_an_archive_has_times_of_its_own() -> None:
     """With an [archive], a column holds the times, so there is no warning; for messages there still is."""
     for source in ("kind = 'power'", energy("Wh")):
-        stream = config.parse(written(source=f"{source}\n{STATED}", window="lateness = '1min'")).stream[0]
+        stream = config.parse(written(source=f"{source}\n{STATED}")).stream[0]
         (warning,) = warn.of_stream(stream)
         assert warning.startswith("readings carry no timestamps")
         assert facts_of(stream, (), archived=True)["warnings"] == []
@@ -165,13 +179,13 @@ def test_an_archive_has_times_of_its_own() -> None:
 
 def test_coarse_counts_are_warned_of() -> None:
     """A count may end on either side of a slot's end: two of them widen the promise for what was used."""
-    source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\nscale = "
+    source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\nevery = '10s'\nscale = "
     (warning,) = warned((), {"source": f"{source}'0.01'", "window": "lateness = '1min'"})
     assert warning == (
         "if the meter counts in steps of 0.01 kWh, a change of the load by 110 Wh has the level 1.18:"
         " set source.dead_band to the step"
     )
-    fine = f"{source}'0.001'\n{STATED}"
+    fine = f"{source}'0.001'\ndead_band = 0"
     assert warned((), {"source": fine, "window": "lateness = '1min'"}) == []
     assert warned((), {"source": f"{KNOWN}\nscale = 1000"}) == []
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from meteragent.core.price_intake import PriceIntake
-from meteragent.core.prices import Prices
-from meteragent.core.weighted import WeightedWindow
-from meteragent.domain.weights import Price, pieces
+from meteragent.core.prices import PriceIntake, Prices
+from meteragent.domain.prices import Price
+from meteragent.domain.terms import Terms
 
 
 def takes_a_price_whose_time_has_begun(patch: pytest.MonkeyPatch) -> None:
@@ -35,7 +34,7 @@ def keeps_prices_in_memory(patch: pytest.MonkeyPatch) -> None:
 
 def drops_prices_too_early(patch: pytest.MonkeyPatch) -> None:
     """A price is dropped when its time is over, though readings of that time are on their way."""
-    patch.setattr(PriceIntake, "_needed_from_ms", lambda _, now_ms: now_ms)
+    patch.setattr(PriceIntake, "_needed_from_ms", lambda _, now_ms, _integrated_ms: now_ms)
 
 
 def counts_at_the_price_as_sent(patch: pytest.MonkeyPatch) -> None:
@@ -46,12 +45,13 @@ def counts_at_the_price_as_sent(patch: pytest.MonkeyPatch) -> None:
 
 def prices_are_those_of_the_end(patch: pytest.MonkeyPatch) -> None:
     """A stretch of time counts at the price of its end."""
+    all_pieces = Prices.pieces
 
-    def last(self: WeightedWindow, from_ms: int, to_ms: int) -> list[Price]:
-        rows = list(pieces(self.book.rows, self._weights.default_u, from_ms, to_ms))
-        return [(from_ms, to_ms, rows[-1][2])]
+    def last(self: Prices, terms: Terms, start_ms: int, from_ms: int, to_ms: int) -> list[Price]:
+        *_, (_, _, price_u) = all_pieces(self, terms, start_ms, from_ms, to_ms)
+        return [(from_ms, to_ms, price_u)]
 
-    patch.setattr(WeightedWindow, "_pieces", last)
+    patch.setattr(Prices, "pieces", last)
 
 
 PRICE_MUTANTS = (

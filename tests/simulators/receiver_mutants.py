@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from meteragent.agent import receivers
+from meteragent.core.opening import Openings
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
-from meteragent.domain.commit import Outgoing
+from meteragent.domain.commit import Destination, Outgoing, Receiver
 from meteragent.domain.reading import Message
-from meteragent.domain.validity import Validity
 from meteragent.store import grants, outbox
 from meteragent.store.grants import Grant, Wanted
 from meteragent.store.outbox import WaitingRow
@@ -47,15 +47,15 @@ def forgets_what_a_former_grant_left(patch: pytest.MonkeyPatch) -> None:
 def ignores_the_start(patch: pytest.MonkeyPatch) -> None:
     """A receiver gets windows from before its start and its admission."""
 
-    def has_slot(self: Validity, _: int, end_ms: int) -> bool:
+    def has_slot(self: Receiver, _: int, end_ms: int) -> bool:
         return self.until_ms is None or end_ms <= self.until_ms
 
-    patch.setattr(Validity, "has_slot", has_slot)
+    patch.setattr(Receiver, "has_slot", has_slot)
 
 
 def ignores_the_end(patch: pytest.MonkeyPatch) -> None:
     """A receiver gets slots after its end, until it is revoked."""
-    patch.setattr(Validity, "has_slot", lambda self, window_ms, _: window_ms >= self.since_ms)
+    patch.setattr(Receiver, "has_slot", lambda self, window_ms, _: window_ms >= self.since_ms)
 
 
 def sends_to_whoever_is_paused(patch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def charges_each_receiver(patch: pytest.MonkeyPatch) -> None:
         effects = feed(self, batch, *times)
         for meters in effects.commit.charges.values():
             for meter in meters:
-                meters[meter] *= max(1, len(self._stream.validities or ()))
+                meters[meter] *= max(1, len(self._stream.receivers))
         return effects
 
     patch.setattr(Pipeline, "feed", charging)
@@ -85,16 +85,25 @@ def charges_each_receiver(patch: pytest.MonkeyPatch) -> None:
 
 def opens_windows_for_nobody(patch: pytest.MonkeyPatch) -> None:
     """Windows are charged of which no receiver gets a slot."""
-    patch.setattr(Stream, "is_wanted", lambda *_: True)
+    destinations = Openings._destinations
+
+    def generous(self: Openings, *arguments: Any) -> tuple[Destination, ...]:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Stream, "queues", lambda stream, *_: {item.queue for item in stream.receivers})
+            return destinations(self, *arguments)
+
+    patch.setattr(Openings, "_destinations", generous)
 
 
 def gives_a_receiver_other_bytes(patch: pytest.MonkeyPatch) -> None:
     """Receivers of one stream can tell its records apart."""
     put = outbox.put
 
-    def marked(tx: sqlite3.Connection, queue: str, rows: Sequence[Outgoing]) -> list[WaitingRow]:
-        own = "@utility." in queue
-        return put(tx, queue, [row._replace(payload=b" " + row.payload) if own else row for row in rows])
+    def marked(tx: sqlite3.Connection, rows: Sequence[Outgoing]) -> list[WaitingRow]:
+        changed = [
+            row._replace(payload=b" " + row.payload) if "@utility." in row.queue else row for row in rows
+        ]
+        return put(tx, changed)
 
     patch.setattr(outbox, "put", marked)
 
@@ -103,10 +112,10 @@ RECEIVER_MUTANTS = (
     (keeps_what_waits_for_a_revoked_receiver, "does not hold the commits", 27),
     (withdraws_no_descriptor, "a row that was due has not been delivered", 12),
     (forgets_what_a_former_grant_left, "does not hold the commits", 506),
-    (ignores_the_start, "not those of its receivers", 2),
+    (ignores_the_start, "not for the receivers that got it", 2),
     (ignores_the_end, "charges are not those of the opened windows", 12),
     (sends_to_whoever_is_paused, "does not hold the commits", 12),
     (charges_each_receiver, "charges are not those of the opened windows", 2),
     (opens_windows_for_nobody, "charges are not those of the opened windows", 12),
-    (gives_a_receiver_other_bytes, "not those of its receivers", 2),
+    (gives_a_receiver_other_bytes, "not its messages", 2),
 )

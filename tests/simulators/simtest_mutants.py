@@ -9,22 +9,24 @@ from typing import Any, NamedTuple
 import pytest
 
 from meteragent.agent.clock import BootClock, CatchUp, SteadyClock
+from meteragent.agent.refused_topics import Refusals
 from meteragent.agent.runner import Runner
 from meteragent.agent.sink import Sink
 from meteragent.agent.source import Source
+from meteragent.core.factory import Factory
 from meteragent.core.intake import Intake, MeterReading
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
 from meteragent.domain.commit import Charge, Commit, Outgoing
-from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message, Token
 from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
 from meteragent.mqtt.protocol import LAST_ID, Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.store import Store, generation, ledger, outbox, transaction
+from meteragent.store.openings import Openings
 from meteragent.store.outbox import WaitingRow
 from tests.simulators.crowd_mutants import CROWD_MUTANTS
 from tests.simulators.price_mutants import PRICE_MUTANTS
@@ -58,35 +60,35 @@ def never_acknowledges(patch: pytest.MonkeyPatch) -> None:
 
 def redraws_at_a_restart(patch: pytest.MonkeyPatch) -> None:
     """Two noises for one slot: their difference tells the energy."""
-    restore = Timeline.restore.__func__  # type: ignore[attr-defined]
+    restore = Factory.restored_timeline
 
-    def redrawn(cls: type[Timeline], *arguments: Any) -> Timeline:
-        timeline: Timeline = restore(cls, *arguments)
+    def redrawn(*arguments: Any) -> Timeline:
+        timeline = restore(*arguments)
         for window in timeline.windows:
             window.slots = {place: a + 3 * window.terms.lattice(place) for place, a in window.slots.items()}
         return timeline
 
-    patch.setattr(Timeline, "restore", classmethod(redrawn))
+    patch.setattr(Factory, "restored_timeline", redrawn)
 
 
 def adds_again_what_is_delivered_again(patch: pytest.MonkeyPatch) -> None:
     """Time that was covered before a crash is covered once more."""
-    restore = Timeline.restore.__func__  # type: ignore[attr-defined]
+    restore = Factory.restored_timeline
 
-    def forgetful(cls: type[Timeline], *arguments: Any) -> Timeline:
-        timeline: Timeline = restore(cls, *arguments)
+    def forgetful(*arguments: Any) -> Timeline:
+        timeline = restore(*arguments)
         timeline.integrated_until_ms -= 300
         timeline.standing_ms = None
         return timeline
 
-    patch.setattr(Timeline, "restore", classmethod(forgetful))
+    patch.setattr(Factory, "restored_timeline", forgetful)
 
 
 def forgets_the_marks(patch: pytest.MonkeyPatch) -> None:
     """A stream that comes back opens what it has released."""
     snapshot = Store.snapshot
     patch.setattr(Store, "snapshot", lambda self, stream: replace(snapshot(self, stream), marks={}))
-    patch.setattr(Store, "_check_openings", lambda *_: None)
+    patch.setattr(Openings, "check", lambda *_: None)
 
 
 def charges_later(patch: pytest.MonkeyPatch) -> None:
@@ -199,7 +201,7 @@ def draws_all_at_once(patch: pytest.MonkeyPatch) -> None:
     """A window's noise is drawn with its first slot: whoever copies the disk has all of it."""
     draw = Window.draw
 
-    def eager(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+    def eager(self: Window, noise: int, covered_ms: int, dither: int) -> None:
         if not self.draws:
             for _ in range(self.terms.n):
                 draw(self, noise, covered_ms, dither)
@@ -239,14 +241,14 @@ def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
     taken: defaultdict[object, set[int]] = defaultdict(set)
 
     async def taking(self: Runner, effects: Effects) -> None:
-        taken[self.sink] |= self.sink.unmarked_ids
+        taken[self.outlets] |= self.outlets.unmarked_ids
         await commit(self, effects)
 
     async def flush(self: Runner) -> None:
-        delivered = sorted(self.sink.unmarked_ids - taken[self.sink])
+        delivered = sorted(self.outlets.unmarked_ids - taken[self.outlets])
         if delivered:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
-            self.sink.note_marked(delivered)
+            self.outlets.note_marked(delivered)
 
     patch.setattr(Runner, "_commit", taking)
     patch.setattr(Runner, "flush", flush)
@@ -256,15 +258,16 @@ def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
     """Of readings without times that waited in the broker, the one from before the outage counts."""
     take = Intake.take
 
-    def first_of_all(
-        self: Intake, messages: Iterable[Message], counts: Counts, free: list[Token]
-    ) -> list[MeterReading]:
+    def first_of_all(self: Intake, messages: Iterable[Message], free: list[Token]) -> list[MeterReading]:
         found, seen = list[MeterReading](), set[tuple[str, str | None, int]]()
         for message in messages:
-            for one in take(self, [message], counts, free):
-                key = one.meter, one.phase, one.reading.time_ms
+            for one in take(self, [message], free):
+                if one.reading is None:
+                    found.append(one)
+                    continue
+                key = *one.origin[:2], one.reading.time_ms
                 if one.reading.stamped and key in seen:
-                    counts.add("replaced")
+                    self._arrivals.counts.add("replaced")
                     free.append(one.reading.token)
                 else:
                     found.append(one)
@@ -329,6 +332,17 @@ def acknowledges_on_any_connection(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Source, "acknowledge", of_all)
 
 
+def asks_no_broker_to_retain(patch: pytest.MonkeyPatch) -> None:
+    """Whoever subscribes later waits for the descriptors."""
+    connect = Refusals.on_connected
+
+    def unflagged(self: Refusals, now_s: float, **facts: Any) -> bool:
+        connect(self, now_s, **facts)
+        return False
+
+    patch.setattr(Refusals, "on_connected", unflagged)
+
+
 MUTANTS = [
     Mutant(patch.__name__, patch, breaks, first)
     for patch, breaks, first in (
@@ -354,9 +368,10 @@ MUTANTS = [
         (keeps_what_it_has, "before all its time is decided", 200),
         (sends_more_than_the_broker_takes, "more messages at once than it accepts", 0),
         (never_pings, "does not keep its connection alive", 0),
-        (reads_whole_packets_only, "never acknowledged", 2),
+        (reads_whole_packets_only, "never acknowledged", 21),
         (acknowledges_on_any_connection, "not sent on this connection", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
+        (asks_no_broker_to_retain, "without the flag to retain", 0),
         *PRICE_MUTANTS,
         *RECEIVER_MUTANTS,
         *CROWD_MUTANTS,

@@ -23,7 +23,7 @@ from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, with_or_without
 from simulators.extras import PACKAGES
-from tests.support.not_run import ROOT, data_folder
+from tests.support.not_run import ROOT
 
 SMALL = ["--size", "8", "--slots", "6", "--trials", "80"]
 
@@ -86,9 +86,9 @@ def test_presence_has_areas_and_f1(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("scene", ["programmes", "presence"])
-def test_real_traces_can_be_attacked(scene: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_traces_can_be_attacked(scene: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Windows of tracebase, and half hours of real homes."""
-    arguments = ["attack", scene, *SMALL, "--data", str(data_folder()), "--attack", "bayes"]
+    arguments = ["attack", scene, *SMALL, "--data", str(data), "--attack", "bayes"]
     assert "real" in said(capsys, *arguments)
 
 
@@ -259,13 +259,17 @@ def test_what_is_not_installed_is_named(
     module: str,
     arguments: list[str],
     extra: str,
+    *,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """Plots need matplotlib and real traces pyarrow: without, the run ends with 2 and the extra's name."""
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, needs, None)
-    last = [str(data_folder())] if arguments[-1] == "--data" else ["--mechanism", "linf", "--plot", "f.png"]
+    (tmp_path / "tracebase").mkdir()
+    (tmp_path / "tracebase" / "TV-LCD.parquet").touch()  # what would be read
+    last = [str(tmp_path)] if arguments[-1] == "--data" else ["--mechanism", "linf", "--plot", "f.png"]
     assert main([*arguments, *last, *SMALL, "--attack", "edges"]) == 2
     assert f"pip install . './simulators[{extra}]' in a clone" in capsys.readouterr().err
 

@@ -13,9 +13,8 @@ from simulators.adversary import hidden
 from simulators.adversary.measure import ALARM
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Scene
+from simulators.arguments import WITHIN_A_DAY
 from tests.support.guarantees import facts_of
-
-COMPLETE = ["television", "appliance", "street", "day"]
 
 
 def loads(homes: int) -> Floats:
@@ -28,7 +27,7 @@ def moved(event: Event, days: int, preset: str) -> Scene:
     return hidden._scene(event, days, config.terms(hidden.stream_of(preset)), loads(1)[0])
 
 
-@pytest.mark.parametrize("preset", COMPLETE)
+@pytest.mark.parametrize("preset", WITHIN_A_DAY)
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
 def test_what_is_played_is_what_check_speaks_of(event: Event, preset: str) -> None:
     """An event moves its windows by the distances of the worst way to lie on the grid, to a quantum."""

@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from simulators.__main__ import main
 from simulators.adversary import library, register
 from simulators.adversary.measure import ALARM, SURE
 from simulators.adversary.scene import Floats, Integers
-from tests.support.not_run import data_folder
 
 SLOTS = 48 * register.DAYS
 TRIALS = 2000
@@ -53,9 +53,9 @@ def test_the_limit_of_one_slot_is_exceeded_by_steps_of_10_wh(rows: dict[str, reg
 
 
 @pytest.mark.parametrize(("step", "levels"), [(Fraction(1), 7.4), (Fraction(10), 67)])
-def test_real_homes_agree(step: Fraction, levels: float) -> None:
+def test_real_homes_agree(step: Fraction, levels: float, data: Path) -> None:
     """On four months of real homes, too, it is about 7.4 and 67 levels."""
-    months = library.real_days(data_folder(), 4, register.DAYS)
+    months = library.real_days(data, 4, register.DAYS)
     energy_wh = months.reshape(4, -1, register.SLOT_MIN).sum(axis=2) / 60
     assert register.Row.of(step, energy_wh, 8, 0).levels == pytest.approx(levels, rel=0.1)
 

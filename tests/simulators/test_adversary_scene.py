@@ -12,7 +12,6 @@ from simulators.adversary import library
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Scene, with_or_without
 from simulators.adversary.scene import library as one_each
-from tests.support.not_run import data_folder
 
 W = Fraction(1)
 KETTLE = library.event_named("kettle")
@@ -129,16 +128,16 @@ def test_an_event_has_a_name_that_check_prints() -> None:
 # Cut from real traces -----------------------------------------------------------------------------
 
 
-def test_real_programmes_are_windows_of_sets_that_are_on() -> None:
+def test_real_programmes_are_windows_of_sets_that_are_on(data: Path) -> None:
     """Windows of tracebase's sets: on, in movement, without a gap, each another one."""
-    scene = library.programmes(60, 30, 0, data=data_folder())
+    scene = library.programmes(60, 30, 0, data=data)
     points = scene.points[:, 0]
     assert points.min() >= 20
     assert points.max() <= 400
     assert points.std(axis=1).min() > 2.9
     assert len({row.tobytes() for row in points}) == 60
     with pytest.raises(Unusable, match="windows of television; 100000 are needed"):
-        library.programmes(100_000, 30, 0, data=data_folder())
+        library.programmes(100_000, 30, 0, data=data)
 
 
 def test_a_reading_stands_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,11 +150,11 @@ def test_a_reading_stands_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> 
     assert library._load_windows(Path("trace"), 2).tolist() == expected
 
 
-def test_real_homes_are_whole_days() -> None:
+def test_real_homes_are_whole_days(data: Path) -> None:
     """Days by the minute, of both homes; more than there are is refused."""
-    days = library.real_days(data_folder(), 6, 2)
+    days = library.real_days(data, 6, 2)
     assert days.shape == (6, 2, 1440)
     assert (days.mean(axis=(1, 2)) > 20).all()
     assert not np.array_equal(days[0], days[-1])
     with pytest.raises(Unusable, match="stretches of 2 days"):
-        library.real_days(data_folder(), 1000, 2)
+        library.real_days(data, 1000, 2)

@@ -12,6 +12,7 @@ from meteragent import cli, config
 from meteragent.crowd import group as groups
 from meteragent.crowd.group import Group
 from meteragent.crowd.total import TotalFormat
+from meteragent.domain.shapes import Means, Share
 from meteragent.operators import configuration
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
@@ -80,7 +81,10 @@ def test_both_ways_promise_the_same(files: Path) -> None:
     alone, crowd = (config.terms(stream) for stream in config.load(files / "agent.toml").stream)
     for terms in (alone, crowd):
         assert (int(terms.hides_wh), int(terms.level), terms.step_ms) == (110, 1, SLOT_MS)
-    assert (alone.crowd, crowd.crowd and crowd.crowd.group_id) == (None, group(files).id.hex())
+    assert (alone.shape, crowd.shape) == (
+        Means(SLOT_MS, SLOT_MS),
+        Share(SLOT_MS, group(files).id.hex(), 1_200_000),
+    )
 
 
 def test_the_operators_files(files: Path) -> None:

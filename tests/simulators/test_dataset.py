@@ -12,7 +12,6 @@ from simulators import __main__ as simulators
 from simulators.dataset import load, unit_in
 from simulators.trace import TraceError
 from simulators.trace import load as load_trace
-from tests.support.not_run import data_folder
 
 REFIT = """Time,Unix,Aggregate,Appliance1,Appliance2,Issues
 2013-09-17 22:08:11,1379455691,523,74,0,0
@@ -174,9 +173,9 @@ def test_replay_sends_nothing_that_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert load_trace(out).watts.tolist() == [250.0, 1500.0]
 
 
-def test_real_homes() -> None:
+def test_real_homes(data: Path) -> None:
     """Both real homes are read as they stand, and their submeters by name."""
-    for path in sorted((data_folder() / "homes").glob("*.parquet")):
+    for path in sorted((data / "homes").glob("*.parquet")):
         assert np.array_equal(load(path).watts, load_trace(path).watts)
         assert load(path, watts="Kettle").watts.max() > 1000
 

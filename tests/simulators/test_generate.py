@@ -18,7 +18,7 @@ from simulators.compare import HOME_FILES, Kind, Row, runs_of, table
 from simulators.fleet import Fleet
 from simulators.plan import Files, Plan
 from tests.support.broker import Broker, free_port
-from tests.support.not_run import ROOT, data_folder
+from tests.support.not_run import ROOT
 
 SOME = ["generate", "--seed", "0", "--homes", "3", "--days", "2", "--step", "1h"]
 
@@ -205,7 +205,7 @@ def cells(readme: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_table_of_the_readme(tmp_path: Path) -> None:
+def test_the_table_of_the_readme(data: Path, tmp_path: Path) -> None:
     """The table in the folder's README is what the command makes of the real traces.
 
     Real values to the digit; simulated ones to 5%, because machines differ in the last digits of logarithms.
@@ -214,7 +214,7 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
     assert readme.count(BEGIN) == readme.count(END) == 1
     copy = tmp_path / "README.md"
     copy.write_text(f"before\n{BEGIN}{END}\nafter\n")
-    assert main(["compare", "--data", str(data_folder()), "--into", str(copy)]) == 0
+    assert main(["compare", "--data", str(data), "--into", str(copy)]) == 0
     assert (copy.read_text()[:7], copy.read_text()[-7:]) == ("before\n", "\nafter\n")
     made, shown = cells(copy.read_text()), cells(readme)
     assert [row[:2] for row in made] == [row[:2] for row in shown]
@@ -224,11 +224,15 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without traces, or without a place for the table, it says so."""
+    """Without traces it says so."""
     assert main(["compare", "--data", str(tmp_path)]) == 2
     assert "REFIT_House2.parquet: no such file" in capsys.readouterr().err
+
+
+def test_no_place_for_the_table(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a file without a place for the table, it names the line that is missing."""
     (tmp_path / "file").write_text("nothing")
-    assert main(["compare", "--data", str(data_folder()), "--into", str(tmp_path / "file")]) == 2
+    assert main(["compare", "--data", str(data), "--into", str(tmp_path / "file")]) == 2
     assert BEGIN in capsys.readouterr().err
 
 

@@ -19,10 +19,7 @@ def schema_of(topic: str, payload: bytes) -> str:
         return "total"
     if "/privacy" in topic:
         return "descriptor"
-    document = json.loads(payload)
-    if isinstance(document, list):
-        return "record-senml"
-    return "status" if "status" in document else "record"
+    return "status" if "status" in json.loads(payload) else "record"
 
 
 def test_what_the_agent_sends_is_valid() -> None:

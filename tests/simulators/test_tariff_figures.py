@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from simulators import example_tariffs, tariff, tariff_figures
 from simulators.__main__ import main
 from simulators.trace import TraceError
 from tests.support.configurations import written
-from tests.support.not_run import data_folder
 from tests.support.tariffs import POWER, received
 
 SMALL = ["tariff", "--homes", "3", "--draws", "20"]
@@ -65,10 +65,10 @@ def test_traces_that_are_not_there_are_told(tmp_path: object, capsys: pytest.Cap
     assert "tariff: " in capsys.readouterr().err
 
 
-def test_real_homes() -> None:
+def test_real_homes(data: Path) -> None:
     """Six months of two homes: what each used, and the cheapest tariff nearly always at 110 Wh."""
     try:
-        months = list(tariff.real(data_folder()))
+        months = list(tariff.real(data))
     except TraceError as error:
         pytest.fail(str(error))
     assert len(months) == 6
@@ -88,7 +88,7 @@ def test_the_bands_are_those_of_a_configuration() -> None:
     window = "timezone = 'UTC'\nlength = '1w'\nrest = 'night'"
     text = written(privacy="preset = 'tariff'", window=window, source=POWER) + example_tariffs.CONFIGURATION
     terms = config.terms(config.parse(text).stream[0])
-    hours = {band.name: band.duration_ms / 1_800_000 for band in terms.bands}
+    hours = {band.name: band.duration_ms / 1_800_000 for band in terms.places}
     places = np.concatenate([example_tariffs.band_of_slots(weekday) for weekday in range(7)])
     counted = np.bincount(places, minlength=5)
     assert {name: counted[place] for place, name in enumerate(example_tariffs.BANDS)} == hours

@@ -13,11 +13,11 @@ from meteragent.privacy import SeededBits, half_width
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators.__main__ import main
+from simulators.arguments import WITHIN_A_DAY
 from simulators.utility import Street, _sums, report
 from simulators.utility_row import Row
 from tests.support.messages import SPLIT
 
-COMPLETE = ("television", "appliance", "street", "day")
 SMALL = ["utility", "--homes", "2", "--days", "1"]
 
 
@@ -72,7 +72,7 @@ def test_truth_is_inside_as_often_as_promised(rows: dict[tuple[str, int], Row]) 
     assert all((one.held or 0) > 0.9 for key, one in rows.items() if key[0] == "peak, 30min")
 
 
-@pytest.mark.parametrize("preset", COMPLETE)
+@pytest.mark.parametrize("preset", WITHIN_A_DAY)
 def test_promises_are_those_that_a_receiver_is_told(preset: str) -> None:
     """The half width of a number, a day, and a mean of two homes, as `consume` tells them."""
     street = Street.of(preset, 2, 1, 0)

@@ -15,8 +15,6 @@ from tests.consume.test_consume_many import FINE, noisy, released, series
 from tests.support.messages import HOURLY, KILO
 from tests.support.stores import TERMS
 
-pytestmark = pytest.mark.spark
-
 HOMES, FEEDERS = 24, {"east": range(9), "north": range(9, 10), "west": range(10, 24)}
 
 
@@ -80,7 +78,7 @@ def test_capacities_are_a_column(spark: SparkSession, homes: list[Series]) -> No
     assert set(expected.shown.tolist()) == {True, False}
     assert_same(by_feeder(releases, descriptors), on_one_machine(Slots.of(homes)))
     lacking = feeders.replace({5.5: None}, subset=["capacity"])
-    assert not told(by_feeder(releases, descriptors, lacking, rules))["told"].any()
+    assert not told(by_feeder(releases, descriptors, lacking, rules))["shown"].any()
 
 
 def test_windows_of_several_slots(spark: SparkSession) -> None:

@@ -23,8 +23,6 @@ from tests.spark.homes import KEY, Place
 from tests.support import archives
 from tests.support.archives import DAY_MS, ENERGY, SPRING_MS
 
-pytestmark = pytest.mark.spark
-
 SECRET = "31415926"
 CUTS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "in one piece": lambda rows: rows.coalesce(1),

@@ -25,8 +25,6 @@ from tests.spark.session import java
 from tests.support.archives import SPRING_MS
 from tests.support.not_run import ROOT
 
-pytestmark = pytest.mark.spark
-
 SECONDS_MAX = 400
 EPOCH = KEY.at(SPRING_MS)
 SECRETS = (bytes.fromhex(KEY.text().split('"')[-2]), EPOCH.tag, EPOCH.noise)

@@ -14,8 +14,6 @@ from meteragent.spark.ledger import debit, taken_intervals
 from tests.spark import homes
 from tests.spark.homes import Place
 
-pytestmark = pytest.mark.spark
-
 HOUR_MS = 3_600_000
 
 

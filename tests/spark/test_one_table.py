@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
@@ -13,8 +12,6 @@ from meteragent.collect.topic import StreamTopic
 from tests.support.archives import WIDE, Place, save, wide_rows
 from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message
 from tests.support.stores import TERMS
-
-pytestmark = pytest.mark.spark
 
 
 def test_an_output_is_one_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -29,11 +26,11 @@ def test_an_output_is_one_table(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_dataset_is_one_table(spark: SparkSession, tmp_path: Path) -> None:
     """Spark reads the records of `collect` with stream and day from the paths, and sums them exactly."""
     staging = Staging(tmp_path, "test", "day")
-    staging.migrate()
+    staging.create()
     core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin(is_first=True))
     quanta = list(range(-50, 50))
     messages = [terms_message(TERMS), *record_messages(TERMS, quanta, first=-60)]
-    staging.write(core.take(messages, NOW_MS), len(messages), NOW_MS, ())
+    staging.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
     staging.flush()
     staging.close()
     rows = spark.read.parquet(str(tmp_path / "record"))

@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 
-import pytest
 from pyspark.sql import SparkSession
 
 from meteragent import config
@@ -17,8 +16,6 @@ from meteragent.spark import descriptors, sanitise
 from tests.spark import homes
 from tests.spark.homes import Place
 from tests.support.not_run import ROOT
-
-pytestmark = pytest.mark.spark
 
 FOLDER = ROOT / "deploy" / "spark"
 

@@ -9,8 +9,6 @@ from meteragent.spark import frame, worker
 from tests.spark import homes, taps
 from tests.spark.homes import Place
 
-pytestmark = pytest.mark.spark
-
 
 def interrupted(spark: SparkSession, place: Place) -> taps.Seen:
     """What passes when one of two tasks has its worker killed half way."""

@@ -25,8 +25,6 @@ from tests.spark.homes import Place
 from tests.support import archives
 from tests.support.archives import DAY_MS, SPRING_MS, make_incomplete, manifest_of
 
-pytestmark = pytest.mark.spark
-
 Engine = Callable[..., RunResult]
 
 

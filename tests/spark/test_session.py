@@ -3,10 +3,7 @@
 import sys
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_same_python(spark: SparkSession) -> None:

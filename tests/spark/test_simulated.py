@@ -13,8 +13,6 @@ from simulators.__main__ import main
 from simulators.plan import EVENTS, SERIES, Files, Plan
 from simulators.spark import simulate
 
-pytestmark = pytest.mark.spark
-
 PLAN = Plan(seed=3, homes=23, days=2, step_s=3600, first=4, resolution_w=0.1)
 
 

@@ -19,8 +19,6 @@ from tests.spark.homes import Place
 from tests.support import archives
 from tests.support.archives import DAY_MS
 
-pytestmark = pytest.mark.spark
-
 
 def run(
     spark: SparkSession,

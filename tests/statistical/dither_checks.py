@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from meteragent.domain.commit import OpenWindow
 from meteragent.privacy import SeededBits
 from tests.statistical import dither_world
 from tests.statistical.dither_world import COARSE, POWER, Stored
@@ -100,14 +101,14 @@ def of_the_structure(meters: int = 1) -> Found:
     """One whole number a slot and no more; R only while slots are to be drawn; a restart changes nothing."""
     del meters
     thirds = dither_world.of_three_slots()
-    kept = ["radius" in window for store in thirds for window in store.windows]
+    kept = [window["noise_bound"] is not None for store in thirds for window in store.windows]
     found = {"R only for slots to come": float(kept == [True, True, False])}
     register = dither_world.of_a_register()
     stores: list[Stored] = [*thirds, register]
     whole = [type(a) is int for store in stores for a in store.accumulators]
     found["whole numbers"] = float(all(whole) and len(whole) == 3 + 1)
-    fields = {"start_ms", "terms", "topic", "label", "radius", "drawn", "slots", "masked"}
-    found["nothing beside them"] = float(all(w.keys() <= fields for one in stores for w in one.windows))
+    fields = [*OpenWindow._fields]
+    found["nothing beside them"] = float(all([*w] == fields for one in stores for w in one.windows))
     running = dither_world.core(COARSE, 1, SeededBits(8))
     dither_world.feed(running, dither_world.said([5], -1000), -1000)
     before = dither_world.feed(running, [], 0)

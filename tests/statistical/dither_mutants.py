@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from meteragent.core.factory import Factory
 from meteragent.core.noise import Noise
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import RegisterUse, Window
@@ -16,7 +17,7 @@ from meteragent.store import schema
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 DRAW, CLOSE, STATE = Window.draw, Window.close, Window.state
-RESTORE = Timeline.restore.__func__  # type: ignore[attr-defined]
+RESTORE = Factory.restored_timeline
 
 
 class Mutant(NamedTuple):
@@ -32,7 +33,7 @@ def dithers(draw: Callable[[int, Any], int]) -> Patch:
     """Another law of u: a function of L and the bits."""
 
     def dither(self: Noise, terms: Terms, place: int) -> int:
-        return draw(terms.lattice(place), self._bits)
+        return draw(terms.lattice(place), self.bits)
 
     return lambda patch: patch.setattr(Noise, "dither", dither)
 
@@ -41,8 +42,8 @@ def only_at_the_close(patch: pytest.MonkeyPatch) -> None:
     """The accumulator is without u until it closes."""
     late: dict[int, int] = {}
 
-    def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        late[self.draws] = dither or 0
+    def draw(self: Window, noise: int, covered_ms: int, dither: int) -> None:
+        late[self.draws] = dither
         DRAW(self, noise, covered_ms, 0)
 
     def close(self: Window, index: int) -> int:
@@ -56,15 +57,15 @@ def only_at_the_close(patch: pytest.MonkeyPatch) -> None:
 def follows_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Uniform by itself, but its quarter of the cell is that of the noise."""
 
-    def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+    def draw(self: Window, noise: int, covered_ms: int, dither: int) -> None:
         quarter = self.terms.lattice(self.draws) // 4
-        DRAW(self, noise, covered_ms, noise % 4 * quarter + (dither or 0) // 4)
+        DRAW(self, noise, covered_ms, noise % 4 * quarter + dither // 4)
 
     patch.setattr(Window, "draw", draw)
 
 
 def half_up_on_top(patch: pytest.MonkeyPatch) -> None:
-    """What is dithered is rounded half up as before."""
+    """What is dithered is also rounded half up."""
 
     def close(self: Window, index: int) -> int:
         lattice = self.terms.lattice(index)
@@ -76,22 +77,22 @@ def half_up_on_top(patch: pytest.MonkeyPatch) -> None:
 def again_after_a_restart(patch: pytest.MonkeyPatch) -> None:
     """A start dithers what is dithered."""
 
-    def restore(cls: type[Timeline], *arguments: Any) -> Timeline:
-        timeline: Timeline = RESTORE(cls, *arguments)
+    def restore(*arguments: Any) -> Timeline:
+        timeline = RESTORE(*arguments)
         for window in timeline.windows:
             for place in window.slots:
                 window.slots[place] += window.terms.lattice(place) // 2
         return timeline
 
-    patch.setattr(Timeline, "restore", classmethod(restore))
+    patch.setattr(Factory, "restored_timeline", restore)
 
 
 def not_in_the_store(patch: pytest.MonkeyPatch) -> None:
     """What leaves is right, and what is written has no u."""
     added: dict[tuple[str, int, int], int] = {}
 
-    def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        added[self.public_id, self.start_ms, self.draws] = dither or 0
+    def draw(self: Window, noise: int, covered_ms: int, dither: int) -> None:
+        added[self.public_id, self.start_ms, self.draws] = dither
         DRAW(self, noise, covered_ms, dither)
 
     def state(self: Window, standing: tuple[int, int] | None = None) -> OpenWindow:
@@ -106,7 +107,7 @@ def not_in_the_store(patch: pytest.MonkeyPatch) -> None:
 def keeps_the_radius(patch: pytest.MonkeyPatch) -> None:
     """R outlives the last draw."""
 
-    def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
+    def draw(self: Window, noise: int, covered_ms: int, dither: int) -> None:
         noise_bound = self.noise_bound
         DRAW(self, noise, covered_ms, dither)
         self.noise_bound = noise_bound

@@ -26,9 +26,10 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.store import schema
 from tests.support import bare_numbers
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 from tests.support.world import BASE_MS, stream
 
-POWER = replace(TERMS, rounding="dithered", hold_ms=2 * TERMS.step_ms)
+POWER = terms_with(TERMS, rounding="dithered", hold_ms=2 * TERMS.step_ms)
 """Half hours of whole watts, level 1 at 220 W."""
 
 COARSE = replace(POWER, radius=Fraction(1))
@@ -73,7 +74,7 @@ def stored(commit: Commit) -> Stored:
     """What the states of a commit say once they are bytes."""
     states = [json.loads(schema.encode_state(state)) for state in commit.states.values() if state is not None]
     windows = [window for state in states for window in state["windows"]]
-    windows.sort(key=lambda window: (int(window["label"][1:]), window["start_ms"]))
+    windows.sort(key=lambda window: (int(window["public_id"][1:]), window["start_ms"]))
     slots = [slot[1] for window in windows for slot in window["slots"]]
     return Stored(slots, windows)
 
@@ -111,7 +112,7 @@ def released(load_w: float, meters: int, seed: int, terms: Terms = COARSE) -> In
 
 def of_a_register() -> Stored:
     """The store after a span of ten seconds that a slot's start cuts."""
-    terms = replace(POWER, kind=Kind.REGISTER, unit="Wh", interval_ms=3_600_000)
+    terms = terms_with(POWER, kind=Kind.REGISTER, unit="Wh", interval_ms=3_600_000)
     running = core(terms, 1, SeededBits(5))
     feed(running, said([7], -5003), -5003)
     feed(running, [], 0)
@@ -120,6 +121,6 @@ def of_a_register() -> Stored:
 
 def of_three_slots() -> list[Stored]:
     """The store as each slot of a window of three opens."""
-    running = core(replace(POWER, step_ms=STEP_MS // 3), 1, SeededBits(6))
+    running = core(terms_with(POWER, step_ms=STEP_MS // 3), 1, SeededBits(6))
     feed(running, said([100], -1000), -1000)
     return [stored(feed(running, [], place * STEP_MS // 3)) for place in range(3)]

@@ -14,7 +14,7 @@ from scipy import stats
 
 from meteragent import config
 from meteragent.privacy import LInfLaplace
-from meteragent.privacy.certificate import Library, best_attack
+from meteragent.privacy.certificate import Library
 from meteragent.privacy.statistics import clopper_pearson
 from meteragent.report.event import EVENTS
 from meteragent.report.guarantee import REPETITIONS
@@ -24,8 +24,7 @@ from simulators.adversary.measure import Outcome, measure
 from simulators.adversary.mechanism import rival
 from simulators.adversary.scene import Scene, with_or_without
 from simulators.adversary.scene import library as one_each
-
-pytestmark = pytest.mark.statistical
+from tests.support.best_attack import best_attack
 
 ALARM = MISS = 1e-6
 TRIALS = 2000
@@ -91,9 +90,9 @@ def test_bayes_is_as_good_as_can_be(factor: Fraction) -> None:
     """Of one number at two points, Bayes has the enumerated rate; noise 10% wrong is seen in that rate."""
     scene = one_each("?", [[0], [DISTANCE]], W)
     said = LInfLaplace("1/40", 1, 1)
-    exact = best_attack(said, Library(scene.points[:, 0])).low
+    exact = best_attack(said, Library(scene.points[:, 0]))
     drawn = LInfLaplace(said.epsilon * factor, 1, 1)
-    rate = best_attack(drawn, Library(scene.points[:, 0])).low
+    rate = best_attack(drawn, Library(scene.points[:, 0]))
     found = attacked(scene, f"linf epsilon={drawn.epsilon}", ["bayes"], MANY)
     low, high = clopper_pearson(np.arange(MANY + 1), MANY, ALARM)
     passes = (low <= exact) & (exact <= high)
@@ -109,7 +108,7 @@ def test_bayes_on_windows_is_as_good_as_can_be(signatures: list[list[int]]) -> N
     """Of windows of two slots, its rate is that of the enumerated optimum; all others are not better."""
     scene = one_each("?", signatures, W)
     found = attacked(scene, "linf epsilon=1/20", trials=4000)
-    exact = best_attack(LInfLaplace("1/20", 1, 2), Library(scene.points[:, 0])).low
+    exact = best_attack(LInfLaplace("1/20", 1, 2), Library(scene.points[:, 0]))
     bayes = found.results[ALL.index("bayes")]
     assert bayes.low <= exact <= bayes.high
     assert all(one.low <= exact for one in found.results)

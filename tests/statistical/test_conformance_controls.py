@@ -23,8 +23,6 @@ from meteragent.privacy.statistics import clopper_pearson
 from tests.support import controls
 from tests.support.controls import CAUGHT, RATIO, A, Control, honest
 
-pytestmark = pytest.mark.statistical
-
 ALARM, MISS, SAMPLES = 1e-9, 1e-6, 12_000
 LAW_ALARM = ALARM / 2 / 10
 """Of one of the ten tests of the law."""

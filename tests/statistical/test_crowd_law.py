@@ -28,8 +28,6 @@ from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.sampling import below
 from tests.support.crowd import HELPER, LATTICE, SLOT_S, Street, make_group
 
-pytestmark = pytest.mark.statistical
-
 SLOTS, FEWER = 1440, 720
 ALARM = 1e-7
 A = 1.0

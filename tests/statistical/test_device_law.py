@@ -19,8 +19,6 @@ from meteragent.domain.units import MINUTE_MS
 from tests.core.test_profile_leaks import core
 from tests.integration.law import ALARM, maxima_p, scale_passes, sign_p
 
-pytestmark = pytest.mark.statistical
-
 SLOTS = 3000
 START_MS = 1795176000000
 RADIUS_W = 20

@@ -23,8 +23,6 @@ from meteragent.privacy.conformance import conform
 from meteragent.privacy.statistics import binomial_p
 from tests.support.mechanism_contract import MetricDrawn
 
-pytestmark = pytest.mark.statistical
-
 ALARM, MISS, SAMPLES = 1e-9, 1e-6, 6000
 STEPS = 8
 Integers = NDArray[np.int64]

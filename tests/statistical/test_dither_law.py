@@ -9,8 +9,6 @@ import pytest
 from tests.statistical.dither_checks import ALARM, CHECKS
 from tests.statistical.dither_mutants import MUTANTS, Mutant
 
-pytestmark = pytest.mark.statistical
-
 METERS = 8_000
 FEWER = 2_000
 """So many are enough to find a mistake."""

@@ -26,9 +26,6 @@ from meteragent.privacy.sampling import noise_bounds as many_radii
 from meteragent.privacy.sampling import uniform_rows, windows
 from tests.statistical.chi_square import ALARM, MISS, Cells, Floats, Integers, miss, p_value, rejects
 
-pytestmark = pytest.mark.statistical
-
-
 # Laws, as probabilities of 0, 1, 2 .. -------------------------------------------------------------
 
 

@@ -12,8 +12,6 @@ from meteragent.privacy import SeededBits, sampling
 from simulators.long_run import LongRun
 from tests.commands import law
 
-pytestmark = pytest.mark.statistical
-
 WINDOWS, METERS = 20_000, 200
 Integers = NDArray[np.int64]
 

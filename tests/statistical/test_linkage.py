@@ -8,8 +8,6 @@ from scipy import stats
 
 from simulators.adversary import linkage
 
-pytestmark = pytest.mark.statistical
-
 ROOT = Path(__file__).parents[2]
 ALARM = 1e-6
 

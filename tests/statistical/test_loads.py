@@ -19,8 +19,6 @@ from simulators.signature import Signature
 from simulators.television import CHANNELS, viewings
 from tests.statistical.chi_square import ALARM, MISS, miss, p_value
 
-pytestmark = pytest.mark.statistical
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 PEOPLE = Households.of(0, np.arange(16_000))

@@ -18,8 +18,6 @@ from meteragent.privacy.mechanism.sanitisation import LaplaceSanitisation
 from meteragent.privacy.space import Categories, Numbers
 from tests.statistical.chi_square import ALARM, MISS, Floats, Integers, miss, p_value
 
-pytestmark = pytest.mark.statistical
-
 DRAWS = 60_000
 OFF = [Fraction(9, 10), Fraction(11, 10)]
 

@@ -21,8 +21,6 @@ from meteragent.privacy.sampling import planar
 from meteragent.privacy.sampling.planar import planar_laplace
 from tests.statistical.chi_square import ALARM, MISS, Floats, Integers, merged, miss, p_value
 
-pytestmark = pytest.mark.statistical
-
 WRONG = Fraction(11, 10)
 
 

@@ -8,6 +8,7 @@ import json
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,7 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
 from meteragent.wire.descriptor import describe
 from simulators.trace import load
-from tests.support.not_run import data_folder
 from tests.support.world import BASE_MS, message, stream
-
-pytestmark = pytest.mark.statistical
 
 ALARM, MISS, MISS_PIPELINE = 1e-6, 1e-6, 1e-4
 HOMES, WINDOWS = 25, 4000
@@ -77,12 +75,12 @@ def spread(off_w: Floats) -> tuple[float, float]:
     ("event", "share", "minutes"), [("kettle", "half-hour", 30), ("tv evening", "15min", 15)]
 )
 def test_the_error_that_is_printed_is_that_of_real_homes(
-    name: str, event: str, share: str, minutes: int, capsys: pytest.CaptureFixture[str]
+    name: str, event: str, share: str, minutes: int, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Real half hours and quarter hours leave with the error that was printed."""
     told = planned(capsys, "--hide", event, "--share", share)
     terms = config.terms(config.parse(told["configuration"]).stream[0])
-    trace = load(data_folder() / "homes" / f"{name}.parquet")
+    trace = load(data / "homes" / f"{name}.parquet")
     assert (np.diff(trace.times_ms) == MINUTE_MS).all()
     true_w = trace.watts[: trace.watts.size // minutes * minutes].reshape(-1, minutes).mean(axis=1)
     quanta = np.floor(true_w / float(terms.quantum) + 0.5).astype(np.int64)

@@ -43,7 +43,7 @@ from tests.support.guarantees import facts_of
 from tests.support.not_run import data_folder
 from tests.support.world import stream
 
-pytestmark = pytest.mark.statistical
+pytestmark = pytest.mark.usefixtures("data")
 
 WHOLE = os.environ.get("METERAGENT_REAL") == "whole"
 ALARM = law.ALARM

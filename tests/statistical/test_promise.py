@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,9 +28,6 @@ from meteragent.wire.record import RecordFormat
 from simulators.trace import load
 from tests.support.configurations import written
 from tests.support.guarantees import facts_of
-from tests.support.not_run import data_folder
-
-pytestmark = pytest.mark.statistical
 
 ALARM = 1e-6
 MISS = 1e-6
@@ -49,9 +47,9 @@ START_MS = 20_000 * DAY_MS
 # Real homes ---------------------------------------------------------------------------------------
 
 
-def minutes_w(name: str) -> Floats:
+def minutes_w(data: Path, name: str) -> Floats:
     """A home's power by the minute, from a whole half hour on, shape (days, 1440)."""
-    trace = load(data_folder() / "homes" / f"{name}.parquet")
+    trace = load(data / "homes" / f"{name}.parquet")
     assert (np.diff(trace.times_ms) == MINUTE_MS).all()
     first = int(-trace.times_ms[0] % SLOT_MS) // MINUTE_MS
     watts = trace.watts[first:][: MONTHS * MONTH_DAYS * 1440]
@@ -69,9 +67,9 @@ def quanta(means: Floats) -> Integers:
 
 
 @pytest.fixture(scope="module")
-def homes_w() -> Floats:
+def homes_w(data: Path) -> Floats:
     """The two homes' half hours, shape (homes, days, slots)."""
-    return np.array([means_w(minutes_w(name)) for name in ("REFIT_House2", "UKDALE_House2")])
+    return np.array([means_w(minutes_w(data, name)) for name in ("REFIT_House2", "UKDALE_House2")])
 
 
 # What was received --------------------------------------------------------------------------------
@@ -264,9 +262,9 @@ def right_answers(shift: Integers, times: int, a: Fraction, seed: int) -> float:
 
 
 @pytest.fixture(scope="module")
-def minutes() -> Floats:
+def minutes(data: Path) -> Floats:
     """Days of one home by the minute."""
-    return minutes_w("REFIT_House2")
+    return minutes_w(data, "REFIT_House2")
 
 
 def at_once(minutes: Floats) -> Integers:

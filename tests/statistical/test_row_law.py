@@ -18,8 +18,6 @@ from meteragent.privacy.sampling import row_windows
 from tests.statistical.chi_square import ALARM, MISS, Floats, Integers, miss, p_value
 from tests.support.row_bits import KEY
 
-pytestmark = pytest.mark.statistical
-
 DRAWS = 40_000
 SHARES = np.arange(1, 30) / 30
 SOURCES = ["key", "fresh"]

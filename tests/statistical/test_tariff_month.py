@@ -19,14 +19,12 @@ from meteragent.core.window import Window
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import MICRO
 from meteragent.privacy import SeededBits
-from meteragent.report import guarantee
-from meteragent.report.tariffs import TariffErrors
+from meteragent.report import whole
+from meteragent.report.guarantee import TariffErrors
 from simulators import example_tariffs
 from simulators.fleet import Fleet
 from tests.support.configurations import written
 from tests.support.tariffs import POWER
-
-pytestmark = pytest.mark.statistical
 
 Floats = NDArray[np.float64]
 JUNE_MS = parse_time("2026-06-01T00:00:00Z")
@@ -54,7 +52,7 @@ def settings(privacy: str) -> config.Config:
 def promised(privacy: str) -> TariffErrors:
     """What `check` states before the run."""
     known = settings(privacy)
-    errors = guarantee.of(known.stream[0], (), tariffs=config.tariffs(known, known.stream[0])).tariffs
+    errors = whole.of(known, known.stream[0], ()).tariffs
     assert errors is not None
     return errors
 
@@ -75,12 +73,12 @@ def errors_eur(privacy: str) -> Floats:
     """The errors of the costs of all tariffs, of what leaves of many months: (months, tariffs)."""
     known = settings(privacy)
     terms = config.schedule(known.stream[0]).terms(JUNE_MS)
-    noise, places = Noise(SeededBits(17)), [example_tariffs.BANDS.index(band.name) for band in terms.bands]
+    noise, places = Noise(SeededBits(17)), [example_tariffs.BANDS.index(band.name) for band in terms.places]
     rows = []
     for home in energies_mwh().tolist():
         for _ in range(WINDOWS):
-            window = Window(JUNE_MS, terms, terms.id, "topic", "m1")
-            noise.begin(window, terms.mechanism, JUNE_MS)
+            window = Window(JUNE_MS, terms, terms.id, (), "m1")
+            window.begin(noise, JUNE_MS)
             row = [0.0] * len(places)
             for slot_index, place in enumerate(places):
                 # An accumulator of power counts in uW ms: 1 mWh is 1000 uW over an hour.

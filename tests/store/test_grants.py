@@ -1,4 +1,4 @@
-"""Receivers of a shared stream: each gets what it may have, with the same bytes, and nothing once revoked."""
+"""Receivers of a stream: each gets what it may have, and nothing once revoked."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.commit import Commit, Descriptor, Outgoing, ReleasedSlot
+from meteragent.domain.errors import StoreError
 from meteragent.store import Store, grants, outbox, transaction
 from meteragent.store.grants import Sent, Wanted
 from tests.support.stores import LENGTH_MS, open_store
@@ -36,17 +37,18 @@ def settle(store: Store, *receivers: Wanted, now_ms: int = 0) -> dict[str, grant
     return {grant.name: grant for grant in grants.active(store.connection)}
 
 
-def released(k: int, payload: bytes = b"record") -> Commit:
-    """Return a commit in which the k-th window of a meter announces its terms, and is released."""
+def released(k: int, *held: grants.Grant, payload: bytes = b"record") -> Commit:
+    """Return a commit in which a meter's k-th window announces its terms, and is released, to receivers."""
     start_ms, end_ms = k * LENGTH_MS, (k + 1) * LENGTH_MS
-    slot = ReleasedSlot("d1", start_ms, end_ms)
-    rows = [
-        Outgoing("m1/privacy", b"terms", start_ms, True, slot),
-        Outgoing("m1/privacy/d1", b"terms", start_ms, True, slot),
-        Outgoing("m1", payload, end_ms, False, slot),
-    ]
-    commit = Commit("main-day", end_ms, outgoing=rows, shared=True)
-    commit.descriptors = [Descriptor("m1", "d1", b"terms", slot)]
+    commit = Commit("main-day", end_ms)
+    for grant in held:
+        queue, topic = grant.receiver.destination("m1")
+        commit.outgoing += [
+            Outgoing(queue, f"{topic}/privacy", b"terms", start_ms, True),
+            Outgoing(queue, f"{topic}/privacy/d1", b"terms", start_ms, True),
+            Outgoing(queue, topic, payload, end_ms, False, ReleasedSlot("d1", start_ms, end_ms)),
+        ]
+        commit.descriptors.append(Descriptor(queue, topic, "d1", b"terms"))
     return commit
 
 
@@ -63,45 +65,49 @@ def waiting(store: Store, grant: grants.Grant) -> list[tuple[str, bytes]]:
     return [(row.topic, row.payload) for row in rows]
 
 
-def test_each_receiver_gets_the_same_bytes_on_its_own_topic(store: Store) -> None:
-    """A message has a row for each receiver, which differs in nothing but the topic."""
+def test_a_row_belongs_to_its_receiver(store: Store) -> None:
+    """It is in the receiver's queue, on the receiver's topic, and so is the latest descriptor."""
     held = settle(store, wanted("a"), wanted("b"))
-    rows = persist(store, released(1))
+    rows = persist(store, released(1, *held.values()))
     assert {row.queue for row in rows} == {grant.queue for grant in held.values()}
     for name, grant in held.items():
         topics = f"{name}/m1/power/privacy", f"{name}/m1/power/privacy/d1", f"{name}/m1/power"
         assert waiting(store, grant) == list(zip(topics, (b"terms", b"terms", b"record"), strict=True))
         latest = outbox.descriptors(store.connection, grant.queue)
-        assert latest == [Descriptor(f"{name}/m1/power", "d1", b"terms")]
-    assert store.snapshot("main-day").announced == {"m1": "d1"}
-    assert persist(store, Commit("main-day", 9 * LENGTH_MS, shared=True)) == []
+        assert latest == [Descriptor(grant.queue, f"{name}/m1/power", "d1", b"terms")]
+    announced = {(grant.queue, f"{name}/m1/power"): "d1" for name, grant in held.items()}
+    assert store.snapshot("main-day").announced == announced
+    assert store.snapshot("main").announced == {}
 
 
-def test_a_slot_goes_to_those_whose_time_it_is(store: Store) -> None:
-    """Windows begin at or after the admission and the start; slots end by the end, and so do descriptors."""
-    end_ms = 3 * LENGTH_MS
-    early = wanted("early", until_ms=end_ms)
+def test_the_transaction_refuses_what_a_receiver_may_not_have(store: Store) -> None:
+    """Independently of the core: a slot before its start or after its end, another stream's, a revoked one's.
+
+    Nothing is written then.
+    """
+    early = wanted("early", until_ms=3 * LENGTH_MS)
     late = wanted("late", from_ms=2 * LENGTH_MS)
     held = settle(store, early, late, now_ms=LENGTH_MS - 1)
-    for k in range(4):
-        persist(store, released(k, b"%d" % k))
+    for k, name in ((1, "early"), (2, "early"), (2, "late"), (3, "late")):
+        persist(store, released(k, held[name], payload=b"%d" % k))
     values = {name: [p for _, p in waiting(store, held[name]) if p != b"terms"] for name in held}
     assert values == {"early": [b"1", b"2"], "late": [b"2", b"3"]}
-    announced = [p for _, p in waiting(store, held["early"]) if p == b"terms"]
-    assert len(announced) == 2 * 2  # of windows 1 and 2
-
-
-def test_another_stream_is_none_of_theirs(store: Store) -> None:
-    """A commit of another shared stream adds nothing to a receiver's queue, nor to anybody's."""
-    held = settle(store, wanted("a"))
-    assert persist(store, replace(released(1), stream="main-bill")) == []
-    assert waiting(store, held["a"]) == []
+    settle(store, early, now_ms=4 * LENGTH_MS)
+    for commit in (
+        released(0, held["early"]),
+        released(3, held["early"]),
+        replace(released(1, held["early"]), stream="main-bill"),
+        released(5, held["late"]),
+    ):
+        with pytest.raises(StoreError, match="a receiver that may not have it"):
+            persist(store, commit)
+    assert [p for _, p in waiting(store, held["early"]) if p != b"terms"] == [b"1", b"2"]
 
 
 def test_revoking_deletes_what_waits_and_withdraws_what_is_retained(store: Store) -> None:
-    """In one transaction; whatever is committed later does not reach it, and the others keep theirs."""
+    """In one transaction; the others keep theirs."""
     held = settle(store, wanted("a"), wanted("b"))
-    persist(store, released(1))
+    persist(store, released(1, *held.values()))
     kept = waiting(store, held["b"])
     settle(store, wanted("b"), now_ms=2 * LENGTH_MS)
     empty = [("a/m1/power/privacy", b""), ("a/m1/power/privacy/d1", b"")]
@@ -109,7 +115,7 @@ def test_revoking_deletes_what_waits_and_withdraws_what_is_retained(store: Store
     assert outbox.depth(store.connection, held["a"].queue) == 2
     assert outbox.descriptors(store.connection, held["a"].queue) == []
     assert grants.withdrawing(store.connection) == [held["a"]]
-    persist(store, released(2))
+    persist(store, released(2, held["b"]))
     assert waiting(store, held["a"]) == empty
     assert waiting(store, held["b"])[: len(kept)] == kept
     rows = outbox.pending(store.connection, held["a"].queue, EVER_MS, 9)
@@ -120,7 +126,7 @@ def test_revoking_deletes_what_waits_and_withdraws_what_is_retained(store: Store
 def test_a_revoked_queue_is_not_dropped_to_make_room(store: Store) -> None:
     """What withdraws its descriptors counts as configured while the agent sends it."""
     held = settle(store, wanted("a"))
-    persist(store, released(1))
+    persist(store, released(1, held["a"]))
     settle(store)
     names = {"main-day", *(grant.queue for grant in grants.withdrawing(store.connection))}
     assert outbox.make_room(store, 1, names) == (False, 0)
@@ -130,7 +136,8 @@ def test_a_revoked_queue_is_not_dropped_to_make_room(store: Store) -> None:
 def test_the_receipt_counts_what_was_confirmed(store: Store) -> None:
     """Records by topic and terms, with their times; descriptors are no records, and the rest was deleted."""
     held = settle(store, wanted("a"), wanted("b"))
-    rows = [row for k in (1, 2, 3) for row in persist(store, released(k)) if row.queue == held["a"].queue]
+    commits = [released(k, *held.values()) for k in (1, 2, 3)]
+    rows = [row for commit in commits for row in persist(store, commit) if row.queue == held["a"].queue]
     ids = [row.id for row in rows[:6]]
     for _ in range(2):  # a row may be marked twice, and counts once
         persist(store, Commit("main-day", 5 * LENGTH_MS), ids)
@@ -157,26 +164,23 @@ def test_a_grant_goes_on_after_a_restart(store: Store) -> None:
 def test_who_is_admitted_again_keeps_its_descriptors(store: Store) -> None:
     """A withdrawal that still waits for the same place is dropped, or it would clear the new descriptors.
 
-    It lacks the latest descriptor until a window of its own announces it again.
+    To the new grant, nothing has been announced.
     """
     held = settle(store, wanted("a"), wanted("b"))
-    persist(store, released(1))
+    persist(store, released(1, *held.values()))
     settle(store, now_ms=LENGTH_MS)
     again = settle(store, wanted("a"), now_ms=2 * LENGTH_MS)
     assert waiting(store, held["a"]) == []
     assert [grant.name for grant in grants.withdrawing(store.connection)] == ["b"]
-    persist(store, released(1))  # a window from before
-    assert waiting(store, again["a"]) == []
-    assert grants.unannounced(store.connection, "main-day") == {"m1": [again["a"].validity]}
-    persist(store, released(3))
+    assert store.snapshot("main-day").announced == {}
+    persist(store, released(3, again["a"]))
     assert [payload for _, payload in waiting(store, again["a"])] == [b"terms", b"terms", b"record"]
-    assert grants.unannounced(store.connection, "main-day") == {}
 
 
 def test_what_an_earlier_grant_left_is_withdrawn_too(store: Store) -> None:
     """A dropped withdrawal is not forgotten: the next revocation clears its topics with the new ones."""
-    settle(store, wanted("a"))
-    persist(store, released(1))
+    first = settle(store, wanted("a"))
+    persist(store, released(1, first["a"]))
     settle(store, now_ms=LENGTH_MS)
     again = settle(store, wanted("a"), now_ms=2 * LENGTH_MS)
     assert waiting(store, again["a"]) == []
@@ -189,7 +193,7 @@ def test_all_or_nothing_through_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "db"
     with open_store(path) as store:
         held = settle(store, wanted("a"))
-        persist(store, released(1))
+        persist(store, released(1, held["a"]))
         before = waiting(store, held["a"])
     pid = os.fork()
     if not pid:

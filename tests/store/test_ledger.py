@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.domain.budget import Budget
-from meteragent.domain.commit import Charge, Commit
+from meteragent.domain.commit import Budget, Charge, Commit
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, ledger
 from meteragent.store.ledger import PeriodCharge

@@ -30,13 +30,13 @@ def ids(store: Store, now_ms: int = LATE, limit: int = 10_000, stream: str = "ma
 
 def test_bytes_return_as_they_were(tmp_path: Path) -> None:
     """A row is read as it was written, byte for byte, also after a restart and as often as it takes."""
-    row = Outgoing("private/é", bytes(range(256)), 5, retain=True)
+    row = Outgoing("main", "private/é", bytes(range(256)), 5, retain=True)
     with open_store(tmp_path / "db") as store:
         persist(store, Commit("main", 0, outgoing=[row]))
     with open_store(tmp_path / "db") as store:
         for _ in range(2):
             [actual] = outbox.pending(store.connection, "main", 5, 10)
-            assert actual == outbox.WaitingRow(1, 5, row.topic, row.payload, True)
+            assert actual == outbox.WaitingRow(1, 5, row.queue, row.topic, row.payload, True)
             assert actual.retain is True
 
 
@@ -51,25 +51,26 @@ def test_order(commits: list[list[int]], now_ms: int, limit: int) -> None:
         due_rows = [(due, id_) for due, id_ in expected if due <= now_ms]
         actual = outbox.pending(store.connection, "main", now_ms, limit)
         assert [(row.due_ms, row.id) for row in actual] == due_rows[:limit]
-        later = [due for due, _ in expected if due > now_ms]
-        assert outbox.next_due_ms(store.connection, "main", now_ms) == min(later, default=None)
 
 
 def test_when_the_last_row_of_a_topic_falls_due(store: Store) -> None:
     """Of each topic the latest due time, of rows that wait and are due after a time, in one stream."""
-    rows = [Outgoing(topic, b"", due_ms, False) for topic, due_ms in (("a", 5), ("a", 9), ("b", 7), ("c", 3))]
+    rows = [
+        Outgoing("main", topic, b"", due_ms, False)
+        for topic, due_ms in (("a", 5), ("a", 9), ("b", 7), ("c", 3))
+    ]
     persist(store, Commit("main", 0, outgoing=rows))
-    persist(store, Commit("other", 0, outgoing=[Outgoing("d", b"", 8, False)]))
-    assert outbox.last_due_ms(store.connection, "main", 3) == {"a": 9, "b": 7}
+    persist(store, Commit("other", 0, outgoing=[Outgoing("other", "d", b"", 8, False)]))
+    assert outbox.last_due_ms(store.connection, "main", 3) == {("main", "a"): 9, ("main", "b"): 7}
     persist(store, Commit("main", 10), delivered=[2])
-    assert outbox.last_due_ms(store.connection, "main", 3) == {"a": 5, "b": 7}
+    assert outbox.last_due_ms(store.connection, "main", 3) == {("main", "a"): 5, ("main", "b"): 7}
 
 
 def test_channels_do_not_mix(store: Store) -> None:
     """Each stream has rows, depth and descriptors of its own."""
     persist(store, sending(1, 2))
     persist(store, sending(3, stream="other"))
-    descriptor = Descriptor("private/m", "9f2c01ab", b"{}")
+    descriptor = Descriptor("other", "private/m", "9f2c01ab", b"{}")
     persist(store, Commit("other", 0, descriptors=[descriptor]))
     assert ids(store) == [1, 2]
     assert ids(store, stream="other") == [3]
@@ -77,13 +78,13 @@ def test_channels_do_not_mix(store: Store) -> None:
     assert outbox.depth(store.connection, "none") == 0
     assert outbox.descriptors(store.connection, "main") == []
     assert outbox.descriptors(store.connection, "other") == [descriptor]
-    assert store.snapshot("other").announced == {"private/m": "9f2c01ab"}
+    assert store.snapshot("other").announced == {("other", "private/m"): "9f2c01ab"}
 
 
 def test_latest_descriptor_of_a_topic(store: Store) -> None:
     """A new descriptor takes the place of the one before on its topic, and of no other."""
-    first, second = Descriptor("b", "1", b"one"), Descriptor("b", "2", b"two")
-    other = Descriptor("a", "1", b"one")
+    first, second = Descriptor("main", "b", "1", b"one"), Descriptor("main", "b", "2", b"two")
+    other = Descriptor("main", "a", "1", b"one")
     persist(store, Commit("main", 0, descriptors=[first, other]))
     persist(store, Commit("main", 0, descriptors=[second]))
     assert outbox.descriptors(store.connection, "main") == [other, second]
@@ -171,7 +172,7 @@ def test_what_retired_streams_left_makes_room_last(store: Store, monkeypatch: py
     persist(store, sending(*range(9), payload=payload))
     assert outbox.make_room(store, 10_000, {"main"}) == (False, 1)
     totals = store.connection.execute(
-        "SELECT waiting_bytes, left_bytes FROM outbox_total WHERE channel='retired'"
+        "SELECT waiting_bytes, left_bytes FROM outbox_total WHERE queue='retired'"
     )
     assert totals.fetchall() == [(0, 0)]
 
@@ -221,7 +222,6 @@ def costs(store: Store) -> list[int]:
     return [
         steps(store, lambda: persist(store, sending(1, 2))),
         steps(store, lambda: outbox.pending(store.connection, "main", LATE, 2)),
-        steps(store, lambda: outbox.next_due_ms(store.connection, "main", 1)),
         steps(store, lambda: outbox.depth(store.connection, "main")),
         steps(store, lambda: outbox.make_room(store, 10**12, BOTH)),
         steps(store, lambda: persist(store, Commit("main", 0), delivered=ids(store, limit=2), now_ms=2)),
@@ -299,7 +299,7 @@ class Machine(RuleBasedStateMachine):
 
 def totals(connection: sqlite3.Connection) -> tuple[int, int, int]:
     """Rows waiting, their bytes, bytes of what has left."""
-    read = "SELECT waiting, waiting_bytes, left_bytes FROM outbox_total WHERE channel = 'main'"
+    read = "SELECT waiting, waiting_bytes, left_bytes FROM outbox_total WHERE queue = 'main'"
     return connection.execute(read).fetchone() or (0, 0, 0)
 
 

@@ -12,8 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.agent import runner
-from meteragent.agent.runner import StoreThread
-from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, SealedPad, Slot, TimelineState
+from meteragent.agent.store_thread import StoreThread
+from meteragent.domain.codec import encode
+from meteragent.domain.commit import (
+    Charge,
+    Commit,
+    Destination,
+    OpenWindow,
+    Outgoing,
+    ReleasedSlot,
+    SealedPad,
+    Slot,
+    TimelineState,
+)
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, ledger, outbox, schema
@@ -43,10 +54,12 @@ meters = st.sampled_from(["m", 'm"1', "é\\", "Straße 1", "\x7f"])
 sizes = st.sampled_from([1, 1, 2, 300, 900])
 rows = st.builds(
     Outgoing,
+    st.sampled_from(["main", "main@app.1"]),
     texts,
     st.binary(max_size=40),
     st.integers(0, 2**53),
     st.booleans(),
+    st.none() | st.builds(ReleasedSlot, texts, st.integers(0, 2**53), st.integers(0, 2**53)),
     until_ms=st.none() | st.integers(0, 2**53),
 )
 
@@ -72,7 +85,7 @@ def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
     stream = commit.stream
     for (day_ms, epsilon), opened in commit.charges.items():
         tx.executemany(
-            "INSERT INTO charge VALUES (?, ?, ?, ?, ?) ON CONFLICT (meter, day_ms, channel, epsilon)"
+            "INSERT INTO charge VALUES (?, ?, ?, ?, ?) ON CONFLICT (meter, day_ms, stream, epsilon)"
             " DO UPDATE SET windows = windows + excluded.windows",
             [(meter, day_ms, stream, str(epsilon), windows) for meter, windows in opened.items()],
         )
@@ -80,21 +93,22 @@ def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
         tx.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (stream, meter, end_ms))
     for meter, item in commit.states.items():
         _write_state(tx, stream, meter, schema.encode_state(item) if item else b"")
+    no_slot = (None, None, None)
     for row in commit.outgoing:
         tx.execute(
-            "INSERT INTO outbox (channel, due_ms, topic, payload, retain, until_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (stream, row.due_ms, row.topic, row.payload, row.retain, row.until_ms),
+            "INSERT INTO outbox (queue, due_ms, topic, payload, retain, until_ms,"
+            " id_of_terms, from_ms, to_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (row.queue, row.due_ms, row.topic, row.payload, row.retain, row.until_ms, *(row.slot or no_slot)),
         )
 
 
 def _write_state(tx: sqlite3.Connection, stream: str, meter: str, text: bytes) -> None:
-    actual = "SELECT id, length(state) FROM state WHERE channel = ? AND meter = ? ORDER BY id DESC"
+    actual = "SELECT id, length(state) FROM state WHERE stream = ? AND meter = ? ORDER BY id DESC"
     id_, size = tx.execute(actual, (stream, meter)).fetchone() or (0, 0)
     if len(text) > size:
         new_size = max(512, 1 << (len(text) - 1).bit_length())
         row = (stream, meter, text.ljust(new_size, b"\0"))
-        tx.execute("INSERT INTO state (channel, meter, state) VALUES (?, ?, ?)", row)
+        tx.execute("INSERT INTO state (stream, meter, state) VALUES (?, ?, ?)", row)
         text = b""
     tx.execute("UPDATE state SET state = ? WHERE id = ?", (text.ljust(size, b"\0"), id_))
 
@@ -124,7 +138,8 @@ def test_one_statement_writes_what_many_do(made: list[Commit]) -> None:
                 row_by_row(tx, commit)
             assert content(store) == content(plain)
             last = appended[-1].id if appended else 0
-            waiting = {row.id: row for row in outbox.pending(store.connection, "main", 2**62, -1)}
+            pending = [outbox.pending(store.connection, name, 2**62, -1) for name in ("main", "main@app.1")]
+            waiting = {row.id: row for queue_rows in pending for row in queue_rows}
             assert appended == [waiting[id_] for id_ in range(last - len(appended) + 1, last + 1)]
             assert [row.retain for row in appended] == [row.retain for row in commit.outgoing]
 
@@ -133,7 +148,7 @@ windows = st.builds(
     OpenWindow,
     st.integers(),
     texts,
-    texts,
+    st.lists(st.builds(Destination, texts, texts), max_size=3).map(tuple),
     texts,
     st.none() | st.integers(),
     st.integers(),
@@ -145,27 +160,9 @@ windows = st.builds(
 
 @given(st.builds(TimelineState, windows=st.lists(windows, max_size=3).map(tuple)))
 def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
-    """What is put together by hand is what the JSON encoder makes of the fields (R: radius), with its sum."""
-    names = {
-        "noise_bound": "radius",
-        "public_id": "label",
-        "terms_id": "terms",
-        "integrated_until_ms": "covered_ms",
-        "idle_windows": "idle",
-        "draws": "drawn",
-        "masked_slot": "masked",
-        "sealed_pad": "pad",
-    }
-    plain = [
-        {
-            names.get(name, name): [part.hex() for part in kept] if name == "sealed_pad" else kept
-            for name, kept in window._asdict().items()
-            if (name, kept) not in (("noise_bound", None), ("sealed_pad", None))
-        }
-        for window in one.windows
-    ]
-    whole = {names.get(name, name): kept for name, kept in one._asdict().items()} | {"windows": plain}
-    assert schema.encode_state(one) == schema._seal(whole).encode()
+    """What is put together by hand is what the JSON encoder makes of the fields, with its sum."""
+    whole = one._asdict() | {"windows": [window._asdict() for window in one.windows]}
+    assert schema.encode_state(one) == schema._seal(encode(whole)).encode()
 
 
 def test_states_lie_in_the_order_of_their_commit() -> None:
@@ -181,7 +178,10 @@ def test_states_lie_in_the_order_of_their_commit() -> None:
 def test_a_name_with_a_nul_is_refused(tmp_path: Path) -> None:
     """SQLite's JSON would cut it off, and two meters would have one mark; a backslash is none of it."""
     with open_store(tmp_path / "db") as store:
-        for commit in (opening(0, "a\0b"), Commit("main", 0, outgoing=[Outgoing("\0", b"", 0, False)])):
+        for commit in (
+            opening(0, "a\0b"),
+            Commit("main", 0, outgoing=[Outgoing("main", "\0", b"", 0, False)]),
+        ):
             with pytest.raises(StoreError, match="NUL"), store.transaction() as tx:  # noqa: PT012 - either
                 store.write(tx, commit)
                 outbox.append(tx, commit)
@@ -264,7 +264,7 @@ async def test_what_may_leave_does_not_wait_for_the_erasing(tmp_path: Path) -> N
         commit = opening(0, "m")
         commit.outgoing += sending(5).outgoing
         [row] = await thread.persist(commit, [], None)
-        assert row == WaitingRow(1, 5, "private/m", b"record", False)
+        assert row == WaitingRow(1, 5, "main", "private/m", b"record", False)
         assert steps == ["written"]
         second = asyncio.ensure_future(thread.persist(opening(1, "m"), [1], None))
         await turns(1)

@@ -1,5 +1,6 @@
 """The store and the device below it: reads that fail, locks, and what file systems do with old blocks."""
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -129,3 +130,42 @@ def test_the_nearest_mount_counts(tmp_path: Path) -> None:
     assert mount_of(place / "db", tmp_path / "table") == Mount("xfs", frozenset({"rw"}))
     assert mount_of(tmp_path, tmp_path / "table") == Mount("btrfs", frozenset({"rw"}))
     assert mount_of(tmp_path, tmp_path / "nothing") is None
+
+
+def _sqlite_error(kind: int) -> sqlite3.OperationalError:
+    """An error as SQLite raises it, with its code."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = kind
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "has_room", "is_full"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True, True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True, True),
+        (OSError(errno.EIO, "Input/output error"), False, False),
+        (_sqlite_error(sqlite3.SQLITE_FULL), True, True),
+        (_sqlite_error(sqlite3.SQLITE_IOERR | 12 << 8), False, True),
+        (_sqlite_error(sqlite3.SQLITE_IOERR | 12 << 8), True, False),
+        (_sqlite_error(sqlite3.SQLITE_CORRUPT), False, False),
+    ],
+)
+def test_a_full_disk_has_one_name(
+    error: OSError | sqlite3.Error, has_room: bool, is_full: bool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds that nothing can be written, and in whatever words, the store's error is one."""
+    monkeypatch.setattr(file, "has_room", lambda _: has_room)
+    with pytest.raises(StoreError) as refusal, file.device(path):
+        raise error
+    assert str(refusal.value) == f"{path}: {file.FULL if is_full else error}"
+
+
+def test_what_follows_a_full_disk_has_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a write has failed, further writes name the disk while it is full."""
+    with open_store(path) as store:
+        with pytest.raises(StoreError), store.transaction():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        monkeypatch.setattr(file, "has_room", lambda _: False)
+        with pytest.raises(StoreError, match=file.FULL), store.transaction():
+            pass

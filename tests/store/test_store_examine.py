@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.commit import Commit, Outgoing, ReleasedSlot
-from meteragent.domain.shape import Band
+from meteragent.domain.grid import Band
 from meteragent.store import grants, ledger, restore_at, schema, transaction
 from tests.support.stores import LENGTH_MS, TERMS, open_store, opening, persist, sending
+from tests.support.terms import in_bands
 
 DAMAGES = {
     "a single value is missing": "DELETE FROM meta WHERE key = 'client_id'",
@@ -55,10 +56,11 @@ def stored_with_receiver(path: Path) -> Path:
     with open_store(path) as store:
         grants.settle(store, [receiver], {}, 0)
         for k, delivered in ((1, ()), (2, (1, 2, 3))):
-            commit = Commit("main-day", (k + 1) * LENGTH_MS, shared=True)
+            commit = Commit("main-day", (k + 1) * LENGTH_MS)
+            queue = "main-day@app.1"
             slot = ReleasedSlot("d1", k * LENGTH_MS, (k + 1) * LENGTH_MS)
-            terms = [Outgoing(f"m1/privacy{below}", b"terms", 0, True) for below in ("", "/d1")]
-            commit.outgoing = [*terms, Outgoing("m1", b"record", 0, False, slot)]
+            terms = [Outgoing(queue, f"app/m1/privacy{below}", b"terms", 0, True) for below in ("", "/d1")]
+            commit.outgoing = [*terms, Outgoing(queue, "app/m1", b"record", 0, False, slot)]
             transaction.commit(store, commit, delivered, None, 10 * LENGTH_MS)
             store.erase()
     return path
@@ -112,7 +114,7 @@ def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:
 def test_terms_that_make_no_sense_are_set_aside(tmp_path: Path) -> None:
     """They are read, with their sum, and are those of no stream."""
     path = stored(tmp_path / "db")
-    odd = schema.encode_terms(replace(TERMS, bands=(Band("a", ()),), step_ms=-1))
+    odd = schema.encode_terms(replace(in_bands(TERMS, (Band("a", ()),)), quantum_u=-1))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE terms SET terms = ?", (odd,))
     with open_store(path, now_ms=77) as store:

@@ -11,7 +11,7 @@ import pytest
 
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreInUse, StoreRestored
-from meteragent.store import Store, accept_moved, file, generation, meta, outbox, restore_at
+from meteragent.store import Store, accept_moved, generation, meta, outbox, restore_at
 from simulators.simtest.disk import write_files
 from simulators.simtest.power import Moment, Recorder
 from tests.support.stores import LENGTH_MS, closing, in_memory, open_store, opening, persist, sending
@@ -21,7 +21,6 @@ def counted(path: Path) -> int:
     """How many commits with records the generation file counts."""
     known = generation.read(path)
     assert known is not None
-    assert known.releases is not None
     return known.releases
 
 
@@ -132,31 +131,9 @@ def test_what_moved_does_not_accept(tmp_path: Path) -> None:
         accept_moved(path)
 
 
-def test_the_format_of_the_first_version(tmp_path: Path) -> None:
-    """A generation file that is a name alone is accepted once, with a store that has never known another."""
-    path = tmp_path / "db"
-    with open_store(path) as store:
-        persist(store, opening(0, "m"))
-    known = generation.read(path)
-    assert known
-    path.with_name("db.gen").write_text(known.name)
-    with pytest.raises(StoreRestored, match="from before an update"):
-        open_store(path)
-    with file.device(path):
-        connection = file.open_file(path, "rw")
-        connection.execute("DELETE FROM meta WHERE key = 'releases'")
-        connection.close()
-    old = content(path)
-    with open_store(path) as store:
-        assert counted(path) == 0
-        assert len(store.claim_key) == 32
-    for name, text in (content(path) | {"db.gen": old["db.gen"]}).items():
-        path.with_name(name).write_bytes(text)
-    with pytest.raises(StoreRestored):
-        open_store(path)
-
-
-@pytest.mark.parametrize("text", ["{}", "{", '{"generation": 1}', "é", '{"generation":"a","releases":"1"}'])
+@pytest.mark.parametrize(
+    "text", ["{}", "{", "a", '{"generation": 1}', "é", '{"generation":"a","releases":"1"}']
+)
 def test_a_generation_file_that_cannot_be_read(text: str, tmp_path: Path) -> None:
     """A damaged generation file counts as another store's, and `restore_at` replaces it."""
     with open_store(tmp_path / "db") as store:
@@ -304,7 +281,7 @@ def test_records_are_counted_before_they_are_handed_over(
 
     with monkeypatch.context() as device:
         device.setattr(os, "fsync", full)
-        with pytest.raises(StoreError, match="No space left"):
+        with pytest.raises(StoreError, match="the disk is full"):
             persist(store, sending(0))
     with pytest.raises(StoreError, match="earlier transaction"):
         persist(store, sending(1))

@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.agent import metrics, watch
 from meteragent.cli import main
+from meteragent.cli.health import as_text
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
-from meteragent.domain.identity import Shard, SourceTopic
-from meteragent.store import ALL_METERS, Store, ledger, meta, restore_at
+from meteragent.domain.identity import ALL_METERS, Shard, SourceTopic
+from meteragent.service.health import ask, socket_path
+from meteragent.store import Store, ledger, meta, restore_at
 from tests.core.test_pipeline import EVENT, core, feed
 from tests.support.agent_world import STREAM, World, quick
 from tests.support.configurations import written
@@ -96,16 +97,6 @@ def test_other_meters_are_refused_until_told_from_when_on(path: Path, before: st
         claims(path, before)
 
 
-def test_a_store_from_before_fleets_had_all_meters(path: Path) -> None:
-    """Its marks are those of a stream of no fleet."""
-    with open_store(path) as store:
-        persist(store, opening(0, "m"))
-    with pytest.raises(StoreMoved, match=f"had shard {ALL_METERS}"):
-        claims(path, HALVES[0])
-    restore_at(path, at_ms=LENGTH_MS, now_ms=0)
-    claims(path, HALVES[0])
-
-
 def test_each_stream_has_its_part(path: Path) -> None:
     """Streams are told apart; a new one takes what it is given."""
     claims(path, HALVES[0])
@@ -169,10 +160,10 @@ async def test_an_agent_tells_its_shard(world: World) -> None:
     """Whoever asks for its health sees it."""
     text = STREAM.format("", "").replace('profile = "json"', 'profile = "json"\nshard = "1/2"')
     async with world.running(text):
-        answer = await asyncio.to_thread(watch.ask, world.store)
-    told = metrics.from_json(answer or "")
-    assert [stream.shard for stream in told.streams] == ["1/2"]
-    assert "Stream main, shard 1/2: 0 meters" in metrics.as_text(told)
+        answer = await asyncio.to_thread(ask, socket_path(world.store))
+    document = json.loads(answer or "")
+    assert [stream["shard"] for stream in document["streams"]] == ["1/2"]
+    assert "Stream main, shard 1/2: 0 meters" in as_text(document)
 
 
 def test_the_ledger_tells_until_when_windows_are_open(

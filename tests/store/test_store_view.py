@@ -1,6 +1,5 @@
 """What commands, page and watch read from a store: the ledger's ends, the newest records, the terms."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
 from meteragent.store import ledger, outbox, view
 from tests.support.stores import LENGTH_MS, TERMS, closing, fresh, open_store, opening, persist, sending
+from tests.support.terms import terms_with
 
 
 def test_the_ledger_knows_its_streams_and_its_end() -> None:
@@ -62,7 +62,7 @@ def test_a_row_counts_its_topic_and_payload() -> None:
 
 def test_a_command_reads_the_terms_of_each_stream(tmp_path: Path) -> None:
     """All that a stream has ever had, also while the agent runs; it cannot write."""
-    other = replace(TERMS, length_ms=2 * TERMS.length_ms, step_ms=2 * TERMS.step_ms)
+    other = terms_with(TERMS, length_ms=2 * TERMS.length_ms, step_ms=2 * TERMS.step_ms)
     with open_store(tmp_path / "db") as store:
         persist(store, opening(0, "a"))
         persist(store, Commit("main", 1, terms={other.id: other}))

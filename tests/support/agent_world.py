@@ -14,14 +14,14 @@ from meteragent import agent, config
 from meteragent.agent import Agent
 from meteragent.agent.clock import BootClock
 from meteragent.agent.environment import Environment
-from meteragent.agent.notify import Notify
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
 from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
-from meteragent.mqtt import Endpoint, Session, Token
+from meteragent.mqtt import Entropy, Link, Session, Token
 from meteragent.privacy.bits import SecretBits
 from meteragent.privacy.sampling import SystemBits
+from meteragent.service.notify import Notify
 from tests.support.fake_session import LIMIT_S, FakeSession, Publication
 
 START_MS = 1_800_000_000_000
@@ -54,14 +54,14 @@ def reading(watts: int, time_ms: int) -> bytes:
 class Side:
     """A connection of the agent, and the callbacks that the agent registered for it."""
 
-    def __init__(self, client_id: str, options: dict[str, Any]) -> None:
-        self.client_id = client_id
+    def __init__(self, link: Link) -> None:
+        self.client_id = link.client_id
         self.session = FakeSession()
-        self._options = options
+        self.link = link
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
         """Pass a message to the agent."""
-        self._options["on_message"](topic, payload, qos, retain, token)
+        self.link.on_message(topic, payload, qos, retain, token)
 
     def send(self, watts: int, meter: str = "m", *, time_ms: int = START_MS) -> None:
         """Send a reading of a meter to the agent."""
@@ -69,11 +69,11 @@ class Side:
 
     def lose(self) -> None:
         """Report to the agent that the connection was lost."""
-        self._options["count"]("lost")
+        self.link.count("lost")
 
     def confirm(self, publication: Publication) -> None:
         """Confirm a publication, as the broker does."""
-        self._options["on_delivered"](self.session.answered(publication), 0)
+        self.link.on_delivered(self.session.answered(publication), 0)
 
 
 def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "World":
@@ -133,19 +133,16 @@ class World:
         return config.parse(f'{text}\n[store]\npath = "{self.store}"\n')
 
     async def keep_connected(
-        self,
-        _: Endpoint,
-        client_id: str,
-        serve: Callable[[Session], Awaitable[None]],
-        **options: Any,
+        self, link: Link, serve: Callable[[Session], Awaitable[None]], _: Entropy
     ) -> NoReturn:
         """Replace `meteragent.mqtt.keep_connected`."""
+        client_id = link.client_id
         name = client_id.partition("-")[2].partition("-")[2]
         if name == "sink":  # a sink's client id does not name its stream; streams connect in order
             if client_id not in self._sinks:
                 self._sinks.append(client_id)
             name += self._suffixes[self._sinks.index(client_id)]
-        side = self.sides[name] = Side(client_id, options)
+        side = self.sides[name] = Side(link)
         if {"source", "sink"} <= {name.partition("-")[0] for name in self.sides}:
             self.connected.set()
         try:

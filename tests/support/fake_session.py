@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Token
+from meteragent.mqtt.unacknowledged import Unacknowledged
 
 LIMIT_S = 10.0
 """The longest time that a test waits, in s."""
@@ -36,10 +37,13 @@ class Receives(Protocol):
 class FakeSession(Session):
     """One connection, driven by a test."""
 
-    def __init__(self, version: int = 5, *, inflight: int = 100, session_present: bool = False) -> None:
+    def __init__(
+        self, version: int = 5, *, inflight: int = 100, session_present: bool = False, in_order: bool = False
+    ) -> None:
         self.version = version
         self.inflight = inflight
         self.session_present = session_present
+        self.retains = True
         self.granted = asyncio.Event()
         self.granted.set()
         self.filters: list[str] = []
@@ -48,6 +52,8 @@ class FakeSession(Session):
         self.over = False
         self.reading = True
         self._payloads: dict[int, tuple[Token, bytes]] = {}
+        self.in_order = in_order
+        self._order = Unacknowledged(in_order=True) if in_order else None
         self._unanswered: set[int] = set()
 
     async def subscribe(self, topic_filter: str) -> None:
@@ -61,6 +67,8 @@ class FakeSession(Session):
 
     def acknowledge(self, tokens: Iterable[Token]) -> None:
         """Record the payloads of the acknowledged messages."""
+        if self._order is not None:
+            tokens = [self._payloads[packet_id][0] for packet_id in self._order.release(tokens)]
         for token in tokens:
             current, payload = self._payloads.get(token[0], (None, b""))
             if current is token:
@@ -90,7 +98,7 @@ class FakeSession(Session):
         token: Token | None = None
         if qos:
             packet_id = next(n for n in count(1) if n not in self._payloads)
-            token = (packet_id,)
+            token = (packet_id,) if self._order is None else self._order.add(packet_id)
             self._payloads[packet_id] = token, payload
         receiver.on_message(topic, payload, qos, retain, token)
 

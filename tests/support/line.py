@@ -4,20 +4,20 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from fractions import Fraction
 
 from meteragent.agent import runner as module
 from meteragent.agent.clock import CatchUp, SteadyClock
-from meteragent.agent.runner import Runner, StoreThread
+from meteragent.agent.outlets import Outlets
+from meteragent.agent.runner import Runner
 from meteragent.agent.sink import Sink
 from meteragent.agent.source import Source
+from meteragent.agent.store_thread import StoreThread
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
 from meteragent.decode import single_reading
-from meteragent.domain.budget import Budget
-from meteragent.domain.commit import Commit
+from meteragent.domain.commit import Budget, Commit, Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Epoch, parse_time
 from meteragent.domain.identity import SourceTopic
@@ -28,15 +28,16 @@ from meteragent.store.outbox import WaitingRow
 from tests.support import bare_numbers
 from tests.support.fake_session import LIMIT_S, FakeSession
 from tests.support.stores import TERMS, opened
+from tests.support.terms import terms_with
 
 LENGTH_MS = 1000
 START_MS = 1_800_000_000_000
-QUIET = replace(TERMS, length_ms=LENGTH_MS, step_ms=LENGTH_MS, level=Fraction(1000), radius=Fraction(10))
+QUIET = terms_with(TERMS, length_ms=LENGTH_MS, step_ms=LENGTH_MS, level=Fraction(1000), radius=Fraction(10))
 """One-second windows whose noise is 0, except with a probability of 1e-43."""
 STREAM = Stream(
     name="main",
     source=SourceTopic.parse("in/{meter}"),
-    sink_topic="private/{meter}",
+    receivers=(Receiver("main", "private/{meter}"),),
     decode=single_reading(bare_numbers.decode),
     schedule=Schedule(QUIET, Epoch(LENGTH_MS)),
     ahead_ms=0,
@@ -100,7 +101,7 @@ class Line:
         self.runner = Runner(
             pipeline,
             self.source,
-            self.sink,
+            Outlets({"main": self.sink}),
             self.store,
             clock,
             catch_up,

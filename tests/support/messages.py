@@ -1,5 +1,6 @@
 """Messages of an agent, for terms of every kind and unit, and altered messages."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,22 +9,23 @@ from typing import Any
 
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
-from meteragent.wire.descriptor import describe, facts_id
+from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.stores import TERMS
+from tests.support.terms import terms_with
 
 NOON_MS = 1_795_176_000_000
 HALF_HOUR_MS = 1_800_000
 TEN_MIN_MS = 600_000
 
-HOURLY = replace(TERMS, length_ms=6 * TEN_MIN_MS, step_ms=TEN_MIN_MS)  # n = 6
-SPLIT = replace(TERMS, step_ms=TEN_MIN_MS)  # n = 3
-KILO = replace(TERMS, unit="kW", radius=Fraction(22, 100), quantum_u=1000)
-ENERGY = replace(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", radius=Fraction(110))
-KILO_ENERGY = replace(ENERGY, unit="kWh", radius=Fraction(11, 100), quantum_u=1000)
-DITHERED = replace(TERMS, rounding="dithered")
+HOURLY = terms_with(TERMS, length_ms=6 * TEN_MIN_MS, step_ms=TEN_MIN_MS)  # n = 6
+SPLIT = terms_with(TERMS, step_ms=TEN_MIN_MS)  # n = 3
+KILO = terms_with(TERMS, unit="kW", radius=Fraction(22, 100), quantum_u=1000)
+ENERGY = terms_with(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", radius=Fraction(110))
+KILO_ENERGY = terms_with(ENERGY, unit="kWh", radius=Fraction(11, 100), quantum_u=1000)
+HALF_UP = replace(TERMS, rounding="half-up")
 _OF_ONE_METER = {"id", "meter", "valid_from", "store"}
-ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, DITHERED]
+ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, HALF_UP]
 
 
 def described(terms: Terms, meter: str = "m1") -> bytes:
@@ -38,9 +40,13 @@ def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int 
 
 
 def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:
-    """Return a message with changed fields (`None` removes a field) and, if `sealed`, a new id."""
+    """Return a message with changed fields (`None` removes a field) and, if `sealed`, a new id.
+
+    The id is the hash of whatever stands in the fields, as anybody can make it.
+    """
     facts = {name: value for name, value in {**json.loads(message), **fields}.items() if value is not None}
     if sealed:
         named = {name: fact for name, fact in facts.items() if name not in _OF_ONE_METER}
-        facts["id"] = facts_id(named)
+        text = json.dumps(named, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        facts["id"] = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
     return json.dumps(facts).encode()

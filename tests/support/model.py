@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil, floor
 from typing import Any, NamedTuple
 
+from meteragent.domain.readings import Readings
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
@@ -51,6 +53,116 @@ class Open(NamedTuple):
     value_u: int
 
 
+class Span(NamedTuple):
+    """A span between two good readings of a register: its use (None: a gap), and when it is settled.
+
+    `settled_ms` is the time of the reading that settles it; None if that has not arrived.
+    """
+
+    start_ms: int
+    end_ms: int
+    use_u: int | None
+    settled_ms: int | None
+
+
+class Part(NamedTuple):
+    """A millisecond of a span."""
+
+    span: Span
+    ms: int
+
+    def counts(self, terms: Terms) -> int:
+        """Return what the millisecond counts for: the use is clamped, and rounded down at both its ends."""
+        length_ms, use_u = self.span.end_ms - self.span.start_ms, self.span.use_u
+        assert use_u is not None
+        low, high = held_by_range(terms.readings, length_ms)
+        units, since_ms = (
+            sorted([low, use_u * terms.readings.interval_ms, high])[1],
+            self.ms - self.span.start_ms,
+        )
+        return floor(Fraction(units * (since_ms + 1), length_ms)) - floor(
+            Fraction(units * since_ms, length_ms)
+        )
+
+
+def counted(value: "int | Fraction | Part | None", terms: Terms) -> int | Fraction:
+    """Return what the value of a millisecond counts for in a window, with its gap and range."""
+    if isinstance(value, Part):
+        return value.counts(terms)
+    if value is None:
+        return terms.readings.gap_u
+    return value if value is JUMPED else min(max(terms.readings.low_u, value), terms.readings.high_u)
+
+
+def held_by_range(rules: Readings, length_ms: int) -> tuple[int, int]:
+    """Return the least and the largest use that the range allows: one second and one step more than it."""
+    step = ceil((rules.dead_band or 0) * rules.counters * 10**6) * rules.interval_ms
+    lows = [rules.low_u * (length_ms + s) for s in (-1000, 1000)]
+    highs = [rules.high_u * (length_ms + s) for s in (-1000, 1000)]
+    return min(lows) - step, max(highs) + step
+
+
+def rolled(rules: Readings, start: tuple[int, int], end: tuple[int, int]) -> int | None:
+    """Return the use of a possible change; None if no load makes it, not even ten times the largest."""
+    length_ms, step = end[0] - start[0], ceil((rules.dead_band or 0) * rules.counters * 10**6)
+    time_ms = length_ms + 1000 + 9 * min(length_ms, 3_600_000)
+    low, high = Fraction(min(rules.low_u, 0) * time_ms), Fraction(max(rules.high_u, 0) * time_ms)
+    for modulus_u in [0] if rules.modulus_u is None else [0, rules.modulus_u]:
+        use_u = end[1] - start[1] + modulus_u
+        if low / rules.interval_ms - step <= use_u <= high / rules.interval_ms + step:
+            return use_u
+    return None
+
+
+def is_confirmed(
+    rules: Readings, good: tuple[int, int], doubted: tuple[int, int], reading: tuple[int, int]
+) -> bool:
+    """Return whether another reading confirms a doubted one; the use up to it is then a gap."""
+    use_u, rise_u = rolled(rules, doubted, reading), reading[1] - doubted[1]
+    low, high = held_by_range(rules, reading[0] - doubted[0])
+    goes_on = rise_u > 0 or (rules.low_u < 0 and rise_u != 0)
+    if doubted[1] < good[1]:
+        return goes_on and low <= rise_u * rules.interval_ms <= high
+    return goes_on and use_u == rise_u
+
+
+def believed(readings: list[tuple[int, int]], rules: Readings) -> list[Span]:
+    """Return the spans between good readings: a reading after the other, as the register rule says.
+
+    `waits` is a reading that is possible, but rolled over or above the range; `doubted` is the last one that
+    is impossible after the good one.
+    """
+    spans: list[Span] = []
+    good, waits, doubted = readings[0] if readings else (0, 0), None, None
+
+    def end(reading: tuple[int, int], use_u: int | None, settled_ms: int | None) -> None:
+        """End the span at a reading, which is good from now on."""
+        nonlocal good, waits, doubted
+        spans.append(Span(good[0], reading[0], use_u, settled_ms))
+        good, waits, doubted = reading, None, None
+
+    for reading in readings[1:]:
+        if waits is not None and (
+            rolled(rules, good, reading) is None or rolled(rules, waits, reading) is not None
+        ):
+            end(waits, rolled(rules, good, waits), reading[0])
+        waits = None
+        is_level = doubted is not None and rolled(rules, good, reading) is None
+        if is_level and doubted and is_confirmed(rules, good, doubted, reading):
+            end(doubted, None, reading[0])
+        use_u = rolled(rules, good, reading)
+        low, high = held_by_range(rules, reading[0] - good[0])
+        if use_u is None:
+            doubted = reading
+        elif use_u == reading[1] - good[1] and low <= use_u * rules.interval_ms <= high:
+            end(reading, use_u, reading[0])
+        else:
+            waits = reading
+    if waits is not None:
+        end(waits, rolled(rules, good, waits), None)
+    return spans
+
+
 @dataclass
 class Meter:
     """One meter: its windows, its decided values, and its held readings.
@@ -68,7 +180,7 @@ class Meter:
     standing_ms: int | None = None
     newest_ms: int | None = None
     windows: list[tuple[int, Terms]] = field(default_factory=list)
-    values: dict[int, int | Fraction | None] = field(default_factory=dict)
+    values: dict[int, int | Fraction | Part | None] = field(default_factory=dict)
     jumps: dict[int, int] = field(default_factory=dict)
     held: dict[int, Held] = field(default_factory=dict)
     masked_slot: Open | None = None
@@ -81,15 +193,15 @@ class Meter:
         return copy
 
     def standing_slot(self) -> Open | None:
-        """Return the open slot that is decided up to its newest reading; None if there is none."""
-        reading = self.held.get(self.covered_ms)
-        if self.terms.kind is not Kind.REGISTER or reading is None:
+        """Return the open slot that is decided up to its good reading; None if there is none."""
+        oldest_ms = min(self.held, default=None)
+        if self.terms.readings.kind is not Kind.REGISTER or oldest_ms is None or oldest_ms != self.covered_ms:
             return None
         for start_ms, terms in self.windows:
-            for place in range(terms.n if not terms.bands else 0):
+            for place in range(terms.n if not terms.places else 0):
                 slot_ms = start_ms + place * terms.step_ms
                 if slot_ms <= self.covered_ms < slot_ms + terms.step_ms:
-                    return Open(slot_ms, slot_ms + terms.step_ms, reading.value_u)
+                    return Open(slot_ms, slot_ms + terms.step_ms, self.held[oldest_ms].value_u)
         return None
 
     @property
@@ -97,100 +209,151 @@ class Meter:
         """The terms under which readings count: those of the oldest open window (law 1)."""
         return self.windows[0][1] if self.windows else self.terms
 
-    def used(self, ms: int) -> int | None:
-        """Return the energy of a millisecond, per interval; None if it is unknown or the register was reset.
+    def believed(self, until_ms: int | None = None) -> list[Span]:
+        """Return the spans between good readings among those held up to a time, by the register rule."""
+        readings = [
+            (t, reading.value_u)
+            for t, reading in sorted(self.held.items())
+            if until_ms is None or t <= until_ms
+        ]
+        return believed(readings, self.rules.readings)
 
-        The register is interpolated, and rounded down at both ends of the millisecond.
-        """
-        before = max((t for t in self.held if t <= ms), default=None)
-        after = min((t for t in self.held if t > ms), default=None)
-        if before is None or after is None:
-            return None
-        difference, rules = self.held[after].value_u - self.held[before].value_u, self.rules
-        rate = Fraction(difference * rules.interval_ms, after - before)
-        if difference < 0 and rate < rules.low_u:
-            if rules.modulus_u is None:
-                return None
-            rate += Fraction(rules.modulus_u * rules.interval_ms, after - before)
-            if not rules.low_u <= rate <= rules.high_u:
-                return None
-        return floor(rate * (ms + 1 - before)) - floor(rate * (ms - before))
+    def used(self, ms: int) -> Part | None:
+        """Return the part of a span that a millisecond is; None if it is a gap."""
+        for span in self.believed():
+            if span.start_ms <= ms < span.end_ms:
+                return None if span.use_u is None else Part(span, ms)
+        return None
 
-    def value(self, ms: int) -> int | Fraction | None:
+    def value(self, ms: int) -> int | Part | None:
         """Return the current value of a millisecond; None: a gap."""
-        if self.terms.kind is Kind.REGISTER:
+        if self.terms.readings.kind is Kind.REGISTER:
             return self.used(ms)
         speaker = self.speaker(ms)
         return None if speaker is None else self.held[speaker].value_u
 
     def speaker(self, ms: int) -> int | None:
         """Return the time of the held reading that applies to a millisecond; None: a gap."""
-        if self.terms.kind is Kind.POWER:
+        if self.terms.readings.kind is Kind.POWER:
             before = max((t for t in self.held if t <= ms), default=None)
-            return before if before is not None and ms < before + self.terms.hold_ms else None
+            return before if before is not None and ms < before + self.terms.readings.hold_ms else None
         after = min((t for t in self.held if t > ms), default=None)
-        return after if after is not None and after - self.terms.interval_ms <= ms else None
+        return after if after is not None and after - self.terms.readings.interval_ms <= ms else None
 
     def decided_at_ms(self, ms: int) -> int | None:
         """Return the time that decides a millisecond once passed by `lateness`; None if the close does."""
         after = min((t for t in self.held if t > ms), default=None)
         speaker = self.speaker(ms)
-        if self.terms.kind is Kind.INTERVAL_ENERGY or speaker is None:
+        if self.terms.readings.kind is Kind.INTERVAL_ENERGY or speaker is None:
             return after
-        end_ms = speaker + self.terms.hold_ms
+        end_ms = speaker + self.terms.readings.hold_ms
         return end_ms if after is None else min(end_ms, after)
 
     def span_end_ms(self, time_ms: int) -> int:
         """Return the time until which a reading of that time applies."""
-        if self.terms.kind is Kind.INTERVAL_ENERGY:
+        if self.terms.readings.kind is Kind.INTERVAL_ENERGY:
             return time_ms
         times = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
-        longest_ms = 10**9 if self.terms.kind is Kind.REGISTER else self.terms.hold_ms
-        return min([time_ms + longest_ms, *(t for t in times if t > time_ms)])
+        return min([time_ms + self.terms.readings.hold_ms, *(t for t in times if t > time_ms)])
 
-    def decide(self, until_ms: int) -> Iterable[Any]:
+    def decide(self, until_ms: int) -> list[Any]:
         """Decide all time before `until_ms`; return the tokens of readings that no longer apply."""
-        self.resume(until_ms)
+        free = self.resume(until_ms)
+        if self.terms.readings.kind is Kind.REGISTER and (self.masked_slot or until_ms <= self.covered_ms):
+            return free
         for ms in range(self.covered_ms, until_ms):
             self.values[ms] = self.value(ms)
         self.covered_ms = max(self.covered_ms, until_ms)
-        return self.free()
+        return free + self.free()
 
-    def resume(self, until_ms: int) -> None:
-        """Resume the slot that a crash left open, by its next reading, or give it up."""
-        if self.masked_slot is None:
-            return
-        first_ms = min(self.held, default=None)
-        if first_ms is not None and first_ms <= min(until_ms, self.masked_slot.end_ms):
-            jump = (self.held[first_ms].value_u - self.masked_slot.value_u) * self.terms.interval_ms
-            self.jumps[self.masked_slot.start_ms] = self.jumps.get(self.masked_slot.start_ms, 0) + jump
-            self.values |= dict.fromkeys(range(self.covered_ms, first_ms), JUMPED)
-            self.covered_ms, self.masked_slot = first_ms, None
-        elif until_ms > self.covered_ms:
-            self.values |= dict.fromkeys(range(self.masked_slot.start_ms, self.masked_slot.end_ms))
-            self.jumps.pop(self.masked_slot.start_ms, None)
-            self.covered_ms, self.masked_slot = self.masked_slot.end_ms, None
+    def resume(self, until_ms: int) -> list[Any]:
+        """Resume the slot that a crash left open, or give it up; return the tokens of dropped readings.
+
+        The first of two readings in a row resumes it if the second is a rise that the range allows. When the
+        slot has ended, the highest reading does.
+        """
+        slot = self.masked_slot
+        if slot is None:
+            return []
+        is_over = until_ms >= slot.end_ms
+        times = [t for t in sorted(self.held) if is_over or t <= until_ms]
+        inside = [t for t in times if t <= slot.end_ms]
+        rises = [a for a, b in pairwise(times) if a in inside and self.rises(a, b)]
+        highest = max(self.held[t].value_u for t in inside) if inside else None
+        first_ms = rises[0] if rises else next((t for t in inside if self.held[t].value_u == highest), None)
+        if not rises and not is_over:
+            return [self.held.pop(t).token for t in times[1:-2]]
+        self.masked_slot = None
+        if first_ms is None:
+            self.values |= dict.fromkeys(range(slot.start_ms, slot.end_ms))
+            self.jumps.pop(slot.start_ms, None)
+            self.covered_ms = slot.end_ms
             self.lost_count += 1
+            return self.free()
+        jump = (self.held[first_ms].value_u - slot.value_u) * self.terms.readings.interval_ms
+        self.jumps[slot.start_ms] = self.jumps.get(slot.start_ms, 0) + jump
+        self.values |= dict.fromkeys(range(self.covered_ms, first_ms), JUMPED)
+        self.covered_ms = first_ms
+        return [self.held.pop(t).token for t in sorted(self.held) if t < first_ms] + self.free()
 
-    def free(self) -> Iterable[Any]:
+    def rises(self, start_ms: int, end_ms: int) -> bool:
+        """Return whether one reading goes on from another within the range; a net register may also fall."""
+        use_u, rules = self.held[end_ms].value_u - self.held[start_ms].value_u, self.rules.readings
+        moved = use_u != 0 if rules.low_u < 0 else use_u > 0
+        low, high = held_by_range(rules, end_ms - start_ms)
+        return moved and low <= use_u * rules.interval_ms <= high
+
+    def free(self) -> list[Any]:
         """Release the held readings that no longer apply to any time, and return their tokens."""
+        if self.terms.readings.kind is Kind.REGISTER:
+            good = [t for t in [min(self.held, default=self.covered_ms + 1)] if t <= self.covered_ms]
+            good += (
+                [span.end_ms for span in self.believed() if span.end_ms <= self.covered_ms] if good else []
+            )
+            if good:
+                self.standing_ms = max([good[-1], *([] if self.standing_ms is None else [self.standing_ms])])
+            return [self.held.pop(t).token for t in sorted(self.held) if good and t < good[-1]]
         covered = [t for t in self.held if t <= self.covered_ms]
         if covered:
             self.standing_ms = max([*covered, *([] if self.standing_ms is None else [self.standing_ms])])
         expired = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
         return [self.held.pop(t).token for t in sorted(expired)]
 
+    def forget_doubted(self, frontier_ms: int) -> list[Any]:
+        """Drop all doubted readings but those that can still settle something, if there are many."""
+        times = [t for t in sorted(self.held) if t <= frontier_ms]
+        if len(times) <= 3:
+            return []
+        spans = self.believed(frontier_ms)
+        settled = [span for span in spans if span.settled_ms is not None]
+        good = settled[-1].end_ms if settled else times[0]
+        doubted = [t for t in times if t > good]
+        unsettled = spans[len(settled) :]
+        needless = [t for t in doubted if t < unsettled[0].end_ms] if unsettled else doubted[:-2]
+        return [self.held.pop(t).token for t in needless]
+
     def decide_passed(self, clock_ms: int) -> Iterable[Any]:
         """Decide all time up to the newest reading less `lateness`, or up to the clock."""
         if self.newest_ms is None:
             return []
         frontier_ms = min(self.newest_ms - self.terms.lateness_ms, clock_ms)
-        if self.terms.kind is Kind.REGISTER:
-            return self.decide(max((t for t in self.held if t <= frontier_ms), default=self.covered_ms))
+        if self.terms.readings.kind is Kind.REGISTER:
+            return self.decide_settled(frontier_ms)
         until_ms = self.covered_ms
         while (at_ms := self.decided_at_ms(until_ms)) is not None and at_ms <= frontier_ms:
             until_ms += 1
         return self.decide(until_ms)
+
+    def decide_settled(self, frontier_ms: int) -> list[Any]:
+        """Decide all time up to the newest good reading that the readings up to a time settle."""
+        free = self.resume(frontier_ms)
+        if self.masked_slot is not None:
+            return free
+        ends = [span.end_ms for span in self.believed(frontier_ms) if span.settled_ms is not None]
+        oldest_ms = min(self.held, default=None)
+        ends += [oldest_ms] if oldest_ms is not None and oldest_ms <= frontier_ms else []
+        free += self.decide(max(ends, default=self.covered_ms))
+        return free + self.forget_doubted(frontier_ms)
 
     def advance(self, open_ms: int, close_ms: int) -> Iterable[Any]:
         """Open windows up to `open_ms` and close slots up to `close_ms`; return the freed tokens."""
@@ -209,7 +372,9 @@ class Meter:
 
     def arrive(self, arrival: Arrival) -> tuple[bool, Iterable[Any]]:
         """Accept a reading; return whether it counts, and the tokens that need not be held."""
-        if self.span_end_ms(arrival.time_ms) <= self.covered_ms:
+        is_register = self.terms.readings.kind is Kind.REGISTER
+        is_old = self.standing_ms is not None and arrival.time_ms < self.standing_ms
+        if is_old if is_register else self.span_end_ms(arrival.time_ms) <= self.covered_ms:
             return False, [arrival.token]
         earlier = self.held.get(arrival.time_ms)
         if earlier is not None:
@@ -219,20 +384,12 @@ class Meter:
             return False, [earlier.token]
         self.held[arrival.time_ms] = Held(arrival.value_u, arrival.token)
         self.newest_ms = max(arrival.time_ms, self.newest_ms or 0)
-        return True, self.free()
+        return True, self.free() if not is_register or arrival.time_ms <= self.covered_ms else []
 
     def total(self, start_ms: int, end_ms: int, terms: Terms) -> int | Fraction:
         """Sum value * duration over the decided part of a slot, with its window's gap and range."""
         values = [self.values[ms] for ms in range(start_ms, min(end_ms, self.covered_ms))]
-        counts = (
-            terms.gap_u
-            if value is None
-            else 0
-            if value is JUMPED
-            else min(max(terms.low_u, value), terms.high_u)
-            for value in values
-        )
-        return sum(counts, self.jumps.get(start_ms, 0))
+        return sum((counted(value, terms) for value in values), self.jumps.get(start_ms, 0))
 
     def energy(self, window_ms: int, place: int, terms: Terms) -> int | Fraction:
         """Sum value * duration over the decided part of a slot of a window."""
@@ -240,14 +397,12 @@ class Meter:
         return sum(self.total(window_ms + start, window_ms + end, terms) for start, end in parts)
 
     def quanta(self, window_ms: int, place: int, terms: Terms, dither: int | None) -> set[int]:
-        """Return the possible values of a slot in quanta: floor(mean / q + 1/2), THEORY 2.1.
+        """Return the possible values of a slot in quanta: floor(mean / q + u / L), THEORY-2 A.1.
 
-        A dithered value is floor(mean / q + u / L), THEORY-2 A.1; if `dither` is None, u is unknown.
+        If `dither` is None, u is unknown.
         """
-        per = terms.slot_ms(place) if terms.kind is Kind.POWER else terms.interval_ms
+        per = terms.slot_ms(place) if terms.readings.kind is Kind.POWER else terms.readings.interval_ms
         mean = Fraction(self.energy(window_ms, place, terms), per * terms.quantum_u)
-        if terms.rounding == "half-up":
-            return {floor(mean + Fraction(1, 2))}
         if dither is None:
             return {floor(mean), ceil(mean)}
         return {floor(mean + Fraction(dither, per * terms.quantum_u))}

@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from meteragent.mqtt import Endpoint, Session, Token, keep_connected
+from meteragent.mqtt import Endpoint, Entropy, Link, Session, Token, keep_connected
 from meteragent.mqtt.endpoint import Version
 from tests.support.fake_broker import TASK
 
@@ -98,24 +99,25 @@ async def connected(
     client_id: str = "meteragent-test",
     credentials: dict[str, Any] | None = None,
     serve: Callable[[Session], Awaitable[None]] | None = None,
+    entropy: Entropy = hasty,
+    in_order: bool = False,
     **options: Any,
 ) -> AsyncIterator[Peer]:
-    """Run `keep_connected` until the block ends.
+    """Run `keep_connected` on a link with `options` until the block ends.
 
     Then check that it has left no task and no unhandled exception.
     """
     peer, complaints, loop = Peer(), [], asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     tasks = asyncio.all_tasks()
-    endpoint = Endpoint.parse(url, version=version, **(credentials or {}))
-    arguments: dict[str, Any] = {
+    endpoint = replace(Endpoint.parse(url, version=version, **(credentials or {})), in_order=in_order)
+    callbacks: dict[str, Any] = {
         "on_message": peer.on_message,
         "on_delivered": peer.on_delivered,
-        "entropy": hasty,
         "count": peer.counts.append,
     }
-    running = keep_connected(endpoint, client_id, serve or peer.serve, **(arguments | options))
-    peer.task = asyncio.create_task(running)
+    link = Link(endpoint, client_id, **(callbacks | options))
+    peer.task = asyncio.create_task(keep_connected(link, serve or peer.serve, entropy))
     log = logging.getLogger("meteragent.mqtt")
     log.addHandler(peer)
     try:

@@ -10,6 +10,8 @@ from typing import NoReturn
 
 import pytest
 
+from tests.support.uses import assert_marked
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,9 +29,9 @@ def not_run(part: str, reason: str) -> NoReturn:
 
 
 def data_folder() -> Path:
-    """Return the folder of real load traces: METERAGENT_DATA, or ../shared/data if it exists."""
-    override = os.environ.get("METERAGENT_DATA")
-    folder = Path(override) if override else ROOT.parent / "shared" / "data"
-    if not folder.is_dir():
+    """Return the folder of real load traces, which METERAGENT_DATA names; the test has the mark `data`."""
+    assert_marked("data", "reads real load traces")
+    folder = os.environ.get("METERAGENT_DATA")
+    if not folder or not Path(folder).is_dir():
         not_run("data", "real load traces: set METERAGENT_DATA to their folder")
-    return folder
+    return Path(folder).resolve()

@@ -12,9 +12,10 @@ from typing import Any
 from meteragent import config
 from meteragent.agent import page, page_history
 from meteragent.agent.page_data import PageData, WatchedStream
+from meteragent.core.arrivals import ArrivalRow
+from meteragent.core.deadlines import Upcoming
 from meteragent.core.timeline import Pending, Timeline
-from meteragent.core.upcoming import Upcoming
-from meteragent.domain.commit import Outgoing
+from meteragent.domain.commit import Outgoing, Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Calendar
 from meteragent.domain.problem import Problem
@@ -43,7 +44,8 @@ TOKEN = b"0123456789abcdef"
 def seen(stream: config.Stream) -> page.StreamView:
     """Return the page's view of a stream; its promises are computed once for all tests."""
     missing: Any = None
-    running = WatchedStream(stream, Fraction(0), None, list, lambda _: True, lambda _: None)
+    receiver = Receiver(stream.name, stream.sink.topic)
+    running = WatchedStream(stream, Fraction(0), None, list, lambda _: True, lambda _: None, receiver)
     [view] = PageData([running], missing, missing, Counts(), missing).view.streams
     return replace(view, promises=lru_cache(view.promises))
 
@@ -69,7 +71,8 @@ class PageWorld:
         self.sink_is_connected = True
         self.allowance: page.Allowance | None = None
         self.reports: page.Reports | None = None
-        stream_view = replace(seen(self.stream), meters=lambda: self.meters)
+        self.arrivals: tuple[ArrivalRow, ...] = ()
+        stream_view = replace(seen(self.stream), meters=lambda: self.meters, arrivals=lambda: self.arrivals)
         self.problems: list[Problem] = []
         self.view = page.View(
             [stream_view], self._glance, self._history, self.counts, self._problems, self._past
@@ -150,7 +153,7 @@ class PageWorld:
         if meter in self.timelines:
             # the core integrates up to the slot's end before it closes the slot
             self.timelines[meter].integrate_until(start_ms + config.terms(self.stream).step_ms)
-        self.viewers.released("main", [Outgoing(f"private/{meter}/power", payload, start_ms, False)])
+        self.viewers.released("main", [Outgoing("main", f"private/{meter}/power", payload, start_ms, False)])
         return payload
 
 

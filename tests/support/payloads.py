@@ -70,7 +70,7 @@ class Payload(NamedTuple):
         except ConfigError as error:
             return f"{error.key} is refused"
         texts = []
-        for time_ms, value_u in readings:
+        for time_ms, value_u, _ in readings:
             value = Fraction(value_u * UNIT_FACTOR[source.unit], MICRO)
             texts.append(f"{_decimal(value)} {'W' if source.kind is Kind.POWER else 'Wh'}")
             texts[-1] += "" if time_ms is None else f" at {time_ms}"

@@ -12,33 +12,63 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from meteragent.domain.budget import Budget
-from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, Slot, TimelineState
+from meteragent.domain.commit import (
+    Budget,
+    Charge,
+    Commit,
+    Destination,
+    OpenWindow,
+    Outgoing,
+    Slot,
+    TimelineState,
+)
+from meteragent.domain.readings import Readings
+from meteragent.domain.shapes import Means, Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.store import Store, ledger, outbox
+from meteragent.store import Store, ledger, outbox, read_only
+from meteragent.store.schema import decode_state
 from meteragent.wire.record import RecordFormat
 from simulators.simtest.disk import settle
+from tests.support.terms import terms_with
 
 LENGTH_MS = 1_800_000
 DAY_MS = 86_400_000
 TERMS = Terms(
-    kind=Kind.POWER,
-    unit="W",
+    shape=Means(LENGTH_MS, LENGTH_MS),
+    readings=Readings(
+        kind=Kind.POWER,
+        unit="W",
+        interval_ms=900_000,
+        hold_ms=900_000,
+        gap_u=0,
+        low_u=0,
+        high_u=20_000_000_000,
+        modulus_u=None,
+        every_ms=None,
+        dead_band=None,
+        counters=1,
+    ),
     clock=Clock.WALL,
-    length_ms=LENGTH_MS,
-    step_ms=LENGTH_MS,
     lateness_ms=0,
     level=Fraction(1),
     radius=Fraction(220),
+    metric=Metric.LINF,
     quantum_u=1_000_000,
-    hold_ms=900_000,
-    interval_ms=900_000,
-    gap_u=0,
-    low_u=0,
-    high_u=20_000_000_000,
+    rounding="dithered",
+    timezone=None,
+    preset=None,
+    others_per_day=Fraction(0),
 )
-THIRDS = replace(TERMS, step_ms=LENGTH_MS // 3)
+THIRDS = terms_with(TERMS, step_ms=LENGTH_MS // 3)
+
+
+def stored_states(path: Path) -> list[tuple[str, str, TimelineState]]:
+    """Return the states in a store, which an agent may be using, each with its stream and meter."""
+    with read_only(path) as connection:
+        rows = connection.execute("SELECT stream, meter, state FROM state").fetchall()
+    # A state that outgrew its row is in another; the first is blank.
+    return [(stream, meter, decode_state(state)) for stream, meter, state in rows if state.strip(b"\0")]
 
 
 def with_mechanism(records: RecordFormat, mechanism: object) -> RecordFormat:
@@ -79,7 +109,9 @@ def state(
     """
     slots = tuple(Slot(index, value) for index, value in enumerate(accumulators))
     terms = TERMS if noise_bound is None else THIRDS
-    window = OpenWindow(k * LENGTH_MS, terms.id, topic, "m", noise_bound, len(slots), slots)
+    window = OpenWindow(
+        k * LENGTH_MS, terms.id, (Destination("main", topic),), "m", noise_bound, len(slots), slots
+    )
     return TimelineState(k * LENGTH_MS, None, None, (k + 1) * LENGTH_MS, 0, (window,))
 
 
@@ -105,13 +137,13 @@ def closing(k: int, *meters: str, stream: str = "main") -> Commit:
     end_ms = (k + 1) * LENGTH_MS
     for meter in meters:
         commit.states[meter] = TimelineState(end_ms, None, None, end_ms, 0, ())
-        commit.outgoing.append(Outgoing(f"private/{meter}", b"record %d" % k, end_ms, retain=False))
+        commit.outgoing.append(Outgoing(stream, f"private/{meter}", b"record %d" % k, end_ms, retain=False))
     return commit
 
 
 def sending(*due_ms: int, stream: str = "main", payload: bytes = b"record") -> Commit:
     """Return a commit of outbox rows that are due at `due_ms`."""
-    rows = [Outgoing("private/m", payload, time_ms, retain=False) for time_ms in due_ms]
+    rows = [Outgoing(stream, "private/m", payload, time_ms, retain=False) for time_ms in due_ms]
     return Commit(stream, 0, outgoing=rows)
 
 

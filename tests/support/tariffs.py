@@ -7,7 +7,7 @@ from meteragent import config
 from meteragent.consume import Series, collect
 from meteragent.domain.grid import parse_time
 from meteragent.domain.schedule import Schedule
-from meteragent.domain.shape import UNKNOWN_BAND
+from meteragent.domain.shapes import UNKNOWN_BAND
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
@@ -51,7 +51,7 @@ def received(schedule: Schedule, windows: Sequence[Mapping[str, int]], start_ms:
     for quanta in windows:
         shared = describe(schedule.terms(start_ms))
         messages.append(shared.message("m1", start_ms))
-        for index, band in enumerate(shared.terms.bands):
+        for index, band in enumerate(shared.terms.places):
             value = quanta.get(band.name, 0) if band.name == UNKNOWN_BAND else quanta[band.name]
             messages.append(RecordFormat.of(shared).record("m1", start_ms, index, value))
         start_ms = schedule.grid.end_ms(start_ms)

@@ -8,13 +8,15 @@ import json
 from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent.domain import grid
 from meteragent.domain.commit import Commit, OpenWindow, Outgoing, Slot, TimelineState
+from meteragent.domain.readings import Readings
+from meteragent.domain.shapes import Means, Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy import Bits, LInfLaplace
@@ -26,26 +28,32 @@ WIDE = 10**30
 """The distance between noise bounds in quanta, larger than any label."""
 
 TERMS = Terms(
-    kind=Kind.POWER,
-    unit="W",
+    shape=Means(12, 4),
+    readings=Readings(
+        kind=Kind.POWER,
+        unit="W",
+        interval_ms=0,
+        hold_ms=5,
+        gap_u=0,
+        low_u=0,
+        high_u=20_000 * MICRO,
+        modulus_u=None,
+        every_ms=None,
+        dead_band=None,
+        counters=1,
+    ),
     clock=Clock.WALL,
-    length_ms=12,
-    step_ms=4,
     lateness_ms=0,
     level=Fraction(1000),
     radius=Fraction(10),
+    metric=Metric.LINF,
     quantum_u=MICRO,
-    hold_ms=5,
-    interval_ms=0,
-    gap_u=0,
-    low_u=0,
-    high_u=20_000 * MICRO,
     rounding="dithered",
+    timezone=None,
+    preset=None,
+    others_per_day=Fraction(0),
 )
 """Windows of a few milliseconds: three slots of four."""
-
-HALF_UP = replace(TERMS, rounding="half-up")
-"""The terms of a window from an earlier version, whose accumulators are noise and energy without dither."""
 
 
 class Drawn(NamedTuple):
@@ -110,7 +118,7 @@ class LabelledSlot(NamedTuple):
         """Return the slot at a place of a window."""
         parts = terms.stretches(place)
         hull = window_ms + parts[0][0], window_ms + parts[-1][1]
-        return cls(meter, *hull, place if terms.bands else None)
+        return cls(meter, *hull, place if terms.places else None)
 
     def parts(self, terms: Terms) -> list[tuple[int, int]]:
         """Return the spans of time in the slot."""
@@ -200,7 +208,7 @@ class Witness:
         label = round(value / STRIDE)
         terms = self.draws.lines[label].terms
         assert (terms.quantum, value.denominator) == (quantum, 1), "a value off the lattice"
-        assert record["for"] == grid.iso_duration(terms.length_ms if terms.bands else terms.step_ms)
+        assert record["for"] == grid.iso_duration(terms.length_ms if terms.places else terms.step_ms)
         meter, quanta = self.names[record["meter"]], int(value) - label * STRIDE
         window_ms, place = self._place(meter, grid.parse_time(record["t"]), band, label, terms)
         slot = LabelledSlot.of(meter, window_ms, place, terms)
@@ -209,10 +217,8 @@ class Witness:
         else:
             self._drawn_again(label, slot, window_ms, place)
         if slot in self.repeated:
-            gap = Fraction(terms.gap_u * terms.slot_ms(place), terms.lattice(place))
-            dithered = terms.rounding == "dithered"
-            roundings = {gap // 1, -(-gap // 1)} if dithered else {(gap + Fraction(1, 2)) // 1}
-            assert quanta in roundings, "a lost slot that is not gap"
+            gap = Fraction(terms.readings.gap_u * terms.slot_ms(place), terms.lattice(place))
+            assert quanta in {gap // 1, -(-gap // 1)}, "a lost slot that is not gap"
         assert slot not in self.records, "an interval left twice"
         self.records[slot] = Record(slot, quanta, terms, row, window_ms, place)
 
@@ -222,8 +228,8 @@ class Witness:
         The place is that of its band, or the number of earlier draws from its noise bound. A slot that is
         already recorded keeps its window and place, since its draw may have been replaced.
         """
-        if terms.bands:
-            return time_ms, [b.name for b in terms.bands].index(str(band))
+        if terms.places:
+            return time_ms, [b.name for b in terms.places].index(str(band))
         assert band is None
         recorded = self.places.get(LabelledSlot(meter, time_ms, time_ms + terms.step_ms))
         if recorded is not None:
@@ -244,9 +250,9 @@ class Witness:
                     self._drawn_once(label, slot, earlier_marks)
                     self.places[slot] = label, window.start_ms, slot_state.slot_index
                     continue
-                assert terms.kind is Kind.REGISTER, "an accumulator without noise"
+                assert terms.readings.kind is Kind.REGISTER, "an accumulator without noise"
                 self._drawn_again(label, slot, window.start_ms, slot_state.slot_index)
-                gap = terms.gap_u * terms.slot_ms(slot_state.slot_index)
+                gap = terms.readings.gap_u * terms.slot_ms(slot_state.slot_index)
                 self.begins(
                     label, slot_state.accumulator - gap, slot_state.slot_index, "a lost slot that is not gap"
                 )
@@ -267,8 +273,7 @@ class Witness:
         """Check that an accumulator without its energy is noise and a dither that never changes."""
         terms = self.draws.lines[label].terms
         dither = start - label * STRIDE * terms.lattice(place)
-        limit = terms.lattice(place) if terms.rounding == "dithered" else 1
-        assert 0 <= dither < limit, otherwise
+        assert 0 <= dither < terms.lattice(place), otherwise
         assert self.dithers.setdefault(label, dither) == dither, otherwise
 
     def _drawn_again(self, label: int, slot: LabelledSlot, window_ms: int, place: int) -> None:
@@ -281,7 +286,7 @@ class Witness:
         if old_label == label:
             return
         radius, terms = self.draws.lines[label]
-        assert terms.kind is Kind.REGISTER
+        assert terms.readings.kind is Kind.REGISTER
         assert slot not in self.records, "a second draw for what left"
         assert label not in self.slots, "one draw in two slots"
         self.draws_of[radius] += 1

@@ -7,6 +7,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 from unittest.mock import patch
 
@@ -15,7 +16,7 @@ from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
 from meteragent.decode import json as json_profile
-from meteragent.domain.commit import Commit, Snapshot
+from meteragent.domain.commit import Commit, Destination, Receiver, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Epoch
 from meteragent.domain.identity import SourceTopic, pseudonym
@@ -47,7 +48,7 @@ def stream(terms: Terms | Schedule = TERMS, **changes: Any) -> Stream:
     default = Stream(
         name="main",
         source=SourceTopic.parse("meters/{meter}/power"),
-        sink_topic="private/{meter}/power",
+        receivers=(Receiver("main", "private/{meter}/power"),),
         decode=decode,
         schedule=schedule,
         ahead_ms=100,
@@ -101,7 +102,7 @@ class MemoryDisk:
             else:
                 self.contents.states[meter] = state
         self.contents.totals.update(commit.totals)
-        self.contents.announced.update((d.topic, d.id) for d in commit.descriptors)
+        self.contents.announced.update((Destination(d.queue, d.topic), d.id) for d in commit.descriptors)
 
 
 class Queued(NamedTuple):
@@ -147,8 +148,9 @@ class World:
         self.stream = stream
         for meter in set(self.witness.names.values()):
             self._name(meter)
-        self.pipeline = Pipeline(stream, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
-        self.pipeline._formats = LabelledFormats(self.disk.snapshot().terms, self.draws)
+        labelled = partial(LabelledFormats, draws=self.draws)
+        with patch("meteragent.core.pipeline.RecordFormats", labelled):
+            self.pipeline = Pipeline(stream, self.disk.snapshot(), Spending(), SeededBits(1), self.counts)
         self.reconnect()
 
     def reconnect(self) -> None:
@@ -244,7 +246,7 @@ class World:
                     assert is_masked == stands, "a register is kept, or masked without need"
                     assert type(noise_u) is int, "a fraction, which noise does not cover"
                     if standing is not None and stands:
-                        noise_u = standing.value_u * terms.interval_ms - noise_u
+                        noise_u = standing.value_u * terms.readings.interval_ms - noise_u
                     noise_u -= int(account.energy(window.start_ms, slot_state.slot_index, terms))
                     self.witness.begins(label, noise_u, slot_state.slot_index, "an accumulator is wrong")
 

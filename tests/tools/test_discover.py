@@ -17,7 +17,7 @@ from meteragent.tools.discover.listener import Listener
 from meteragent.tools.discover.propose import report
 from meteragent.tools.discover.search import search
 from meteragent.wire.descriptor import describe
-from meteragent.wire.record import Form, RecordFormat
+from meteragent.wire.record import RecordFormat
 from tests.decode.test_profiles import CASES
 from tests.support.configurations import settled
 from tests.support.profile_contract import Case
@@ -135,7 +135,7 @@ def test_power_comes_before_registers_and_families_before_guesses() -> None:
         )
     )
     assert [(one.rank, one.profile) for one in found] == [(0, "tasmota"), (1, "wmbusmeters"), (2, "number")]
-    assert "recognised only by its payload" in said(("home/wmbus", telegram))
+    assert "the usual topic is wmbusmeters/{meter}: is this such a device?" in said(("home/wmbus", telegram))
 
 
 def test_proposals_do_not_name_two_meters_alike() -> None:
@@ -244,10 +244,9 @@ def test_alike_topics_are_one_proposal() -> None:
     assert (one.template, one.meters) == ("flat/{meter}/power_w", ("a", "b", "c"))
 
 
-@pytest.mark.parametrize("form", ["json", "senml"])
-def test_private_streams_are_left_out(form: Form) -> None:
+def test_private_streams_are_left_out() -> None:
     """Records and descriptors of meteragent, and topics below them, are not meters."""
-    records = RecordFormat.of(describe(settled()), form)
+    records = RecordFormat.of(describe(settled()))
     sent = [
         ("private/m1/power", records.record("m1", 1_795_176_000_000, 0, 5)),
         ("private/m1/power/privacy", records.descriptor.message("m1", 1_795_176_000_000)),

@@ -372,9 +372,9 @@ SCENES = [
             ("ha/light/hall/state", "on"),
         ],
         """
-        main meter: ha/sensor/grid_import/state number = register kWh drawn
-          also: ha/sensor/grid_export/state number = register kWh fed in
-        meter: ha/sensor/net/state number = power kW drawn minus fed in
+        main meter: ha/sensor/grid_import/state homeassistant-statestream = register kWh drawn
+          also: ha/sensor/grid_export/state homeassistant-statestream = register kWh fed in
+        meter: ha/sensor/net/state homeassistant-statestream = power kW drawn minus fed in
     """,
         [
             (f"ha/sensor/{name}/{key}", f'"{value}"')

@@ -108,8 +108,8 @@ SCENES = [
         "openHAB",
         [("cellar/power", "512.3 W"), ("cellar/energy", "12.5 kWh"), ("cellar/door", "open")],
         """
-        not cellar/energy: its payload is a number with a unit, which no profile reads: send only the numb
-        not cellar/power: its payload is a number with a unit, which no profile reads: send only the numbe
+        not cellar/energy: the payload is a number with a unit: send only the number
+        not cellar/power: the payload is a number with a unit: send only the number
     """,
     ),
     scene(

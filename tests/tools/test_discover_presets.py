@@ -43,3 +43,26 @@ def test_a_plug_that_sends_often_can_choose_a_finer_preset(every_ms: int, every:
         text = re.sub("timezone = .*", "", text).replace('"bill"', '"appliance"')
         text = text.replace("[window]", f'every = "{every}"\n[window]')
         assert config.accepted(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "every"),
+    [(1_000, "1s"), (10_300, "10s"), (61_000, "1min"), (100_000, "2min"), (5_000_000, "2h")],
+)
+def test_a_register_states_the_time_between_readings_that_was_heard(every_ms: int, every: str) -> None:
+    """The configuration is accepted as it is, and slots wait for the reading that completes them."""
+    (one,) = candidates(listened(("cellar/energy_import_total_kwh", b"7712.5"), every_ms=every_ms))
+    text = toml(one, ACCESS)
+    assert f'\nevery = "{every}"\n' in text
+    settings = config.accepted(text)
+    assert settings is not None
+    assert config.lost(settings.stream[0])[0] == 0
+
+
+def test_a_profile_states_the_time_between_its_registers_readings() -> None:
+    """It is not repeated, unless the device is slower."""
+    telegram = b"/ABC5\\2X\r\n\r\n1-0:1.8.0(001234.000*kWh)\r\n!\r\n"
+    (one,) = candidates(listened(("p1/raw", telegram), every_ms=10_000))
+    assert "every" not in toml(one, ACCESS)
+    (one,) = candidates(listened(("p1/raw", telegram), every_ms=60_000))
+    assert '\nevery = "1min"\n' in toml(one, ACCESS)

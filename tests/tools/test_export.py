@@ -18,7 +18,6 @@ from meteragent.domain.units import DAY_MS
 from meteragent.store import outbox
 from meteragent.tools.export import COLUMNS
 from meteragent.wire.descriptor import describe
-from meteragent.wire.record import RecordFormat
 from tests.consume.test_consume_shapes import BANDS, JUNE, PROFILE, schedule, sent
 from tests.support.configurations import written
 from tests.support.messages import HOURLY, KILO, NOON_MS, recorded
@@ -45,7 +44,7 @@ def leave(
     waiting: Sequence[bytes] = (),
 ) -> None:
     """Write messages to the store, some delivered and some waiting."""
-    rows = [Outgoing("private/m", payload, 0, retain=False) for payload in (*messages, *waiting)]
+    rows = [Outgoing(stream, "private/m", payload, 0, retain=False) for payload in (*messages, *waiting)]
     with open_store(path.with_name("db")) as store:
         persist(store, Commit(stream, 0, outgoing=rows, terms={terms.id: terms}))
         ids = [row.id for row in outbox.pending(store.connection, stream, 1, 10_000)][: len(messages)]
@@ -77,14 +76,11 @@ def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -
     ]
 
 
-def test_packs_are_exported_as_records_are(path: Path, exported: Exported) -> None:
-    """What left as SenML has the same rows as what left as JSON, digit for digit."""
-    for form in ("json", "senml"):
-        record = RecordFormat.of(describe(KILO), form).record("Müller", NOON_MS, 0, 10**20 + 1)
-        leave(path, [record], KILO, form)
-    as_json, as_pack = exported()[1:]
-    assert (as_json[0], as_pack[0], as_pack[5]) == ("json", "senml", "100000000000000000.001")
-    assert as_json[1:] == as_pack[1:]
+def test_no_name_is_a_formula(path: Path, exported: Exported) -> None:
+    """A name that a spreadsheet would compute has a mark before it; a negative number has none."""
+    leave(path, recorded(KILO, [-1000], "@SUM(A1)"), KILO)
+    [_, row] = exported()
+    assert (row[1], row[5]) == ("'@SUM(A1)", "-1")
 
 
 def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: Exported) -> None:
@@ -113,7 +109,7 @@ def test_an_export_works_while_the_agent_runs(path: Path, exported: Exported) ->
     leave(path, recorded(TERMS, [1]))
     before = path.with_name("db").read_bytes()
     with open_store(path.with_name("db")) as store:
-        rows = [Outgoing("private/m", recorded(TERMS, [2], first=1)[0], 0, retain=False)]
+        rows = [Outgoing("main", "private/m", recorded(TERMS, [2], first=1)[0], 0, retain=False)]
         persist(store, Commit("main", 0, outgoing=rows), delivered=[2], now_ms=LATER_MS)
         assert [row[5] for row in exported()] == ["value", "1", "2"]
     assert before

@@ -34,12 +34,12 @@ def test_the_command(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) 
 def test_the_command_reads_standard_input(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """`-` is standard input; replaced keys are reported."""
+    """`-` is standard input; replaced names are reported."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"Huber": 4}')))
     assert main(["redact", "-"]) == 0
     out, said = capfdbinary.readouterr()
     assert b"Huber" not in out
-    assert b"keys that are not known words 1" in said
+    assert b"names of no built-in profile 1" in said
     assert b"--keep NAME" in said
 
 
@@ -59,12 +59,34 @@ def test_a_recording_may_hold_several_payloads(recorded: bytes, found: list[byte
     assert payloads(recorded) == found
 
 
-def test_several_payloads_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a profile reads from several payloads is reported as counts."""
+def test_several_payloads_are_redacted_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Topics are redacted, too; what a profile reads from several payloads is reported as counts."""
     path = tmp_path / "recording"
-    path.write_text('tele/x/SENSOR {"ENERGY":{"Power":431}}\ntele/x/STATE {"Wifi":1}\n')
-    assert main(["redact", str(path), "--profile", "tasmota"]) == 0
-    assert "tasmota, power: 1 x 1 reading, 1 x other (as before)" in capsys.readouterr().err
+    path.write_text(
+        'tele/x/SENSOR {"ENERGY":{"Power":431}}\n\ntele/Huber/STATE {"Wifi":0}\ntele/x/LWT Online'
+    )
+    assert main(["redact", str(path), "--profile", "tasmota", "--keep", "Wifi"]) == 0
+    out, said = capsys.readouterr()
+    pattern = (
+        r'tele/(\w)/SENSOR \{"ENERGY":\{"Power":1[0-5]\d\}\}\n'
+        r'tele/[A-Z][a-z]{4}/[A-Z]{5} \{"Wifi":0\}\ntele/\1/[A-Z]{3} Online\n'
+    )
+    assert re.fullmatch(pattern, out)
+    assert "Huber" not in out
+    assert "tasmota, power: 1 x 1 reading, 1 x other, 1 x refused_json (as before)" in said
+
+
+def test_a_message_of_no_known_format_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names the message and says what to do; nothing is written of any message."""
+    path = tmp_path / "recording"
+    path.write_text('tele/x/SENSOR {"a": 1}\ntele/x/NOTE Anna Huber\n')
+    assert main(["redact", str(path)]) == 1
+    out, said = capsys.readouterr()
+    assert not out
+    assert "message 2 is neither JSON, a P1 telegram nor CSV, in UTF-8: redact it by hand" in said
+    assert "Huber" not in said
 
 
 def test_what_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from meteragent.decode.profiles import PROFILES
-from meteragent.domain.errors import PayloadError
+from meteragent.domain.errors import FormatError, PayloadError
 from meteragent.tools.redact import Redactor
 from tests.support.payloads import Payload, payloads
 
@@ -36,9 +36,18 @@ def outcomes(payload: Payload, content: bytes) -> dict[str, str]:
     return found
 
 
+UNKNOWN_FORMATS = {"vzlogger/id.txt", "vzlogger/uuid.txt", "sml2mqtt/server-id.txt"}
+"""Payloads of one word."""
+
+
 @pytest.mark.parametrize("payload", payloads(), ids=str)
 def test_a_payload_is_read_as_before_and_has_no_serial(payload: Payload) -> None:
     """With other numbers, a payload has as many or is refused for the same reason; serials are replaced."""
-    redacted = Redactor(random.Random(5).randbytes).payload(payload.bytes)
+    redactor = Redactor(random.Random(5).randbytes)
+    if str(payload) in UNKNOWN_FORMATS:
+        with pytest.raises(FormatError):
+            redactor.payload(payload.bytes)
+        return
+    redacted = redactor.payload(payload.bytes)
     assert outcomes(payload, redacted) == outcomes(payload, payload.bytes)
     assert not [serial for serial in SERIALS if serial in redacted]

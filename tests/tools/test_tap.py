@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,21 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.cli import main
+from meteragent.cli import main, outlet
 from meteragent.cli.common import EXIT_CONFIG
 from meteragent.cli.tap import LogLines
-from meteragent.core.register import timeline_of
+from meteragent.core.factory import timeline_of
 from meteragent.core.timeline import Pending
-from meteragent.core.weighted import window_of
 from meteragent.domain.counters import COUNTERS
+from meteragent.domain.grid import Epoch
 from meteragent.domain.identity import pseudonym
+from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.tools.tap import StreamView, Trace, View
-from meteragent.tools.tap import trace as bounds
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import TWO_STREAMS, energy, settled, written
+from tests.support.terms import terms_with
+from tests.support.windows import window_of
 
 MINUTE = 60_000
 QUARTER = 15 * MINUTE
@@ -47,7 +48,7 @@ REGISTER = settled(
 def peak(source: str) -> Terms:
     """Return terms of the peak of five parts of six minutes; a configuration allows only whole days."""
     terms = settled(source=source, window=f"gap = 40\n{DAYS}", privacy=f"space = 'peak'\n{NOT_ROUNDED}")
-    return replace(terms, length_ms=SLOT, step_ms=6 * MINUTE)
+    return terms_with(terms, length_ms=SLOT, step_ms=6 * MINUTE)
 
 
 PEAK = peak("hold = '2min'")
@@ -55,10 +56,15 @@ PEAK_OF_ENERGY = peak(energy("Wh"))
 PEAK_OF_REGISTER = peak("kind = 'register'\nunit = 'Wh'\nmodulus = 1000")
 
 
+def trace_of(terms: Terms, *phases: str) -> Trace:
+    """Return the trace of a meter whose slots are half hours under these terms."""
+    return Trace(phases, Schedule(terms, Epoch(SLOT)))
+
+
 def agent_s(terms: Terms, readings: list[tuple[int, int]]) -> Fraction:
     """What the agent's accumulators make of a slot without any noise."""
-    timeline = timeline_of(terms)(terms, START)
-    window = window_of(terms)(START, terms, terms.id, "topic", "label", noise_bound=0)
+    timeline = timeline_of(terms, START)
+    window = window_of(terms)(START, terms, terms.id, (), "label", noise_bound=0)
     window.draw(0, START, 0)
     timeline.windows, timeline.next_ms = [window], START + SLOT
     for time_ms, value_u in readings:
@@ -77,56 +83,56 @@ def test_raw_is_what_the_agent_has(terms: Terms, data: st.DataObject) -> None:
     """Without its noise the agent would send what tap shows: hold, gap, clamp, interpolation, peak."""
     times = sorted(data.draw(st.sets(st.integers(1, 40), max_size=12)))
     values = data.draw(st.lists(st.integers(0, 990), min_size=len(times) + 1, max_size=len(times) + 1))
-    first = 15 if terms.kind is Kind.INTERVAL_ENERGY else 0
+    first = 15 if terms.readings.kind is Kind.INTERVAL_ENERGY else 0
     readings = [
         (START + at * MINUTE, value * MICRO) for at, value in zip([first, *times], values, strict=True)
     ]
     readings = [one for at, one in enumerate(readings) if at == 0 or one[0] > readings[0][0]]
-    trace = Trace((), terms)
+    trace = trace_of(terms)
     for time_ms, value_u in readings:
-        trace.add(None, time_ms, value_u)
-    used = trace.used([(START, START + SLOT)], START + SLOT, terms)
+        assert trace.add(None, Pending(time_ms, value_u, None), time_ms)
+    trace.end(START + SLOT)
+    used = trace.used(START, START + SLOT, "", terms)
     assert used is not None
     assert not used.partial
-    assert abs(used.value - agent_s(terms, readings)) <= Fraction(1, MICRO)
+    assert used.value == pytest.approx(float(agent_s(terms, readings)), rel=1e-9, abs=2 / MICRO)
 
 
 def test_phases_are_summed_once_all_stand() -> None:
     """Of phases the sum counts, from when all of them have spoken, while none is older than `hold`."""
-    trace = Trace(("a", "b"), POWER)
-    trace.add("a", START, 100)
-    assert not trace.readings
-    trace.add("b", START + 1000, 20)
-    trace.add("a", START + 1000, 50)
-    assert trace.readings == [(START + 1000, 70)]
-    trace.add("a", START + 121_000, 60)
-    assert len(trace.readings) == 1
+    trace = trace_of(POWER, "a", "b")
+    added = [
+        trace.add(phase, Pending(START + minute * MINUTE, value * MICRO, None), START + minute * MINUTE)
+        for minute, phase, value in ((0, "a", 100), (1, "b", 20), (2, "a", 50))
+    ]
+    assert added == [False, True, True]
+    trace.end(START + SLOT)
+    used = trace.used(START, START + SLOT, "", POWER)
+    assert used is not None
+    assert used.partial
+    assert used.value == pytest.approx((120 + 70 + 27 * 40) / 29)
 
 
 def test_registers_of_phases_are_summed_at_one_time() -> None:
     """Each phase's register is interpolated at the newest time that all have told, as the agent does."""
-    trace = Trace(("a", "b"), REGISTER)
+    trace = trace_of(REGISTER, "a", "b")
     for second, phase, value in ((0, "a", 0), (5, "b", 100), (10, "a", 20), (15, "b", 140)):
-        trace.add(phase, START + 1000 * second, value)
-    assert trace.readings == [(START + 5000, 110), (START + 10_000, 140)]
-
-
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies before the slot that was released is dropped; beyond the bound a slot becomes partial."""
-    monkeypatch.setattr(bounds, "KEPT_MAX", 10)
-    trace = Trace((), POWER)
-    for minute in range(15):
-        trace.add(None, START + minute * MINUTE, MICRO)
-    assert len(trace.readings) <= 10
-    used = trace.used([(START, START + SLOT)], START + SLOT, POWER)
+        trace.add(phase, Pending(START + 1000 * second, value * MICRO // 100, None), START + 1000 * second)
+    assert trace.since_ms == START + 5000
+    used = trace.used(START, START + SLOT, "", REGISTER)
     assert used is not None
-    assert used.partial
-    trace.forget(START + 12 * MINUTE + 1)
-    assert [at - START for at, _ in trace.readings] == [12 * MINUTE, 13 * MINUTE, 14 * MINUTE]
-    again = Trace((), POWER)
-    for value in (1, 2):
-        again.add(None, START, value)
-    assert again.readings == [(START, 1)]
+    assert used.value == pytest.approx(0.3)
+
+
+def test_a_late_reading_does_not_count() -> None:
+    """What the agent refuses is not in the number that is measured."""
+    trace = trace_of(POWER)
+    for minute, value in ((0, 100), (2, 300), (1, 9000)):
+        trace.add(None, Pending(START + minute * MINUTE, value * MICRO, None), START + minute * MINUTE)
+    trace.end(START + 4 * MINUTE)
+    used = trace.used(START, START + SLOT, "", POWER)
+    assert used is not None
+    assert used.value == pytest.approx(200)
 
 
 # What is shown
@@ -177,7 +183,7 @@ receiver = [
     shown = Terminal(text)
     shown.view.begin()
     assert shown.lines[0] == "Stream main-appliance: records are shown as app gets them."
-    assert shown.streams[0].filters == ("m/+", "a/+")
+    assert shown.streams[0].filters == (("m/+",), ["a/+"])
 
 
 def test_a_slot_is_compared() -> None:
@@ -240,7 +246,8 @@ def test_pseudonyms_are_matched() -> None:
     shown.raw("meters/m1/power", b"100", START)
     shown.record(f"private/{label}/power", label, 50)
     assert shown.lines[-1].startswith("m1 ")
-    assert Terminal(text, b"key", "m1").streams[0].filters == ("meters/+/power", f"private/{label}/power")
+    filters = ("meters/+/power",), [f"private/{label}/power"]
+    assert Terminal(text, b"key", "m1").streams[0].filters == filters
 
 
 def test_one_meter_can_be_asked_for() -> None:
@@ -250,15 +257,6 @@ def test_one_meter_can_be_asked_for() -> None:
     assert not shown.written
     shown.raw("meters/m1/power", b"100", START)
     assert shown.status.startswith("m1: ")
-
-
-def test_senml_is_read() -> None:
-    """Records may come as SenML packs."""
-    shown = Terminal(written())
-    packs = RecordFormat.of(describe(config.terms(shown.config.stream[0])), "senml")
-    pack = packs.record("m1", START, 0, 50)
-    shown.view.released(shown.streams[0], "private/m1/power", pack, retain=False)
-    assert shown.lines[-1].split()[3:] == ["-", "50.0", "311.1", "-609.5", "709.5", "-"]
 
 
 def test_bands_are_compared_over_their_hours() -> None:
@@ -360,10 +358,10 @@ def test_another_meter_s_refusal_is_not_shown() -> None:
 
 
 def test_a_topic_cannot_write_to_the_terminal() -> None:
-    """A topic is from the broker, and its control characters are replaced."""
+    """A topic is from the broker, and the command writes through an outlet."""
     shown = Terminal(written())
     shown.raw("meters/\x1b[2J/power", b"x", START)
-    assert shown.lines[0].startswith("not a reading: meters/?[2J/power: ")
+    assert outlet.shown(shown.lines[0]).startswith("not a reading: meters/\\x1b[2J/power: ")
 
 
 # The command
@@ -397,3 +395,17 @@ def test_its_configuration_is_checked(tmp_path: Path, monkeypatch: pytest.Monkey
     path.write_text(written(source="unit = 'X'"))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["tap", str(path)]) == EXIT_CONFIG
+
+
+def test_parts_are_summed_with_their_signs() -> None:
+    """Each topic has its own profile; what is subtracted counts with a minus, as the agent counts it."""
+    text = written(
+        source="topic = 'net/power'\nmeter = 'house'\nhold = '30min'", window="range = [-20000, 20000]"
+    )
+    parts = "[[source.part]]\ntopic = 'pv/json'\nprofile = 'json'\n"
+    shown = Terminal(text + parts + "[[source.part]]\ntopic = 'car/power'\nsign = '-'")
+    assert shown.streams[0].filters[0] == ("net/power", "pv/json", "car/power")
+    for topic, payload in (("net/power", b"-700"), ("pv/json", b'{"power": 1000}'), ("car/power", b"50")):
+        shown.raw(topic, payload, START)
+    shown.record("private/house/power", "house", 260)
+    assert float(shown.lines[-1].split()[3].rstrip("*")) == 250

@@ -17,7 +17,7 @@ from meteragent.decode.price import prices
 from meteragent.domain.commit import Total
 from meteragent.domain.errors import PayloadError, RecordError
 from meteragent.domain.grid import parse_time
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.wire import contract, status, total
@@ -41,14 +41,13 @@ def errors(name: str, message: bytes | str) -> list[str]:
 
 
 def messages(terms: Terms) -> Iterator[tuple[str, bytes]]:
-    """Yield a descriptor and records in both forms, each with the name of its schema."""
+    """Yield a descriptor and records, each with the name of its schema."""
     yield "descriptor", descriptor(terms, NOON)
-    archived = terms.weights is None  # archives release no amounts
+    archived = not terms.shape.is_priced  # archives release no amounts
     if archived:
         yield "descriptor", describe(terms, archive=True).message("", parse_time(NOON))
     for slot in range(terms.n):
         yield "record", record(terms, NOON, str(-3 * terms.quantum), slot, draws=2)
-        yield "record-senml", record(terms, NOON, str(4 * terms.quantum), slot, meter="ß", form="senml")
 
 
 def without(message: bytes, field: str) -> bytes:
@@ -64,14 +63,14 @@ def test_the_schemas_are_sound() -> None:
 
 def test_terms_cover_what_can_leave() -> None:
     """The terms of these tests have every space, kind and unit."""
-    assert {terms.space for terms in TERMS.values()} == set(Space)
-    assert {terms.kind for terms in TERMS.values()} == set(Kind)
+    assert {terms.shape.space for terms in TERMS.values()} == set(Space) - {Space.SHARE}
+    assert {terms.readings.kind for terms in TERMS.values()} == set(Kind)
     assert {terms.value_unit for terms in TERMS.values()} == {"W", "kW", "Wh", "kWh", "EUR"}
 
 
 @by_terms
 def test_what_leaves_is_valid(terms: Terms) -> None:
-    """Every descriptor and record, in JSON and in SenML, is valid."""
+    """Every descriptor and record is valid."""
     for name, message in messages(terms):
         assert errors(name, message) == []
 
@@ -80,9 +79,7 @@ def test_what_leaves_is_valid(terms: Terms) -> None:
 def test_no_field_leaves_that_the_contract_does_not_name(terms: Terms) -> None:
     """A field of a record or descriptor that the schema does not describe is a mistake of this repository."""
     for name, message in messages(terms):
-        document = json.loads(message)
-        if isinstance(document, dict):
-            assert document.keys() <= SCHEMAS[name]["properties"].keys()
+        assert json.loads(message).keys() <= SCHEMAS[name]["properties"].keys()
 
 
 @by_terms
@@ -139,7 +136,7 @@ def test_a_mutated_record_is_refused(terms: Terms, field: str) -> None:
 
 def _is_allowed(terms: Terms, field: str, mistake: Any) -> bool:
     """Return whether a change makes another record that is right under these terms."""
-    return (terms.space is Space.PEAK and (field, mistake) == ("draws", 2)) or (
+    return (terms.shape.is_redrawn and (field, mistake) == ("draws", 2)) or (
         (field, mistake) == ("unit", terms.value_unit)
     )
 
@@ -151,29 +148,13 @@ ACCEPTED = [case for case in contracts.conformance()["cases"] if "accepted" in c
 def test_what_the_conformance_file_accepts_is_valid(case: dict[str, Any]) -> None:
     """Schema and cases do not contradict each other."""
     for message in case["messages"]:
-        document = json.loads(message)
-        if isinstance(document, list):
-            assert errors("record-senml", message) == []
-        else:
-            assert errors("descriptor" if "id" in document else "record", message) == []
+        assert errors("descriptor" if "id" in json.loads(message) else "record", message) == []
 
 
 def test_every_field_of_a_descriptor_is_described() -> None:
     """The schema says of each field what it means."""
     properties = SCHEMAS["descriptor"]["properties"]
     assert [name for name, schema in properties.items() if "description" not in schema] == []
-
-
-@by_terms
-def test_a_pack_may_be_resolved(terms: Terms) -> None:
-    """A resolved pack is valid, too, but not one whose entries lack a time or a whole name."""
-    first, *entries = json.loads(record(terms, NOON, "0", form="senml"))
-    time, prefix = {"t": first.pop("bt")}, first.pop("bn")
-    rows = [{**entry, "n": prefix + entry["n"], **time} for entry in (first, *entries)]
-    assert errors("record-senml", json.dumps(rows)) == []
-    for key, mistake in (("t", None), ("n", first["n"])):
-        wrong = [{**rows[0], key: mistake}, *rows[1:]]
-        assert errors("record-senml", json.dumps(wrong))
 
 
 def test_totals_and_statuses_are_valid() -> None:

@@ -17,6 +17,7 @@ from meteragent.domain.units import MICRO, Kind
 from meteragent.wire.descriptor import canonical, describe, topics
 from meteragent.wire.number import decimal_text
 from meteragent.wire.record import RecordFormat
+from tests.support.terms import terms_with
 
 NOON_MS = 1_795_176_000_000
 TEXT = """
@@ -159,7 +160,7 @@ def test_a_descriptor_is_as_the_contract_has_it() -> None:
     shared = describe(APPLIANCE)
     contract = json.loads(DESIGN) | {"id": shared.id}
     found = described(APPLIANCE)
-    added = {"preset": "appliance", "rounding": "dithered"}
+    added = {"preset": "appliance", "rounding": "dithered", "space": "linf"}
     assert found == contract | added
     assert [key for key in found if key not in added] == list(contract)
     assert (found["sd"], found["ci95"], found["level_per_day"], found["hides_wh"]) == (
@@ -170,13 +171,10 @@ def test_a_descriptor_is_as_the_contract_has_it() -> None:
     )
 
 
-def test_a_descriptor_of_half_up_terms_is_as_before() -> None:
-    """Half-up rounding has no field and its own figures, so a descriptor from before keeps its id."""
+def test_a_descriptor_of_half_up_terms_says_so() -> None:
+    """Half-up rounding, which archives have, is stated as any other, and has its own figures."""
     half_up = replace(APPLIANCE, rounding="half-up")
-    facts = describe(APPLIANCE).facts | {"ci95": 659.1}
-    assert facts.pop("rounding") == "dithered"
-    assert describe(half_up).facts == facts
-    assert describe(half_up).id == "14466af6"
+    assert describe(half_up).facts == describe(APPLIANCE).facts | {"ci95": 659.1, "rounding": "half-up"}
 
 
 def test_a_descriptor_has_no_spaces() -> None:
@@ -204,7 +202,7 @@ def test_the_id_is_that_of_the_terms_alone() -> None:
         *({"length_ms": 3_600_000}, {"length_ms": 900_000, "step_ms": 900_000}, {"clock": Clock.EVENT}),
         *({"kind": Kind.INTERVAL_ENERGY, "unit": "Wh"}, {"preset": None}, {"rounding": "half-up"}),
     ]
-    ids = {describe(replace(APPLIANCE, **change)).id for change in changes}
+    ids = {describe(terms_with(APPLIANCE, **change)).id for change in changes}
     assert len(ids | {shared.id}) == len(changes) + 1
 
 

@@ -266,6 +266,6 @@ def test_any_label_is_announced_on_a_topic_that_is_allowed(one: str, other: str)
 
 def test_all_kinds_and_units_are_tested() -> None:
     """A kind or a unit that is added needs a device of its own."""
-    found = {(t.kind, t.unit) for t in (settled(**keys) for keys in SETTINGS.values())}
+    found = {(t.readings.kind, t.readings.unit) for t in (settled(**keys) for keys in SETTINGS.values())}
     assert {kind for kind, _ in found} == set(UNITS)
     assert {unit for _, unit in found} == {unit for units in UNITS.values() for unit in units}

@@ -6,8 +6,7 @@ An open page holds one stream of server-sent events, for one meter. Only while a
 pass on the meter's accepted readings and integrated spans (`Viewers`). Readings reach the browser through a
 bounded queue, and spans as noiseless means of slots. The raw trace therefore begins when the page is opened,
 is kept only in the browser, and is gone when the page is closed. Private records are passed on after they are
-committed. The browser simulates other presets and attackers with example noise, which is never stored,
-charged or sent.
+committed.
 
 Rules
 1. While no page is open, each batch costs only checks for viewers, and no timer runs.

@@ -159,8 +159,8 @@ class _Page:
             return choice
         stream, meter = choice
         try:
-            schedules = (await self._stream_promises())[self._view.streams.index(stream)].schedules
-            viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), schedules)
+            schedule = (await self._stream_promises())[self._view.streams.index(stream)].schedule
+            viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), schedule)
         except TooManyViewers:
             return Response(serialise.event("full", {}), media_type=_EVENTS)
         return _Stream(self._viewers, viewer, self._stream_events(stream, viewer, _language(request)))
@@ -181,6 +181,7 @@ class _Page:
                 problems = await self._view.problems()
                 with catalogue.speaking(language):
                     glance["problems"] = serialise.problem_rows(problems)
+                glance["arrivals"] = serialise.arrivals(stream)
                 change = {} if meters == previous_meters else {"meters": meters}
                 yield serialise.event("glance", glance | change)
             await viewer.wait(glance_s - loop.time())

@@ -15,7 +15,7 @@ from meteragent.crowd.group import ROLES, Group
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Clock, Terms
-from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.domain.units import HOUR_MS, MICRO, POWER_UNIT, Kind
 from meteragent.report import facts as report
 from meteragent.report import wording
 from meteragent.report.catalogue import say
@@ -36,15 +36,17 @@ def facts(
 ) -> bytes:
     """Encode the version, the counters' meanings, the problems, and the facts about each stream.
 
-    The facts are the stream's name, its promise, its promises under other presets, its meters and its group.
+    The facts are the stream's name, its promise, what `check` says under other presets, its meters, its
+    group, and what has arrived.
     """
     views = [
         {
             "name": stream.name,
             "own": _promise(stream_promises.guarantee),
-            "presets": {name: _promise(preset) for name, preset in stream_promises.presets.items()},
+            "presets": {name: _said(preset) for name, preset in stream_promises.presets.items()},
             "meters": meters(stream),
             "group": _group(stream.group),
+            "arrivals": arrivals(stream),
         }
         for stream, stream_promises in zip(streams, promises, strict=True)
     ]
@@ -56,7 +58,11 @@ def facts(
 def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     """Return each problem's code, text and cure, in the language of the page."""
     return [
-        {"code": problem.code, "text": problem_text(problem), "cure": say(f"cure.{problem.code}")}
+        {
+            "code": problem.code,
+            "text": problem_text(problem),
+            "cure": say(f"cure.{problem.code}", **problem.fields),
+        }
         for problem in problems
     ]
 
@@ -64,6 +70,11 @@ def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
 def meters(stream: StreamView) -> list[str]:
     """List a stream's meters, at most `METERS`."""
     return sorted(stream.meters())[:METERS]
+
+
+def arrivals(stream: StreamView) -> list[dict[str, Any]]:
+    """List what has arrived of each of a stream's meters and phases, with the judgement of it."""
+    return [row._asdict() for row in stream.arrivals()]
 
 
 def _group(group: Group | None) -> dict[str, Any] | None:
@@ -84,8 +95,7 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
     `per_power` is the value of 1 W or 1 kW over a slot (the shortest band), in the unit of the records: 1 for
-    powers; for an amount, the value at the largest price. `said` holds the sentences of `check` and the table
-    of an attacker's success limits, with its header as the first row.
+    powers; for an amount, the value at the largest price.
     """
     terms = guarantee.terms
     per_power = 1.0
@@ -93,25 +103,27 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
         per_power = terms.step_ms / HOUR_MS * float(terms.value_per_reading)
     return {
         **report.of(guarantee),
-        "said": {
-            "promise": wording.promise(guarantee),
-            "summary": wording.summary(guarantee),
-            "guesses": wording.guesses(),
-            "table": [wording.guess_columns(), *wording.guess_rows(guarantee)],
-        },
-        "power_unit": {"Wh": "W", "kWh": "kW"}.get(terms.unit, terms.unit),
-        "watts": UNIT_FACTOR[terms.unit],
+        "said": _said(guarantee),
+        "power_unit": POWER_UNIT[terms.readings.unit],
         "per_power": per_power,
         "step_ms": terms.step_ms,
-        "length_ms": terms.length_ms,
         "event_clock": terms.clock is Clock.EVENT,
-        "hold_ms": terms.hold_ms if terms.kind is Kind.POWER else terms.interval_ms,
-        "interval_ms": terms.interval_ms,
+        "hold_ms": terms.readings.hold_ms
+        if terms.readings.kind is Kind.POWER
+        else terms.readings.interval_ms,
+        "interval_ms": terms.readings.interval_ms,
         "radius_power": float(terms.radius) / per_power,
-        "level_number": float(terms.level),
-        "quantum_power": float(terms.quantum) / per_power,
         "hides_wh_number": float(terms.hides_wh),
-        "slots": [{"name": band.name, "ms": terms.slot_ms(index)} for index, band in enumerate(terms.bands)],
+    }
+
+
+def _said(guarantee: Guarantee) -> dict[str, Any]:
+    """Return sentences of `check`, and the table of an attacker's success limits, header first."""
+    return {
+        "promise": wording.promise(guarantee),
+        "summary": wording.summary(guarantee),
+        "guesses": wording.guesses(),
+        "table": [wording.guess_columns(), *wording.guess_rows(guarantee)],
     }
 
 
@@ -122,10 +134,10 @@ def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
 
 
 def news(batch: News) -> dict[str, Any]:
-    """Return readings as (time in ms, value), records, the count of dropped events, and means by schedule."""
+    """Return readings as (time in ms, value), records, the count of dropped events, and means of slots."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_text(record) for record in batch.records]
-    means = {name: [mean._asdict() for mean in slots] for name, slots in batch.means.items()}
+    means = [mean._asdict() for mean in batch.means]
     return {"readings": readings, "records": records, "missed": batch.missed_count, "means": means}
 
 

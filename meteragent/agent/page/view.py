@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from meteragent.core.upcoming import Upcoming
+from meteragent.core.arrivals import ArrivalRow
+from meteragent.core.deadlines import Upcoming
 from meteragent.crowd.group import Group
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
@@ -17,9 +18,6 @@ from meteragent.domain.problem import Problem
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
-
-OWN = ""
-"""The key, in mappings by preset, for the terms that the stream is configured with."""
 
 TOKEN_MIN = 16
 """The length of the shortest token allowed, in bytes; a shorter token could be guessed."""
@@ -57,23 +55,20 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """A stream's guarantee, and its guarantees under those other presets for which the page draws examples.
-
-    `schedules` holds the stream's schedule under the key `OWN`, and the schedule under each of these presets.
-    """
+    """A stream's guarantee, its guarantees under other presets, and its schedule."""
 
     guarantee: Guarantee
     presets: Mapping[str, Guarantee]
-    schedules: Mapping[str, Schedule]
+    schedule: Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
-    `promises` is slow, so its result is kept. `topic` returns the core's topic of a meter's records, and
+    `promises` is slow, so its result is kept. `topic` returns the topic of a meter's records, and
     `meters` returns the stream's meters. `group` is the group whose total includes the stream; None if the
-    stream sends records.
+    stream sends records. `arrivals` returns what has arrived of each meter and phase.
     """
 
     name: str
@@ -82,6 +77,7 @@ class StreamView:
     topic: Callable[[str], str]
     meters: Callable[[], Collection[str]]
     group: Group | None = None
+    arrivals: Callable[[], Sequence[ArrivalRow]] = tuple
 
 
 class Message(NamedTuple):

@@ -7,10 +7,10 @@ counted. When a viewer leaves, its queues and means are dropped.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from meteragent.agent.page.means import SlotMean, SlotMeans
+from meteragent.core.means import SlotMean, SlotMeans
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.reading import Observer, RegisterUse
 from meteragent.domain.schedule import Schedule
@@ -25,13 +25,13 @@ class News(NamedTuple):
     """New events: readings as (time_ms, value_u), records as sent, and the number of dropped events.
 
     `value_u` is in millionths of the readings' unit. `means` holds the means of the open and the newly closed
-    slots, by the schedule's name.
+    slots.
     """
 
     readings: list[tuple[int, int]]
     records: list[bytes]
     missed_count: int
-    means: dict[str, list[SlotMean]]
+    means: list[SlotMean]
 
 
 class TooManyViewers(Exception):
@@ -41,12 +41,12 @@ class TooManyViewers(Exception):
 class Viewer:
     """One open page, on one meter of one stream."""
 
-    def __init__(self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule]) -> None:
+    def __init__(self, stream: str, meter: str, topic: str, schedule: Schedule) -> None:
         self.stream = stream
         self.meter = meter
         self.topic = topic
         self.is_over = False
-        self._means = {name: SlotMeans(schedule) for name, schedule in schedules.items()}
+        self._means = SlotMeans(schedule)
         self._readings: deque[tuple[int, int]] = deque(maxlen=WAITING)
         self._records: deque[bytes] = deque(maxlen=WAITING)
         self._missed_count = 0
@@ -60,8 +60,7 @@ class Viewer:
 
     def span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Integrate a stretch of the meter's time into the viewer's means."""
-        for means in self._means.values():
-            means.add(start_ms, end_ms, value)
+        self._means.add(start_ms, end_ms, value)
 
     def released(self, payload: bytes) -> None:
         """Queue a record of the meter."""
@@ -83,8 +82,7 @@ class Viewer:
     def take(self) -> News:
         """Remove all waiting events, and return them with the means of the open and newly closed slots."""
         self._wake.clear()
-        means = {name: slots for name, means in self._means.items() if (slots := means.take())}
-        news = News(list(self._readings), list(self._records), self._missed_count, means)
+        news = News(list(self._readings), list(self._records), self._missed_count, self._means.take())
         self._readings.clear()
         self._records.clear()
         self._missed_count = 0
@@ -100,17 +98,15 @@ class Viewers:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def enter(
-        self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule] | None = None
-    ) -> Viewer:
+    def enter(self, stream: str, meter: str, topic: str, schedule: Schedule) -> Viewer:
         """Add a viewer of a meter whose records are sent on `topic`, and return the viewer.
 
-        The viewer receives the meter's slot means under each schedule. Raises TooManyViewers if `VIEWERS`
-        pages are open.
+        The viewer receives the means of the schedule's slots. Raises TooManyViewers if `VIEWERS` pages are
+        open.
         """
         if len(self._open) >= VIEWERS:
             raise TooManyViewers
-        self._open.append(Viewer(stream, meter, topic, schedules or {}))
+        self._open.append(Viewer(stream, meter, topic, schedule))
         return self._open[-1]
 
     def leave(self, viewer: Viewer) -> None:

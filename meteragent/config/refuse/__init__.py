@@ -14,11 +14,11 @@ from meteragent.config.crowd import counted
 from meteragent.config.model import Config, Stream
 from meteragent.config.receivers import shared_streams
 from meteragent.config.refuse import (
-    above,
+    bands,
     crowd,
-    peak,
     privacy,
     receivers,
+    shape,
     shares,
     source,
     tariff,
@@ -186,7 +186,7 @@ def _preset(stream: Stream) -> Problems:
         yield ConfigError("privacy.preset", repr(name), expected, meant=repr(matches[0]) if matches else None)
 
 
-@reads("sink.home_assistant", "sink.status", "sink.format")
+@reads("sink.home_assistant", "sink.status")
 def _home_assistant(stream: Stream) -> Problems:
     """Yield refusals of sink settings that Home Assistant cannot use."""
     sink = stream.sink
@@ -198,25 +198,26 @@ def _home_assistant(stream: Stream) -> Problems:
     elif sink.status == f"{sink.home_assistant}/status":
         expected = "another topic, because Home Assistant announces its own start on this one"
         yield ConfigError("sink.status", repr(sink.status), expected)
-    if sink.format != "json":
-        yield ConfigError("sink.format", repr(sink.format), "'json': Home Assistant reads no other format")
 
 
 _CHECKS = (
     *(_name, _preset),
-    *(source.source_broker, source.sink_broker, source.unit, source.topic, source.meter, source.kind),
+    *(source.source_broker, source.sink_broker, source.unit, source.topic, source.parts),
+    *(source.meter, source.kind),
     *(
         source.device,
         source.local_time,
         source.interval,
+        source.stamp,
         source.meter_id,
         source.identifier,
         source.expressions,
     ),
-    *(window.zone, window.alternatives, window.bands, window.energy_bands, window.slots, window.limits),
-    *(weights.weights, above.threshold),
-    *(window.gap, privacy.alternatives, privacy.distance, privacy.lattice, privacy.radius, privacy.noise),
-    *(privacy.budget, peak.parts, peak.usefulness, *crowd.CHECKS),
+    *(window.zone, window.alternatives, shape.keys, shape.numbers, bands.names, shape.hours, bands.cover),
+    *(bands.interval, window.slots, weights.weights, window.limits, window.threshold, window.gap),
+    *(privacy.alternatives, privacy.lattice, privacy.radius, privacy.receivable, privacy.noise),
+    privacy.budget,
+    *(shape.further, *crowd.CHECKS),
     _home_assistant,
 )
 """The order matters: a check may rely on every key that the checks before it have not refused."""

@@ -1,23 +1,22 @@
 """Checks of one stream, and the keys that their results depend on."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from meteragent.config.model import Stream
+from meteragent.config.model import Stream, Window
+from meteragent.config.shapes import SLOT_KEYS
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
 
 Problems = Iterator[ConfigError]
 """Refusals. If they come from a check of one stream, their keys are relative to that stream."""
 
-GRID = (
-    *("window.length", "window.step", "window.blocks", "window.bands", "window.timezone"),
-    *("window.band", "window.rest", "window.holidays", "window.weights", "window.threshold"),
-    *("privacy.preset", "privacy.space"),
-)
+GRID = (*(f"window.{key}" for key in SLOT_KEYS), "window.timezone", "privacy.preset", "privacy.space")
 """Keys that determine the windows and slots of a stream."""
 
-AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value")
+AMOUNTS = (
+    *("source.kind", "source.unit", "source.interval", "source.profile", "source.value", "source.part"),
+)
 """Keys that determine the size, in W, of the unit of a stream's numbers."""
 
 PROMISE = (
@@ -30,6 +29,10 @@ PROMISE = (
     "privacy.quantum",
 )
 """Keys that determine the noise."""
+
+
+WITHOUT_SLOTS = frozenset(Window.model_fields).difference(SLOT_KEYS, ["timezone"])
+"""The keys of `[window]` that determine neither windows nor slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +62,19 @@ def depends(key: Path, path: Path) -> bool:
     """Return whether two paths are equal or one lies within the other."""
     shorter = min(len(key), len(path))
     return key[:shorter] == path[:shorter]
+
+
+def repeated(values: Iterable[object]) -> Iterator[int]:
+    """Yield the place of each value that equals an earlier one."""
+    earlier = set[object]()
+    for place, value in enumerate(values):
+        if value in earlier:
+            yield place
+        earlier.add(value)
+
+
+def not_allowed(stream: Stream, allowed: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
+    """Yield the table and the name of each key that is set in one of these tables but not allowed there."""
+    for table, names in allowed.items():
+        for name in sorted(getattr(stream, table).model_fields_set.difference(names)):
+            yield table, name

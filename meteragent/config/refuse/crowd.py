@@ -5,7 +5,7 @@ from collections.abc import Collection
 from meteragent.config.crowd import group_of, limits_w
 from meteragent.config.model import Stream
 from meteragent.config.receivers import NO_TOPIC
-from meteragent.config.refuse.check import Problems, depends, reads
+from meteragent.config.refuse.check import WITHOUT_SLOTS, Problems, depends, not_allowed, reads
 from meteragent.config.source import interval_ms, lateness_ms
 from meteragent.crowd.group import Group, is_label
 from meteragent.domain.errors import ConfigError
@@ -15,12 +15,9 @@ from meteragent.domain.lines import Path, path_of
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
 
-_ALLOWED = {
-    "window": ("lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
-    "privacy": ("accept", "budget"),
-}
+_ALLOWED = {"window": WITHOUT_SLOTS, "privacy": ("accept", "budget")}
 """The keys of `[window]` and `[privacy]` that may be set beside `sink.crowd`."""
-_RECORD_KEYS = ("format", "total", "home_assistant", "retain")
+_RECORD_KEYS = ("total", "home_assistant", "retain")
 """The sink's keys that concern records, which a home in a crowd does not send."""
 
 
@@ -44,10 +41,9 @@ def before(stream: Stream, wrong_paths: Collection[Path]) -> Problems:
 
 def _conflicts(stream: Stream, group: Group | None) -> Problems:
     """Yield refusals of keys that the group determines or that concern records, and of the event clock."""
-    for table, allowed in _ALLOWED.items():
-        for name in sorted(getattr(stream, table).model_fields_set.difference(allowed)):
-            terms = "" if group is None else f": {_terms(group)}"
-            yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with sink.crowd{terms}")
+    terms = "" if group is None else f": {_terms(group)}"
+    for table, name in not_allowed(stream, _ALLOWED):
+        yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with sink.crowd{terms}")
     for name in _RECORD_KEYS:
         if name in stream.sink.model_fields_set:
             expected = f"no {name} together with sink.crowd: a home sends no records"
@@ -75,7 +71,7 @@ def deadline(stream: Stream) -> Problems:
     group, window = stream.group, stream.window
     if group is None:
         return
-    late_ms = lateness_ms(stream.source, window.lateness)
+    late_ms = lateness_ms(stream.source, window)
     latest_ms = late_ms + stream.sink.spread + window.catch_up
     if 1000 * group.deadline_s < latest_ms:
         parts = (late_ms, stream.sink.spread, window.catch_up)

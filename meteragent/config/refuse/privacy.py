@@ -1,16 +1,32 @@
-"""Refusals of unsuitable metrics, radii, quanta and budgets, and of noise beyond the samplers' range."""
+"""Refusals of unsuitable radii, quanta and budgets, and of noise beyond the samplers' range."""
+
+from fractions import Fraction
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, reads
-from meteragent.config.terms import length_ms, metric, quantum, shapes, space, terms, unit
+from meteragent.config.terms import length_ms, quantum, shapes, terms, unit
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
-from meteragent.domain.shape import Metric, Space
 from meteragent.domain.units import DAY_MS, MICRO
+from meteragent.wire.bounds import BOUNDS, beyond
 
 RATIO_MAX = 2**45
 """The value below which n / (epsilon * quantum) must stay (THEORY 2.1)."""
+
+_TIMES = ("length", "step")
+_KEYS = {
+    "n": "window.step",
+    "bands": "window.bands",
+    "length": "window.length",
+    "step": "window.step",
+    "level": "privacy.level",
+    "radius": "privacy.radius",
+    "quantum": "privacy.quantum",
+    "epsilon": "privacy.level",
+    "hides_wh": "privacy.radius",
+}
+"""The keys that set the bounded numbers of a descriptor."""
 
 
 @reads("privacy.hide", "privacy.radius")
@@ -20,21 +36,6 @@ def alternatives(stream: Stream) -> Problems:
     if privacy.hide is not None and privacy.radius is not None:
         expected = "only one of privacy.hide and privacy.radius: both set how much is hidden"
         yield ConfigError("privacy.radius", exact(privacy.radius), expected)
-
-
-@reads("privacy.metric", "privacy.space", "privacy.preset")
-def distance(stream: Stream) -> Problems:
-    """Yield a refusal of a metric that the space does not support."""
-    slots = space(stream)
-    if slots in {Space.BANDS, Space.WEIGHTED} and metric(stream) is not Metric.L1:
-        yield ConfigError(
-            "privacy.metric",
-            "'linf'",
-            "'l1', the default: bands and amounts hide the sum of all changes in a window",
-        )
-    if slots not in {Space.BANDS, Space.PROFILE, Space.WEIGHTED} and metric(stream) is Metric.L1:
-        expected = "'linf', or privacy.space = 'bands' or 'profile': other spaces do not support 'l1'"
-        yield ConfigError("privacy.metric", "'l1'", expected)
 
 
 @reads("privacy.quantum", *GRID)
@@ -70,6 +71,30 @@ def noise(stream: Stream) -> Problems:
                 f"a coarser quantum: n / (epsilon * quantum) is {float(ratio):.3g} and must be below 2**45"
             )
             yield ConfigError("privacy.quantum", exact(step), expected)
+            return
+
+
+@reads(*PROMISE)
+def receivable(stream: Stream) -> Problems:
+    """Yield a refusal of terms with a number that receivers refuse."""
+    for window in shapes(stream):
+        numbers: dict[str, int | Fraction] = {
+            "n": window.n,
+            "bands": max(1, len(window.shape.names)),
+            "length": window.length_ms,
+            "step": window.step_ms,
+            "level": window.level,
+            "radius": window.radius,
+            "quantum": window.quantum,
+            "epsilon": window.epsilon,
+            "hides_wh": window.hides_wh,
+        }
+        name = beyond(numbers)
+        if name is not None:
+            low, high = (exact(Fraction(limit)) for limit in BOUNDS[name])
+            unit_text = " ms" if name in _TIMES else ""
+            expected = f"{name} from {low} to {high}{unit_text}, which is what receivers accept"
+            yield ConfigError(_KEYS[name], f"{name} = {exact(Fraction(numbers[name]))}", expected)
             return
 
 

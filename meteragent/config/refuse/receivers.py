@@ -5,18 +5,17 @@ from collections.abc import Callable, Collection, Iterator
 from meteragent.config.model import Config, Stream
 from meteragent.config.receivers import NO_TOPIC, link, of_preset
 from meteragent.config.refuse import together
-from meteragent.config.refuse.check import Problems, depends
+from meteragent.config.refuse.check import WITHOUT_SLOTS, Problems, depends, not_allowed, repeated
+from meteragent.config.shapes import keys_needed
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Clock
 
 _ALLOWED = {
-    "window": (
-        *("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
-        *("band", "rest", "holidays"),
-    ),
+    "window": WITHOUT_SLOTS.union(["timezone"], *(keys_needed(preset) for preset in PRESETS.values())),
     "privacy": ("accept",),
-    "sink": ("format", "pseudonym_key_file", "spread", "inflight"),
+    "sink": ("pseudonym_key_file", "spread", "inflight"),
 }
 """The keys that may be set beside receivers; they apply to all receivers."""
 
@@ -51,28 +50,28 @@ def receivers(
 
 def _conflicts(stream: Stream, wrong_paths: Collection[Path]) -> Iterator[ConfigError]:
     """Yield refusals of all settings that shared streams cannot have, and of the event clock."""
-    for table, allowed in _ALLOWED.items():
-        section = getattr(stream, table)
-        for name in sorted(section.model_fields_set.difference(allowed)):
-            key = f"{table}.{name}"
-            if key == "sink.topic" and section.topic == NO_TOPIC:
-                continue
-            reason = _SINGLE_SINK if key in _SINGLE_SINK_KEYS else _REASONS[table]
-            if not any(depends(path_of(key), path) for path in wrong_paths):
-                yield ConfigError(key, "a value", f"no {name} together with [[receiver]]: {reason}")
+    for table, name in not_allowed(stream, _ALLOWED):
+        key = f"{table}.{name}"
+        if key == "sink.topic" and stream.sink.topic == NO_TOPIC:
+            continue
+        reason = _SINGLE_SINK if key in _SINGLE_SINK_KEYS else _REASONS[table]
+        if not any(depends(path_of(key), path) for path in wrong_paths):
+            yield ConfigError(key, "a value", f"no {name} together with [[receiver]]: {reason}")
     if stream.window.clock is Clock.EVENT:
         expected = "'wall': a receiver's start and end are times of the wall clock"
         yield ConfigError("window.clock", "'event'", expected)
 
 
 def _names_and_times(config: Config) -> Iterator[ConfigError]:
-    """Yield refusals of repeated names, and of an end that is not after the start."""
-    names = set[str]()
+    """Yield refusals of repeated names and client ids, and of an end that is not after the start."""
+    for number in repeated(receiver.name for receiver in config.receiver):
+        value, expected = repr(config.receiver[number].name), "a different name for each receiver"
+        yield ConfigError(f"receiver[{number}].name", value, expected)
+    for number in repeated((receiver.url, receiver.client_id) for receiver in config.receiver):
+        if (client_id := config.receiver[number].client_id) is not None:
+            expected = "a different client id for each receiver at a broker"
+            yield ConfigError(f"receiver[{number}].client_id", repr(client_id), expected)
     for number, receiver in enumerate(config.receiver):
-        if receiver.name in names:
-            expected = "a different name for each receiver"
-            yield ConfigError(f"receiver[{number}].name", repr(receiver.name), expected)
-        names.add(receiver.name)
         if receiver.start is not None and receiver.end is not None and receiver.end <= receiver.start:
             value = "a time that is not after the start"
             yield ConfigError(f"receiver[{number}].end", value, "a time after the start")
@@ -102,6 +101,6 @@ def _under_receiver_key(problem: ConfigError, prefix: str) -> ConfigError:
     """Return a problem of a receiver's stream under its key in the file."""
     if problem.key == "privacy.preset":
         problem.key = f"{prefix}preset"
-    elif problem.key.startswith("sink.") and problem.key not in ("sink.format", "sink.pseudonym_key_file"):
+    elif problem.key.startswith("sink.") and problem.key != "sink.pseudonym_key_file":
         problem.key = prefix + problem.key.removeprefix("sink.")
     return problem

@@ -6,19 +6,19 @@ from itertools import pairwise
 from math import gcd
 
 from meteragent.config.model import Stream
-from meteragent.config.nested import parts, usual_ms
-from meteragent.config.refuse.check import Problems, reads
+from meteragent.config.nested import ms_of, parts
+from meteragent.config.refuse.check import WITHOUT_SLOTS, Problems, not_allowed, reads
 from meteragent.config.refuse.window import zone
 from meteragent.config.terms import SHAPES_END_MS, SHAPES_FROM_MS, grid
 from meteragent.config.value import parse_length
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import exact
+from meteragent.domain.figures import counted, exact
 from meteragent.domain.grid import Epoch, format_duration
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import SHAPES, Equal
 
 _ALLOWED = {
-    "window": ("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
+    "window": WITHOUT_SLOTS | {"timezone"},
     "privacy": ("shares", "preset", "level", "hide", "accept"),
 }
 """The keys of `[window]` and `[privacy]` that may be set beside `privacy.shares`."""
@@ -37,11 +37,10 @@ def beside(stream: Stream) -> Problems:
     """Yield a refusal of every setting that nested streams exclude."""
     if stream.privacy.shares is None:
         return
-    for table, allowed in _ALLOWED.items():
-        for key in sorted(getattr(stream, table).model_fields_set.difference(allowed)):
-            reason = _REASONS.get(f"{table}.{key}", _SLOTS)
-            yield ConfigError(f"{table}.{key}", "a value", f"no {key} together with privacy.shares: {reason}")
-    if PRESETS[stream.privacy.preset].space is not Space.LINF:
+    for table, name in not_allowed(stream, _ALLOWED):
+        reason = _REASONS.get(f"{table}.{name}", _SLOTS)
+        yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with privacy.shares: {reason}")
+    if not issubclass(SHAPES[PRESETS[stream.privacy.preset].space], Equal):
         expected = f"a preset with equal slots, such as 'appliance', together with privacy.shares: {_SLOTS}"
         yield ConfigError("privacy.preset", repr(stream.privacy.preset), expected)
 
@@ -59,7 +58,7 @@ def nesting(stream: Stream) -> Problems:
         expected = (
             "two or more shares, such as { '30min' = 0.8, '1d' = 0.2 }; for one stream, set window.length"
         )
-        yield ConfigError("privacy.shares", f"{len(shares)} share{'s' * (not shares)}", expected)
+        yield ConfigError("privacy.shares", counted(len(shares), "share"), expected)
         return
     total = sum(shares.values(), Fraction(0))
     if total > 1:
@@ -73,7 +72,7 @@ def nesting(stream: Stream) -> Problems:
     if stream.window.timezone is not None and not any(part.window.timezone for part in streams):
         expected = "no time zone, because no share is for local days, weeks or months"
         yield ConfigError("window.timezone", repr(stream.window.timezone), expected)
-    lengths = sorted(shares, key=usual_ms)
+    lengths = sorted(shares, key=ms_of)
     for fine, coarse in pairwise(zip(lengths, streams, strict=True)):
         yield from _misfit(*fine, *coarse)
 
@@ -82,7 +81,7 @@ def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) 
     """Yield a refusal if the windows of a stream do not fill the windows of the next coarser stream."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
     key, value = f"privacy.shares.{fine}", f"a share of {fine!r} together with one of {coarse!r}"
-    if usual_ms(fine) == usual_ms(coarse):
+    if ms_of(fine) == ms_of(coarse):
         yield ConfigError(key, value, "lengths that differ")
     elif isinstance(coarse_grid, Epoch):
         if not isinstance(fine_grid, Epoch):

@@ -3,19 +3,36 @@
 from meteragent.config.files import sink_broker as broker_of_sink
 from meteragent.config.files import wrong_address
 from meteragent.config.model import Source, Stream
-from meteragent.config.refuse.check import Problems, reads
+from meteragent.config.refuse.check import Problems, reads, repeated
 from meteragent.config.refuse.window import unknown_zone
-from meteragent.config.source import FORMATS, interval_ms, nearest_profile, profile, quantity, topic_of
+from meteragent.config.source import (
+    FORMATS,
+    has_times,
+    interval_ms,
+    nearest_profile,
+    part_sources,
+    profile,
+    quantity,
+    topic_of,
+)
 from meteragent.config.terms import sink_url
+from meteragent.decode import ARRIVAL
 from meteragent.decode import json as json_profile
-from meteragent.decode.p1 import ARRIVAL
 from meteragent.decode.profile import Profile
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
 from meteragent.domain.units import UNITS, Kind
 
-_BROKER = ("url", "username", "password_file", "ca_file", "cert_file", "key_file", "protocol")
+_BROKER = ("url", "client_id", "username", "password_file", "ca_file", "cert_file", "key_file", "protocol")
+
+
+_PART_KEYS = ("profile", "value", "time", "id")
+_NOT_WITH_PARTS = {
+    "phases": "no phases, each of which can be a part,",
+    "shard": "no shard",
+    "unit_topic": "no unit_topic",
+}
 
 
 @reads(*(f"source.{key}" for key in _BROKER))
@@ -28,6 +45,12 @@ def source_broker(stream: Stream) -> Problems:
 def sink_broker(stream: Stream) -> Problems:
     """Yield refusals of keys that do not form the address of the sink's broker."""
     yield from wrong_address("sink", sink_url(stream), broker_of_sink(stream))
+    is_same = stream.source.client_id == stream.sink.client_id and sink_url(stream) == stream.source.url
+    if stream.sink.client_id is not None and is_same:
+        expected = (
+            "an id other than source.client_id: a broker ends the connection of a client whose id returns"
+        )
+        yield ConfigError("sink.client_id", repr(stream.sink.client_id), expected)
 
 
 @reads("source.kind", "source.unit")
@@ -39,18 +62,56 @@ def unit(stream: Stream) -> Problems:
         yield ConfigError("source.unit", repr(source.unit), expected)
 
 
-@reads("source.topic", "source.meter", "source.phases", "source.shard")
+@reads("source.topic", "source.part", "source.meter", "source.phases", "source.shard", "source.unit_topic")
 def topic(stream: Stream) -> Problems:
     """Yield refusals of topics whose placeholders do not fit the keys, and of a shard for a single meter."""
     source = stream.source
-    try:
-        topic_of(source)
-    except ValueError as error:
-        yield ConfigError("source.topic", repr(source.topic), str(error))
+    if source.part and source.meter is None:  # `parts` asks for the name
+        source = source.model_copy(update={"meter": "home"})
+    for key, part in (("topic", source.model_copy(update={"unit_topic": None})), ("unit_topic", source)):
+        try:
+            topic_of(part)
+        except ValueError as error:
+            yield ConfigError(f"source.{key}", repr(getattr(source, key)), str(error))
+            break
     else:
-        if source.shard is not None and source.meter is not None:
+        if source.shard is not None and source.meter is not None and not source.part:
             expected = "no shard: source.meter names the only meter, so there is nothing to divide"
             yield ConfigError("source.shard", repr(str(source.shard)), expected)
+
+
+@reads(*(f"source.{key}" for key in ("part", "meter", "kind", *_NOT_WITH_PARTS, *_PART_KEYS)))
+def parts(stream: Stream) -> Problems:
+    """Yield refusals of keys that exclude parts, of equal topics, and of a part's own keys."""
+    source = stream.source
+    if not source.part:
+        return
+    if source.meter is None:
+        expected = "the meter's name, such as 'home': the topics of [[source.part]] are of one meter"
+        yield ConfigError("source.meter", "nothing", expected)
+    for key, expected in _NOT_WITH_PARTS.items():
+        if (value := getattr(source, key)) is not None:
+            yield ConfigError(f"source.{key}", repr(str(value)), f"{expected} together with [[source.part]]")
+    if source.kind is Kind.INTERVAL_ENERGY:
+        expected = "kind 'power' or 'register', or no parts: energies of different intervals cannot be added"
+        yield ConfigError("source.kind", "'interval_energy' together with [[source.part]]", expected)
+    sources = part_sources(source)
+    for index in repeated(part.topic for part in sources):
+        expected = "another topic for each part: a value that is a sum itself needs a JMESPath expression"
+        yield ConfigError(f"source.part[{index - 1}].topic", repr(sources[index].topic), expected)
+    for index, part in enumerate(source.part):
+        if not part.model_fields_set.isdisjoint(_PART_KEYS):
+            own_stream = stream.model_copy(update={"source": sources[index + 1]})
+            yield from _own_keys(own_stream, f"source.part[{index}]")
+
+
+def _own_keys(stream: Stream, path: str) -> Problems:
+    """Yield refusals of a part's own keys; `stream` reads only this part."""
+    for check in (device, meter_id, expressions):
+        for error in check.problems(stream):
+            key = error.key.removeprefix("source.")
+            place = f"{path}.{key}" if key in _PART_KEYS else path
+            yield ConfigError(place, error.found, error.expected, meant=error.meant)
 
 
 @reads("source.meter", "sink.pseudonym_key_file")
@@ -126,6 +187,18 @@ def interval(stream: Stream) -> Problems:
     if source.kind is Kind.INTERVAL_ENERGY and not interval_ms(source):
         expected = "the time that a reading covers, such as '15min', which kind 'interval_energy' needs"
         yield ConfigError("source.interval", "nothing", expected)
+
+
+@reads("source.profile", "source.kind", "source.value", "source.time", "source.timezone", "source.stamp")
+def stamp(stream: Stream) -> Problems:
+    """Yield a refusal of `stamp` for readings that cover no interval, or that have no timestamp."""
+    source = stream.source
+    if source.stamp == "end" or (source.kind is Kind.INTERVAL_ENERGY and has_times(source)):
+        return
+    missing = "kind = 'interval_energy'" if source.kind is not Kind.INTERVAL_ENERGY else "source.time as well"
+    yield ConfigError(
+        "source.stamp", "'start'", f"{missing}, or no stamp: it is where an interval's time lies"
+    )
 
 
 @reads("source.profile", "source.id")

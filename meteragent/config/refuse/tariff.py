@@ -1,14 +1,14 @@
 """Refusals for tariffs: repeated names, different currencies, and missing, unknown or unpriced bands."""
 
-import difflib
 from collections.abc import Collection, Iterator, Sequence
 
 from meteragent.config.model import Config, Tariff
-from meteragent.config.refuse.check import GRID, Problems, depends
+from meteragent.config.refuse.check import GRID, Problems, depends, repeated
 from meteragent.config.tariff import band_names
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
-from meteragent.domain.shape import UNKNOWN_BAND
+from meteragent.domain.refusal import nearest
+from meteragent.domain.shapes import UNKNOWN_BAND
 
 _BANDS = tuple(map(path_of, (*GRID, "source.kind")))
 """Keys that determine the bands of a stream."""
@@ -24,7 +24,9 @@ def tariffs(
     """
     if wrong_paths:
         return
-    yield from _names(config.tariff)
+    for number in repeated(tariff.name for tariff in config.tariff):
+        value, expected = repr(config.tariff[number].name), "a different name for each tariff"
+        yield ConfigError(f"tariff[{number}].name", value, expected)
     for number, tariff in enumerate(config.tariff):
         if tariff.currency != config.tariff[0].currency:
             expected = f"{config.tariff[0].currency!r}, as in the first tariff, because costs are compared"
@@ -33,15 +35,6 @@ def tariffs(
         depends(key, path) for key in _BANDS for wrong_keys in wrong_by_stream for path in wrong_keys
     ):
         yield from _bands(config)
-
-
-def _names(tariffs: Sequence[Tariff]) -> Problems:
-    """Yield refusals of names that an earlier tariff already has."""
-    earlier_names = set[str]()
-    for number, tariff in enumerate(tariffs):
-        if tariff.name in earlier_names:
-            yield ConfigError(f"tariff[{number}].name", repr(tariff.name), "a different name for each tariff")
-        earlier_names.add(tariff.name)
 
 
 def _bands(config: Config) -> Problems:
@@ -55,19 +48,14 @@ def _bands(config: Config) -> Problems:
     for number, tariff in enumerate(config.tariff):
         unknown_bands = [band for band in tariff.prices if band not in all_bands]
         for band in unknown_bands:
-            yield _unknown_band(f"tariff[{number}].prices.{band}", band, all_bands)
+            expected = f"one of {', '.join(map(repr, all_bands))}"
+            key, meant = f"tariff[{number}].prices.{band}", nearest(band, all_bands)
+            yield ConfigError(key, "a price", expected, meant=meant)
         unpriced_bands = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
         if unpriced_bands and not unknown_bands:  # an unknown band may be the missing one, misspelt
             expected = "a price for each band of a stream"
             names = ", ".join(map(repr, unpriced_bands))
             yield ConfigError(f"tariff[{number}].prices", f"no price for {names}", expected)
-
-
-def _unknown_band(key: str, band: str, all_bands: Sequence[str]) -> ConfigError:
-    """Return the refusal of a band that no stream has, with the band that was probably meant."""
-    matches = difflib.get_close_matches(band, all_bands, n=1)
-    expected = f"one of {', '.join(map(repr, all_bands))}"
-    return ConfigError(key, "a price", expected, meant=repr(matches[0]) if matches else None)
 
 
 def _without_price(tariff: Tariff, bands: Sequence[str]) -> Iterator[str]:

@@ -4,16 +4,17 @@ import ipaddress
 from collections.abc import Collection, Sequence
 
 from meteragent.config.model import Page, Stream
-from meteragent.config.refuse.check import Problems, depends
+from meteragent.config.refuse.check import Problems, depends, repeated
+from meteragent.config.shapes import row_of, space
 from meteragent.config.source import branches
-from meteragent.config.terms import metric, sink_url, space
+from meteragent.config.terms import metric, sink_url
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.shapes import Metric
 from meteragent.mqtt import Endpoint
 
-_TOPIC_KEYS = tuple(map(path_of, ("source.topic", "source.url", "sink.topic", "sink.url")))
+_TOPIC_KEYS = tuple(map(path_of, ("source.topic", "source.part", "source.url", "sink.topic", "sink.url")))
 """Keys that determine the topics that a stream reads and writes."""
 
 WrongPaths = Sequence[Collection[Path]]
@@ -22,11 +23,10 @@ WrongPaths = Sequence[Collection[Path]]
 
 def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
     """Yield refusals of names that an earlier stream already has."""
-    earlier_names: set[str] = set()
-    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
-        if stream.name in earlier_names and not _is_wrong("name", wrong_keys):
-            yield ConfigError(f"{prefix}name", repr(stream.name), "a different name for each stream")
-        earlier_names.add(stream.name)
+    for number in repeated(stream.name for stream in streams):
+        if not _is_wrong("name", wrong_paths[number]):
+            value, expected = repr(streams[number].name), "a different name for each stream"
+            yield ConfigError(f"{prefixes[number]}name", value, expected)
 
 
 def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
@@ -58,7 +58,7 @@ def _sink(stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[S
     """Return the refusal of a stream's sink topic; None if the topic can be used."""
     template, broker = identity.parse_template(stream.sink.topic), _broker(sink_url(stream))
     for reader in streams:
-        if broker == _broker(reader.source.url) and identity.overlap(branches(reader.source), template):
+        if broker == _broker(reader.source.url) and _reads(reader, template):
             expected = "a topic that no source on this broker reads"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
     for writer in earlier_streams:
@@ -79,7 +79,7 @@ def _status(
         return None
     segments, broker = tuple(status.split("/")), _broker(sink_url(stream))
     for peer in streams:
-        is_read = _broker(peer.source.url) == broker and identity.overlap(branches(peer.source), segments)
+        is_read = _broker(peer.source.url) == broker and _reads(peer, segments)
         template = identity.parse_template(peer.sink.topic)
         is_written = _broker(sink_url(peer)) == broker and identity.overlap(segments, template)
         if is_read or is_written:
@@ -111,9 +111,14 @@ def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
 def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
     """Return whether a stream gets readings from a broker's topic, or writes to it."""
     segments, template = tuple(topic.split("/")), identity.parse_template(stream.sink.topic)
-    is_read = _broker(stream.source.url) == broker and identity.overlap(branches(stream.source), segments)
+    is_read = _broker(stream.source.url) == broker and _reads(stream, segments)
     is_written = identity.overlap(segments, template) or topic == stream.sink.status
     return is_read or (is_written and _broker(sink_url(stream)) == broker)
+
+
+def _reads(stream: Stream, segments: tuple[str, ...]) -> bool:
+    """Return whether a topic of the stream's source could be this topic or one of its subtopics."""
+    return any(identity.overlap(topic, segments) for topic in branches(stream.source))
 
 
 def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
@@ -125,11 +130,9 @@ def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wro
         if is_known and metric(stream) is Metric.L1:
             expected = "the metric 'linf', the only metric that archives support"
             yield ConfigError(f"{prefix}privacy.metric", "'l1' together with [archive]", expected)
-        if is_known and space(stream) in {Space.PEAK, Space.ABOVE}:
-            expected = "another space: archives support neither peaks nor energies above a threshold"
-            yield ConfigError(
-                f"{prefix}privacy.space", f"'{space(stream)}' together with [archive]", expected
-            )
+        if is_known and not row_of(stream).is_archived:
+            problem, expected = f"'{space(stream)}' together with [archive]", "a space that archives support"
+            yield ConfigError(f"{prefix}privacy.space", problem, f"{expected}, such as 'linf' or 'profile'")
 
 
 def page(table: Page, wrong_paths: Collection[Path]) -> Problems:

@@ -1,23 +1,26 @@
-"""The profiles of known devices, by name. Each is in a file or, for a family that needs code, in a module.
+"""The profiles of known devices, by name: each is a file. For some families, a module adds what needs code.
 
-A file is read when its profile is first requested, so an agent reads only the files that it uses.
+A file is read, and its module loaded, when its profile is first requested, so an agent has only what it uses.
 """
 
 import dataclasses
+import importlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from meteragent.decode import profile_file
-from meteragent.decode.profile import Profile
-from meteragent.decode.profiles import dsmr, emonhub, ert, iammeter, senml, shelly, vzlogger, wmbusmeters
+from meteragent.decode.profile import Coded, Profile
 
 _FOLDER = Path(__file__).parent
-_CODE: dict[str, Profile] = {
-    profile.name: profile
-    for module in (dsmr, vzlogger, wmbusmeters, ert, emonhub, senml, iammeter)
-    for profile in module.PROFILES
+_MODULES = {
+    **dict.fromkeys(("shelly-gen2-switch", "shelly-gen2-pm1"), "shelly"),
+    **dict.fromkeys(("dsmr-p1", "dsmr-reader", "dsmr-reader-topics"), "dsmr"),
+    **dict.fromkeys(("rtl_433", "rtlamr", "rtlamr2mqtt"), "ert"),
+    **dict.fromkeys(("emonhub", "emonhub-csv"), "emonhub"),
+    **{name: name for name in ("iammeter", "senml", "vzlogger", "wmbusmeters")},
 }
+"""The module of each profile that needs one."""
 _NAMES = (
     *("shelly-gen2-em", "shelly-gen2-em1", "shelly-gen2-switch", "shelly-gen2-pm1", "shelly-gen1"),
     *("dsmr-p1", "dsmr-reader", "dsmr-reader-topics", "tasmota", "tasmota-teleinfo", "tasmota-sml"),
@@ -34,7 +37,7 @@ class _Profiles(Mapping[str, Profile]):
     def __getitem__(self, name: str) -> Profile:
         if name not in _NAMES:
             raise KeyError(name)
-        return _CODE[name] if name in _CODE else _read_file(name)
+        return _read_file(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_NAMES)
@@ -48,9 +51,19 @@ class _Profiles(Mapping[str, Profile]):
 
 @cache
 def _read_file(name: str) -> Profile:
-    """Read a profile's file, and add the quantities that need code."""
-    profile = profile_file.parse((_FOLDER / f"{name}.toml").read_text("utf-8"), name)
-    return dataclasses.replace(profile, quantities={**profile.quantities, **shelly.MINUTES.get(name, {})})
+    """Read a profile's file, and add what needs code."""
+    text = (_FOLDER / f"{name}.toml").read_text("utf-8")
+    if name not in _MODULES:
+        return profile_file.parse(text, name)
+    profile = profile_file.parse(text, name, is_coded=True)
+    coded: Coded = importlib.import_module(f"{__name__}.{_MODULES[name]}").CODED[name]
+    return dataclasses.replace(
+        profile,
+        quantities={**profile.quantities, **coded.quantities},
+        fields=(*profile.fields, *coded.fields),
+        named=coded.named or profile.named,
+        needs_id=coded.needs_id,
+    )
 
 
 PROFILES: Mapping[str, Profile] = _Profiles()

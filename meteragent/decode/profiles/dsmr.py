@@ -9,16 +9,11 @@ from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_or_text, time_of, value_at
 from meteragent.decode.number import bare, total
 from meteragent.decode.p1 import Telegram, telegram
-from meteragent.decode.profile import Profile, Quantity
+from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
-from meteragent.domain.units import MINUTE_MS, Kind
+from meteragent.domain.units import Kind
 
 _KILO, _WH = Fraction(1000), Fraction(1)
-_EVERY_MS = 10_000
-_TARIFFS = "the registers of all tariffs are summed: one alone would show when the tariff changes"
-_NET = (
-    "power excludes feed-in, and power-net subtracts it: with solar panels, window.range must reach below 0"
-)
 
 
 def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
@@ -76,14 +71,6 @@ def _register(direction: int) -> Callable[[Telegram], Decimal]:
     return find
 
 
-def _import_kw(message: Telegram) -> Decimal:
-    return _sum([message.number("1-0:1.7.0", "kW")])
-
-
-def _export_kw(message: Telegram) -> Decimal:
-    return _sum([message.number("1-0:2.7.0", "kW")])
-
-
 def _net_kw(message: Telegram) -> Decimal:
     """Return import minus export or, if the meter does not send both, the meter's own net power."""
     import_kw, export_kw = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
@@ -92,44 +79,14 @@ def _net_kw(message: Telegram) -> Decimal:
     return _sum([message.number("1-0:16.7.0", "kW", signed=True)])
 
 
-P1 = Profile(
-    name="dsmr-p1",
-    title="a meter's P1 port (DSMR 2 to 5 and related formats) or D0 readout, as raw telegrams",
-    topics=("dsmr/raw",),
-    quantities={
-        "power": _power(_import_kw),
-        "power-returned": _power(_export_kw),
+_P1 = Coded(
+    {
+        "power": _power(lambda message: _sum([message.number("1-0:1.7.0", "kW")])),
+        "power-returned": _power(lambda message: _sum([message.number("1-0:2.7.0", "kW")])),
         "power-net": _power(_net_kw),
         "import": _energy(1),
         "export": _energy(2),
-    },
-    every_ms=_EVERY_MS,
-    period_ms=_EVERY_MS,
-    hold_ms=5 * MINUTE_MS,
-    personal=(
-        "/ header",
-        "0-0:96.1.1",
-        "0-0:96.1.0",
-        "0-n:96.1.0",
-        "1-0:0.0.0",
-        "1-0:96.1.0",
-        "0-0:42.0.0",
-        "0-0:96.13.0",
-        "0-0:96.13.1",
-        "0-n:24.2.1",
-    ),
-    traps=(
-        _TARIFFS,
-        _NET,
-        "0-0:98.1.0, 1-0:1.6.0 and 1-0:1.4.0 (Belgium) are means and peaks of 13 months: not offered",
-        "the time is local, with S or W: outside Central European Time, source.timezone names the zone",
-        "the time of arrival counts if source.timezone = 'arrival', and for DSMR 2, DSMR 3 and D0",
-        "a time that stays whole hours off its arrival is refused as refused_zone: set source.timezone",
-        "numbers in W and Wh (Austria) are read, too; of a D0 readout, only codes for present values (*255)",
-        "a D0 meter that sends only 1-0:16.7.0 has no power: read power-net",
-        "DSMR 2 and 3 and D0 have no checksum: errors in transmission are not detected",
-        "from DSMR 5 on, telegrams come every second (source.every = '1s'); up to DSMR 4, every 10 s",
-    ),
+    }
 )
 
 # dsmr-reader --------------------------------------------------------------------------------------
@@ -155,57 +112,30 @@ def _difference(
 
 
 _IMPORT, _EXPORT = ("electricity_currently_delivered",), ("electricity_currently_returned",)
+_IMPORT_REGISTERS = ("electricity_delivered_1", "electricity_delivered_2")
+_EXPORT_REGISTERS = ("electricity_returned_1", "electricity_returned_2")
 
-READER = Profile(
-    name="dsmr-reader",
-    title="dsmr-reader's telegrams as JSON",
-    topics=("dsmr/json",),
-    quantities={
+
+def _pair(names: tuple[str, ...]) -> Quantity:
+    """Make the quantity for the sum of two tariffs' registers."""
+    return Quantity(Kind.REGISTER, _KILO, _difference(names), step_wh=_WH, counters=2)
+
+
+_READER = Coded(
+    {
         "power": Quantity(Kind.POWER, _KILO, _difference(_IMPORT)),
         "power-returned": Quantity(Kind.POWER, _KILO, _difference(_EXPORT)),
         "power-net": Quantity(Kind.POWER, _KILO, _difference(_IMPORT, _EXPORT)),
-        "import": Quantity(
-            Kind.REGISTER,
-            _KILO,
-            _difference(("electricity_delivered_1", "electricity_delivered_2")),
-            step_wh=_WH,
-            counters=2,
-        ),
-        "export": Quantity(
-            Kind.REGISTER,
-            _KILO,
-            _difference(("electricity_returned_1", "electricity_returned_2")),
-            step_wh=_WH,
-            counters=2,
-        ),
+        "import": _pair(_IMPORT_REGISTERS),
+        "export": _pair(_EXPORT_REGISTERS),
     },
-    every_ms=_EVERY_MS,
-    period_ms=_EVERY_MS,
-    hold_ms=5 * MINUTE_MS,
-    personal=("id", "extra_device_timestamp", "extra_device_delivered"),
-    traps=(
-        "numbers are strings; fields have dsmr-reader's default names, which its configuration can change",
-        "without the field timestamp, which its configuration can drop, the time of arrival counts",
-        _TARIFFS,
-        _NET,
-        "dsmr/day-consumption and dsmr/current-month are sums of the same energy: not offered",
-    ),
+    fields=(*_IMPORT, *_EXPORT, *_IMPORT_REGISTERS, *_EXPORT_REGISTERS, "timestamp"),
 )
-TOPICS = Profile(
-    name="dsmr-reader-topics",
-    title="dsmr-reader's topics with one number each",
-    topics=("dsmr/reading/electricity_currently_delivered", "dsmr/reading/{phase}"),
-    quantities={
+_TOPICS = Coded(
+    {
         "power": Quantity(Kind.POWER, _KILO, bare, timed=False),
         "register": Quantity(Kind.REGISTER, _KILO, bare, timed=False, step_wh=_WH),
-    },
-    every_ms=_EVERY_MS,
-    period_ms=_EVERY_MS,
-    hold_ms=5 * MINUTE_MS,
-    traps=(
-        "a register needs both tariffs: phases = ['electricity_delivered_1', 'electricity_delivered_2']",
-        "a bare number does not state its quantity: the end of the topic must match it",
-    ),
+    }
 )
 
-PROFILES = (P1, READER, TOPICS)
+CODED = {"dsmr-p1": _P1, "dsmr-reader": _READER, "dsmr-reader-topics": _TOPICS}

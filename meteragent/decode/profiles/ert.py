@@ -18,19 +18,15 @@ if its packet type is `_IDM_PACKET`.
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.decode import PayloadNumber
-from meteragent.decode.json import document_of, number_of, time_of, value_at
-from meteragent.decode.number import number_in
-from meteragent.decode.profile import Profile, Quantity
+from meteragent.decode.json import document_of, number_of, number_or_text, time_of, value_at
+from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind
 
 _INTERVAL_MS = 5 * MINUTE_MS
-_EVERY_MS = 2 * _INTERVAL_MS
-"""Two intervals: because messages may be lost, an interval that spans a slot's end may arrive this late."""
 _INTERVALS = 47
 _INTERVAL_MAX = 2**9 - 1
 _COUNT_MAX = 2**32 - 1
@@ -192,8 +188,7 @@ def _attributes(payload: bytes) -> list[PayloadNumber]:
 def _state(payload: bytes) -> tuple[PayloadNumber]:
     """Read rtlamr2mqtt's register: a number, or a string in the format that its configuration sets."""
     document = document_of(payload)
-    reading = value_at(document, "reading")
-    number = number_in(reading) if isinstance(reading, str) else number_of(reading)
+    number = number_or_text(value_at(document, "reading"))
     return (PayloadNumber(time_of(value_at(document, "lastseen")), number),)
 
 
@@ -210,80 +205,37 @@ def _quantities(scm: _Format, scm_plus: _Format, idm: _Format) -> dict[str, Quan
     }
 
 
-_COUNTS = "a count is 1 Wh, 10 Wh or more: source.scale states it, such as 10 with unit = 'Wh'"
-_TRAPS = (
-    _COUNTS,
-    "an SCM's register has 24 bits: source.modulus is 16777216 counts, or 167772160 Wh at 10 Wh each",
-    "neighbours' meters are on the same topic: source.id is required; their messages count as refused_meter",
-    "gas and water meters send the same messages: those of types other than 4, 5, 7 and 8 count as other",
-    "an IDM repeats 47 intervals in every message, but each interval counts only once",
-    "an interval holds at most 511 counts, and does not show an outage",
-    "SCM and IDM reveal the same load: the charges for reading both add up",
+_FIELDS = (
+    *("MeterType", "Electric", "ERTType", "EndpointType", "PacketTypeID", "ERTSerialNumber", "EndpointID"),
+    *("Consumption", "LastConsumptionCount", "TransmitTimeOffset", "DifferentialConsumptionIntervals", "IDM"),
 )
-_SERIAL = "the meter's serial number"
-_RESOLUTION_W = Fraction(120)
-"""The power that a count of 10 Wh in five minutes stands for."""
-
-RTL_433 = Profile(
-    name="rtl_433",
-    title="an ERT meter heard by rtl_433",
-    topics=("rtl_433/{meter}/events",),
-    quantities=_quantities(
+"""The names that all programs use."""
+_RTL_433 = Coded(
+    _quantities(
         _rtl_433("ERT-SCM", "id", "consumption_data", "ert_type"),
         _rtl_433("SCMplus", "id", "Consumption", "EndpointType"),
         _rtl_433("IDM", "ERTSerialNumber", "LastConsumptionCount", "ERTType"),
     ),
-    every_ms=_EVERY_MS,
-    hold_ms=15 * MINUTE_MS,
-    quantum_w=_RESOLUTION_W,
-    identifies="the name of the receiving computer",
     needs_id=True,
-    personal=("id", "ERTSerialNumber", "EndpointID", "TamperCounters", "PowerOutageFlags"),
-    traps=(
-        *_TRAPS,
-        "a packet arrives as both IDM and NETIDM, and one of them is wrong: compare with the meter's display",
-        "rtl_433's times are local and have no zone: the time of arrival is used",
-    ),
+    fields=(*_FIELDS, "model", "ERT-SCM", "SCMplus", "consumption_data", "ert_type"),
 )
-RTLAMR = Profile(
-    name="rtlamr",
-    title="an ERT meter heard by rtlamr (its JSON lines on MQTT)",
-    topics=("rtlamr/{meter}",),
-    quantities=_quantities(
+_RTLAMR = Coded(
+    _quantities(
         _rtlamr("SCM", "ID", "Consumption", "Type"),
         _rtlamr("SCM+", "EndpointID", "Consumption", "EndpointType"),
         _rtlamr("IDM", "ERTSerialNumber", "LastConsumptionCount", "ERTType"),
     ),
-    every_ms=_EVERY_MS,
-    hold_ms=15 * MINUTE_MS,
-    quantum_w=_RESOLUTION_W,
-    identifies=_SERIAL,
     needs_id=True,
-    personal=("ID", "EndpointID", "ERTSerialNumber", "TamperCounters", "PowerOutageFlags"),
-    traps=(*_TRAPS, "an id with leading zeros, such as 00000000, is not valid JSON: refused"),
+    fields=(*_FIELDS, "Time", "Message", "Type", "SCM", "SCM+"),
 )
-RTLAMR2MQTT = Profile(
-    name="rtlamr2mqtt",
-    title="an ERT meter heard by rtlamr2mqtt",
-    topics=("rtlamr/{meter}/state", "rtlamr/{meter}/attributes"),
-    quantities={
+_RTLAMR2MQTT = Coded(
+    {
         "reading": Quantity(Kind.REGISTER, None, _state),
         "intervals": Quantity(
             Kind.INTERVAL_ENERGY, None, _attributes, _INTERVAL_MS, timed=False, is_count=True
         ),
     },
-    every_ms=_EVERY_MS,
-    hold_ms=15 * MINUTE_MS,
-    quantum_w=_RESOLUTION_W,
-    identifies=_SERIAL,
-    personal=("TamperCounters", "PowerOutageFlags"),
-    traps=(
-        _COUNTS,
-        "a format such as ####.## set in rtlamr2mqtt moves the decimal point: source.unit must match it",
-        "state does not say what it measures: rtlamr2mqtt's configuration must name an electricity meter",
-        "state has the register; for meters that send IDM, attributes has the intervals, without a time",
-        "the register of an IDM is up to five minutes older than the message's time",
-    ),
+    fields=(*_FIELDS, "reading", "lastseen"),
 )
 
-PROFILES = (RTL_433, RTLAMR, RTLAMR2MQTT)
+CODED = {"rtl_433": _RTL_433, "rtlamr": _RTLAMR, "rtlamr2mqtt": _RTLAMR2MQTT}

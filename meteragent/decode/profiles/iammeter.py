@@ -6,20 +6,18 @@ is the sum of the phases and is ignored.
 """
 
 from collections.abc import Callable, Sequence
-from decimal import Context
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of, value_at
-from meteragent.decode.profile import Profile, Quantity
+from meteragent.decode.number import total
+from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
-from meteragent.domain.units import MINUTE_MS, Kind
+from meteragent.domain.units import Kind
 
 _POWER, _IMPORT, _EXPORT = 2, 3, 4
 _COLUMNS = (5, 7)
-_EXACT_CONTEXT = Context(prec=64, traps=[])
 
 
 def _rows(payload: bytes) -> list[list[Any]]:
@@ -42,8 +40,7 @@ def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the sum. Raises PayloadError if a number is missing or wrong."""
-        numbers = [number_of(row[column]) for row in _rows(payload)]
-        return (PayloadNumber(None, reduce(_EXACT_CONTEXT.add, numbers)),)
+        return (PayloadNumber(None, total(number_of(row[column]) for row in _rows(payload))),)
 
     return read
 
@@ -70,27 +67,13 @@ def _quantities(kind: Kind, scale: int, name: str, column: int) -> dict[str, Qua
     return {name: Quantity(kind, Fraction(scale), _sum(column), timed=False), **phases}
 
 
-IAMMETER = Profile(
-    name="iammeter",
-    title="an IAMMETER WEM3080, WEM3080T or similar",
-    topics=("device/{meter}/realtime",),
-    quantities={
-        **_quantities(Kind.POWER, 1, "power", _POWER),
-        **_quantities(Kind.REGISTER, 1000, "import", _IMPORT),
-        **_quantities(Kind.REGISTER, 1000, "export", _EXPORT),
-    },
-    every_ms=MINUTE_MS,
-    hold_ms=5 * MINUTE_MS,
-    identifies="the device's serial number",
-    personal=("SN", "mac"),
-    traps=(
-        "the device's settings define how often it sends: set source.every to match",
-        "numbers are identified by position alone",
-        "a fourth row is the sum of the other rows and is ignored: counting it would double everything",
-        "import and export of three phases are counted per phase, unlike in a net meter",
-        "power is negative while more is fed in than drawn: window.range must reach below 0",
-        "Solax inverters send similar messages; their longer rows are refused",
-    ),
-)
-
-PROFILES = (IAMMETER,)
+CODED = {
+    "iammeter": Coded(
+        {
+            **_quantities(Kind.POWER, 1, "power", _POWER),
+            **_quantities(Kind.REGISTER, 1000, "import", _IMPORT),
+            **_quantities(Kind.REGISTER, 1000, "export", _EXPORT),
+        },
+        fields=("Data", "Datas"),
+    )
+}

@@ -5,7 +5,7 @@
 their difference is the energy drawn.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -13,12 +13,14 @@ from typing import Any
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import total
-from meteragent.decode.profile import Direction, Quantity
+from meteragent.decode.profile import Coded, Direction, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import MINUTE_MS, Kind
 
 _NOTIFICATIONS = ("NotifyStatus", "NotifyFullStatus")
 _MWH = Fraction(1, 1000)
+_FIELDS = ("aenergy", "ret_aenergy", "minute_ts", "by_minute")
+"""The names in payloads on which the energies of minutes depend."""
 
 
 def _status(payload: bytes, component: str) -> Any:
@@ -112,8 +114,7 @@ def _quantities(component: str, channels: int) -> dict[str, Quantity]:
     }
 
 
-MINUTES: Mapping[str, dict[str, Quantity]] = {
-    "shelly-gen2-switch": _quantities("switch", 4),
-    "shelly-gen2-pm1": _quantities("pm1", 1),
+CODED = {
+    "shelly-gen2-switch": Coded(_quantities("switch", 4), fields=_FIELDS),
+    "shelly-gen2-pm1": Coded(_quantities("pm1", 1), fields=_FIELDS),
 }
-"""The quantities to add to the profiles with these names."""

@@ -10,8 +10,8 @@ The configuration therefore states both.
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import bare
-from meteragent.decode.profile import Profile, Quantity
-from meteragent.domain.units import MINUTE_MS, Kind
+from meteragent.decode.profile import Coded, Quantity
+from meteragent.domain.units import Kind
 
 
 def _read(payload: bytes) -> tuple[PayloadNumber]:
@@ -22,30 +22,12 @@ def _read(payload: bytes) -> tuple[PayloadNumber]:
     return (PayloadNumber(time_of(value_at(document, "timestamp")), number_of(value_at(document, "value"))),)
 
 
-VZLOGGER = Profile(
-    name="vzlogger",
-    title="a channel of vzlogger",
-    topics=(
-        "vzlogger/data/{meter}/agg",
-        "vzlogger/data/{meter}/raw",
-        "vzlogger/{meter}/agg",
-        "vzlogger/{meter}/raw",
-    ),
-    quantities={
-        "power": Quantity(Kind.POWER, None, _read),
-        "register": Quantity(Kind.REGISTER, None, _read),
-    },
-    every_ms=10_000,
-    hold_ms=5 * MINUTE_MS,
-    personal=("../id", "../uuid"),
-    traps=(
-        "vzlogger's interval and aggtime define how often it sends: set source.every to match",
-        "a message states neither quantity nor unit: ../id has the OBIS code, such as 1-0:16.7.0",
-        "vzlogger's configuration (mqtt, topic) can set a prefix other than vzlogger/data and vzlogger",
-        "raw and agg are the same measurement: read only one of them",
-        "registers are in Wh for most SML meters and in kWh for most D0 meters",
-        "with the option retain, an old value arrives at every start: retained messages are not readings",
-    ),
-)
-
-PROFILES = (VZLOGGER,)
+CODED = {
+    "vzlogger": Coded(
+        {
+            "power": Quantity(Kind.POWER, None, _read),
+            "register": Quantity(Kind.REGISTER, None, _read),
+        },
+        fields=("timestamp", "value"),
+    )
+}

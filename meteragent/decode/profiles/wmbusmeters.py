@@ -17,9 +17,9 @@ from typing import Any
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import total
-from meteragent.decode.profile import Profile, Quantity
+from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
-from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
+from meteragent.domain.units import Kind
 
 _KILO = Fraction(1000)
 _USUAL_FIELDS = {
@@ -88,7 +88,7 @@ def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of the sum of exactly `count` tariffs' registers."""
-    names = [f"total_energy_{direction}_tariff_{number}_kwh" for number in range(1, count + 2)]
+    names = _tariff_names(direction, count + 1)
 
     def find(document: Any, driver: str | None) -> Decimal:
         """Return the sum. Raises PayloadError unless the registers in use are known to be exactly `count`."""
@@ -101,6 +101,11 @@ def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[Pa
     return _telegram(find)
 
 
+def _tariff_names(direction: str, count: int) -> list[str]:
+    """Return the field names of the registers of the first tariffs."""
+    return [f"total_energy_{direction}_tariff_{number}_kwh" for number in range(1, count + 1)]
+
+
 def _tariffs_quantity(kind: Kind, name: str) -> Quantity | None:
     """Make the quantity for a sum of tariffs, such as `import of 2 tariffs`; None for other names."""
     match = _TARIFFS.fullmatch(name)
@@ -110,31 +115,20 @@ def _tariffs_quantity(kind: Kind, name: str) -> Quantity | None:
     return Quantity(kind, _KILO, _sum_of_tariffs(_DIRECTIONS[match[1]], count), counters=count)
 
 
-WMBUSMETERS = Profile(
-    name="wmbusmeters",
-    title="an electricity meter heard by wmbusmeters",
-    topics=("wmbusmeters/{meter}",),
-    quantities={
-        "power": Quantity(Kind.POWER, _KILO, _field("power")),
-        "power-production": Quantity(Kind.POWER, _KILO, _field("power-production")),
-        "import": Quantity(Kind.REGISTER, _KILO, _field("import")),
-        "export": Quantity(Kind.REGISTER, _KILO, _field("export")),
-    },
-    named=_tariffs_quantity,
-    every_ms=MINUTE_MS,
-    hold_ms=HOUR_MS,
-    identifies="the meter's id or its name in the configuration",
-    personal=("id", "name", "customer"),
-    traps=(
-        "power is null in some telegrams: these give no reading, not 0",
-        "registers of single tariffs are not offered: the times of their use are a secret, too",
-        "for an amiplus meter without a total, value = 'import of 2 tariffs' is the sum of exactly two",
-        "em24, iem3000, abbb23 and ime send one power for both directions: window.range must reach below 0",
-        "iem3000 repeats its register in other telegrams, a thousand times too small: counted as other",
-        "heat meters have fields with the same names: messages of another medium are counted as other",
-        "telegrams come by radio every few seconds to every quarter of an hour, and some are lost",
-        "source.every states the longest time between received telegrams, which depends on your radio",
-    ),
-)
-
-PROFILES = (WMBUSMETERS,)
+CODED = {
+    "wmbusmeters": Coded(
+        {
+            "power": Quantity(Kind.POWER, _KILO, _field("power")),
+            "power-production": Quantity(Kind.POWER, _KILO, _field("power-production")),
+            "import": Quantity(Kind.REGISTER, _KILO, _field("import")),
+            "export": Quantity(Kind.REGISTER, _KILO, _field("export")),
+        },
+        named=_tariffs_quantity,
+        fields=(
+            *("media", "electricity", "meter", "timestamp"),
+            *(*_USUAL_FIELDS.values(), *_TARIFF_DRIVERS, *_FIELDS),
+            *(name for names in _FIELDS.values() for name in names.values()),
+            *(name for direction in _DIRECTIONS.values() for name in _tariff_names(direction, 5)),
+        ),
+    )
+}

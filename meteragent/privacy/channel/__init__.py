@@ -2,8 +2,9 @@
 
 from meteragent.privacy.channel.exponential import Number, exp, number
 from meteragent.privacy.channel.family import same_noise
-from meteragent.privacy.channel.finite import Channel, Distribution
+from meteragent.privacy.channel.finite import Channel
 from meteragent.privacy.channel.laplace import NoLaplaceMechanism, laplace_channel, laplace_densities
+from meteragent.privacy.channel.matrix import Distribution
 from meteragent.privacy.channel.sets import algebra, all_events, disjoint_first, disjoint_second
 
 __all__ = [

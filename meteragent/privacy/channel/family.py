@@ -1,23 +1,16 @@
 """Family C: the queries for which the usual noise already keeps a stronger promise.
 
-Theory of operation
--------------------
 The sensitivity Delta_d of a query f is the least c with |f(x) - f(x')| <= c d(x, x'). Laplace noise of scale
-Delta_d/epsilon on the query's answers is epsilon-d-private (Chatzikokolakis 2013, Definition 4, Fact 5, Fact
-7). Let d' <= d; for example, the normalised d_1 is at most d_h. Epsilon-d'-privacy is a stronger promise
-(Proposition 1) and in general needs more noise, because Delta_d' >= Delta_d. A query with Delta_d' = Delta_d
-needs no more noise: the noise that makes its answers epsilon-d-private also makes them epsilon-d'-private.
-These queries are the family C of d and d'. Propositions 4 and 5 treat special cases. The statement for any
-two metrics and its converse are ours: the same noise keeps the stronger promise only for the queries in C.
-Proof of the converse: the loss of Laplace noise between answers y and y' is epsilon |y - y'|/Delta_d, and it
-is attained. So if Delta_d' > Delta_d, some x, x' have a loss above epsilon d'(x, x'). Discrete Laplace noise
-and the truncated geometric mechanism attain the same loss on their lattice, so the converse holds for them,
-too.
+Delta_d/epsilon on its answers is epsilon-d-private (Chatzikokolakis 2013, Definition 4, Facts 5 and 7). Let
+d' <= d; for example, the normalised d_1 is at most d_h. If Delta_d' = Delta_d, the noise that makes answers
+epsilon-d-private also makes them epsilon-d'-private, which is a stronger promise (Proposition 1). These
+queries are the family C of d and d'. Propositions 4 and 5 treat special cases; the statement for any two
+metrics and its converse are ours: the loss epsilon |y - y'|/Delta_d between answers y and y' is attained, so
+if Delta_d' > Delta_d, some x, x' have a loss above epsilon d'(x, x').
 
-For n rows with values in a set V of width w, sum and average are in C for d_h and d_1/w. So are minimum,
-maximum and percentiles. These are also in C for d_h and d_inf/w, but sum and average are not if n > 1. A
-count of the rows above a threshold is in C only if each value of V above the threshold is w apart from each
-value that is not.
+For n rows with values in a set V of width w, sum, average, minimum, maximum and percentiles are in C for d_h
+and d_1/w. For d_h and d_inf/w, sum and average are not if n > 1. A count of the rows above a threshold is in
+C only if each value of V above the threshold is w apart from each value that is not.
 """
 
 from __future__ import annotations

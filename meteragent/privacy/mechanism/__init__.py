@@ -1,7 +1,7 @@
 """Mechanisms: randomised maps with an exactly known output distribution and a stated privacy promise.
 
-    for                                  a promise for every distance             a pair, or rho
-    windows of n numbers, d_inf          LInfLaplace                              DiscreteGaussian
+    for                                  a promise for every distance             a pair
+    windows of n numbers, d_inf          LInfLaplace
     windows in parts of a quantum, d_inf DitheredLaplace
     numbers; counts 0 .. k               Laplace; TruncatedGeometric              LaplaceSanitisation
     n numbers, d_1                       VectorLaplace
@@ -9,7 +9,6 @@
     one of finitely many                                                          Categorical
     yes or no                                                                     RandomisedResponse
     which of n values is largest         NoisyMax, Exponential
-    load curves                          Functional
     all rows of a table                  MetricProduct                            Product
     answers to a query                   After                                    OutputPerturbation
 

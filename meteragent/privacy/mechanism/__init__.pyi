@@ -1,8 +1,6 @@
 from .base import Guarantee, Mechanism, MetricMechanism, PairMechanism
 from .categorical import Categorical
 from .dithered import DitheredLaplace
-from .functional import Functional
-from .gaussian import DiscreteGaussian
 from .laplace import LInfLaplace
 from .number import Laplace, TruncatedGeometric
 from .planar import PlanarLaplace, PlanarManhattan
@@ -17,10 +15,8 @@ from .vector import VectorLaplace
 __all__ = [
     "After",
     "Categorical",
-    "DiscreteGaussian",
     "DitheredLaplace",
     "Exponential",
-    "Functional",
     "Guarantee",
     "LInfLaplace",
     "Laplace",

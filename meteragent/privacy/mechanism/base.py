@@ -4,7 +4,7 @@ Most mechanisms make one of two promises. Under a metric promise (Chatzikokolaki
 output changes the odds between two points by a factor of more than e^loss(d), where d is their distance. A
 promise (epsilon, delta), which is called a pair, holds between any two points of the space or, in a space of
 databases, between neighbours (Holohan 2014, Definition 1). On a space of finite diameter a metric promise
-implies the pair (loss(diameter), 0). `DiscreteGaussian` makes neither promise: it states zCDP.
+implies the pair (loss(diameter), 0).
 """
 
 from __future__ import annotations

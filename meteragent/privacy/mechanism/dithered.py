@@ -5,19 +5,16 @@ uniform on {0 .. L-1}, all independent,
 
     y_i = floor((z_i L + u_i + S_i) / L) = z_i + m_i + B_i,        m_i = floor(S_i/L),  f_i = S_i/L - m_i,
 
-with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly and Var y_i = Var z_i + f_i (1 - f_i)
-(THEORY-2 A.1.1). The noise must not depend on S, so u is drawn with z, before a reading is added.
+with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly (THEORY-2 A.1.1). The noise must not depend on
+S, so u is drawn with z, before a reading is added.
 
-For each u, windows d quanta apart become windows at most ceil(d) quanta apart, so the loss is at most
-a ceil(d) for any n (A.1.2). For n = 1, P(y | S) interpolates linearly between the probabilities for whole
-quanta, and the largest loss at d = floor(d) + {d} is exactly
+The loss between windows d quanta apart is at most a ceil(d) for any n (A.1.2). For n = 1 the largest loss is
 
     h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
 
-The distribution of y. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability of the
-B_i that attains t_i, T the largest t_i and g the product of w_i over the slots with t_i = T. Given y, all
-z_i = y_i - m_i - B_i lie within {-T .. T} with probability g over B, and within {-T-1 .. T+1} for every B. So
-the sum over t in A.10 has only two terms. With Z as in `laplace`,
+The distribution of y (A.10). Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability
+of the B_i that attains t_i, T the largest t_i and g the product of w_i over the slots with t_i = T. With Z as
+in `laplace`,
 
     P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
 """

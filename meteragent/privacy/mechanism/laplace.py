@@ -1,16 +1,13 @@
 """The l_inf Laplace mechanism on the lattice q Z^n; for n = 1 it is the Laplace mechanism (THEORY 1, 2.1).
 
 The noise of a window is z in Z^n, in quanta, with P(z) = e^(-a max|z_i|) / Z, a = epsilon q. The output,
-x + q z, is epsilon d_inf-private for x in q Z^n, because P(z - k)/P(z) <= e^(a max|k_i|) by the triangle
-inequality. This also holds if each slot is released as soon as it ends and later readings react to it (THEORY
-3.1).
+x + q z, is epsilon d_inf-private for x in q Z^n, also if each slot is released as soon as it ends and later
+readings react to it (THEORY 3.1).
 
 Optimality. For windows of real numbers no noise that is epsilon d_inf-private at *all* distances has a
-smaller mean error, for any measure of error that grows with |z_i| (`floor`). Noise that keeps a level at
-*one* radius only, without a better promise at smaller distances, can have a smaller error. For that promise
-the generalised staircase is optimal, for every norm (Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh
-2026). On real numbers the staircase is epsilon d-private for no epsilon, because its density falls by a
-factor of e^level between points that are arbitrarily close.
+smaller mean error, for any measure of error that grows with |z_i| (1.4). Noise that keeps a level at *one*
+radius only, without a better promise at smaller distances, can have a smaller error: the generalised
+staircase, which is epsilon d-private for no epsilon (1.3).
 
 There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2 for R = 0, 1 ..,
 

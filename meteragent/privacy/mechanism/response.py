@@ -2,14 +2,12 @@
 
 Sanitised response (Holohan 2014, section 2.2): a query Q on a database d is answered by X_{Q,d} = Q(X_d).
 Noise is added to the database once, and every answer is computed from the noisy database. So a single release
-is charged, for any number of queries: the answers to all queries together are (epsilon, delta)-private if and
-only if the release is, because the release is the answer to the identity query (Theorem 4, Corollary 1). A
-repeated query has the same answer. See `Sanitised` and, for one function of a mechanism's output, `Then`.
+is charged, for any number of queries (Theorem 4, Corollary 1). A repeated query has the same answer. See
+`Sanitised` and, for one function of a mechanism's output, `Then`.
 
 Output perturbation (section 2.2): the answer is X_{Q,d} = X_{Q(d)}. Every answer gets fresh noise and is
-charged, even if the query is repeated, because the mean of many noisy answers tends to the true answer. The
-promise holds on the space Y of answers, with the metric d_Y, and carries over to databases, with the metric
-d_X:
+charged, even if the query is repeated. The promise holds on the space of answers, with the metric d_Y, and
+carries over to databases, with the metric d_X:
 
 * `After`: an epsilon d_Y-private mechanism after a Delta-sensitive query is Delta epsilon d_X-private
   (Chatzikokolakis 2013, Fact 5);

@@ -1,26 +1,18 @@
 """Laplace noise on a bounded set of numbers, with a promise (epsilon, delta) between any two of them.
 
-There are three calibrations of b, the scale of the noise, for a set of diameter D on the lattice q Z:
+There are three calibrations of b, the scale of the noise, for a set of diameter D on the lattice q Z (THEORY
+T.2 proves the last two):
 
     "holohan"   b = D/(epsilon - ln(1-delta))                        (Holohan 2014, Example 5)
     "any set"   b = D/ln((e^epsilon + delta)/(1-delta))              less noise, valid for every set
     "lattice"   the least b that keeps the promise on this lattice   least noise
 
-Proof of "any set". With X = D/b the noise is X-private, and every X-private mechanism is (epsilon,
-(e^X - e^epsilon)/(e^X + 1))-private, because randomised response dominates it (`divergence`). The second
-number equals delta at e^X = (e^epsilon + delta)/(1-delta), and is attained by a set of two numbers a quantum
-apart. So no formula in D, epsilon and delta that holds for all sets needs less noise. Example 5 follows,
-because its X is smaller: (1-delta) e^X = e^epsilon < e^epsilon + delta.
-
-Proof of "lattice". The outputs for two numbers k quanta apart have the distributions
-`divergence.LatticePair(a, k)` with a = q/b. Their hockey-stick divergence is the maximum over j of
-P(output <= j quanta) under one distribution, minus e^epsilon times this probability under the other. The
-divergence grows with k and with a, so it is largest for the ends of the set. With k = D/q it is
+No formula in D, epsilon and delta that holds for all sets needs less noise than "any set". For "lattice",
+with k = D/q and a = q/b, the only condition is delta_min(a) <= delta, where
 
     delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
 
-if ak > epsilon, and otherwise 0; delta_min(a) <= delta is the only condition. As q falls to 0, delta_min
-tends to 1 - e^((epsilon-X)/2), and b to D/(epsilon - 2 ln(1-delta)), the least scale on the real line.
+if ak > epsilon, and otherwise 0.
 """
 
 from __future__ import annotations
@@ -51,8 +43,8 @@ _CLOSE_BITS = 48
 class LaplaceSanitisation:
     """Laplace noise on a bounded set of numbers; (epsilon, delta) holds between any two (Holohan, Example 5).
 
-    `calibration` names the formula of the noise's scale; the module's docstring has the three formulas and
-    their proofs. For delta = 0 the formulas agree: the mechanism is exactly epsilon/D |x-y|-private. For
+    `calibration` names the formula of the noise's scale; the module's docstring has the three formulas.
+    For delta = 0 the formulas agree: the mechanism is exactly epsilon/D |x-y|-private. For
     delta > 0 the scale is irrational and is rounded up, which only adds noise: by a factor below 1 + 2^-40
     or, for "lattice" at epsilon = 0, below 1 + 2^-40 + 2^-50/delta. The output is not clamped to the set, so
     it is unbiased; clamping it costs no privacy.

@@ -7,14 +7,9 @@ neighbours, in the unit. At d_inf = d the loss is
     epsilon q ceil(d/q) / Delta,  even if the values are first rounded by floor(x/q + 1/2).
 
 Noisy max (Example 4) adds a geometric number g_i to each value, P(g) ~ e^(-ag) with a = epsilon q/(2 Delta),
-and reports the index of the largest sum, the first one if there are several. Ties cost no privacy. Proof: fix
-the noise of all other values. Then i is reported if and only if u_i + g_i reaches a threshold T, the largest
-of u_j + g_j + 1 for j < i and u_j + g_j for j > i. If every value changes by at most k quanta, T rises by at
-most k and u_i falls by at most k, so g_i has to be larger by at most 2k, and
-P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. This holds for any fixed rule for ties and for any noise whose
-tail falls by a factor of at most e^a per step. Laplace noise is an example, but one-sided noise is smaller.
-If no value falls (as for counts to which one person is added), or if no value rises, T - u_i rises by at most
-k, so the loss is half as large.
+and reports the index of the largest sum, the first one if there are several. Ties cost no privacy, and if no
+value falls (as for counts to which one person is added), or if no value rises, the loss is half as large
+(THEORY T.11).
 
 The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
 at most e^(ak), and so does the sum of the weights. For both mechanisms the value at the reported index is

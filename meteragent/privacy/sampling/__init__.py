@@ -22,7 +22,6 @@ Modules:
     windows       the noise of many windows
     rows          the noise of many windows, each from its own bits
     geometric     geometric and discrete Laplace numbers
-    gaussian      discrete Gaussian numbers, exact up to 512 sigma
     planar        planar Laplace points
 
 The time that a draw takes depends on the draw and on its parameters. It depends on data only if the
@@ -32,8 +31,7 @@ value is released (THEORY 2.4 on timing).
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits
 from meteragent.privacy.bulk import BulkBits, source_of
-from meteragent.privacy.sampling.bernoulli import bernoulli, bernoulli_exp, choice
-from meteragent.privacy.sampling.gaussian import check_variance, discrete_gaussian
+from meteragent.privacy.sampling.bernoulli import bernoulli, choice
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.noise_bound import noise_bound
 from meteragent.privacy.sampling.parameters import SCALE_LIMIT, check_parameters
@@ -54,12 +52,9 @@ __all__ = [
     "below",
     "below_array",
     "bernoulli",
-    "bernoulli_exp",
     "check_parameters",
     "check_planar",
-    "check_variance",
     "choice",
-    "discrete_gaussian",
     "discrete_laplace",
     "geometric",
     "noise_bound",

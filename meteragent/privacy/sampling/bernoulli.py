@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.exact import exp_neg_bounds
 
 Bounds = Callable[[int], tuple[int, int]]
 """A function of k that returns integers (lo, hi) with lo <= 2^k p <= hi."""
@@ -37,17 +36,6 @@ def bernoulli(bounds: Bounds, bits: Bits) -> bool:
         if u >= hi:
             return False
         k, u = k + FIRST_BITS, u << FIRST_BITS | bits.integer(FIRST_BITS)
-
-
-def bernoulli_exp(num: int, den: int, bits: Bits) -> bool:
-    """Return True with probability e^(-num/den), exactly, for num/den >= 0 of any size.
-
-    Raises:
-        ValueError: num < 0 or den < 1.
-    """
-    if num < 0 or den < 1:
-        raise ValueError(f"e^-x is a probability for x >= 0, not for {num}/{den}")
-    return bernoulli(lambda k: exp_neg_bounds(num, den, k) if num else (1 << k, 1 << k), bits)
 
 
 def choice(

@@ -1,16 +1,12 @@
 """Geometric and discrete Laplace random numbers, many at a time: P(g) = (1-e^-a) e^(-ag).
 
-The binary digits of g are independent: digit j is 1 with probability 1/(1+e^(a 2^j)), and the number
-that the digits above digit J form is again geometric (THEORY 2.4). So groups of 8 digits are independent, and
-a group whose lowest digit is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is
-unbounded: a value of at least 256 is 256 plus another number with the same distribution, because a geometric
-number is memoryless. Each number uses 16 random bits per group. A table maps the bits to r, except for the
-prefixes (at most about 1 in 256) that contain a boundary between two values of r. These are refined with 32
-more bits at a time.
-
-The digits of a discrete Laplace number are those of its two's complement: z = g or, with probability
-1/(1+e^a), z = -1-g, which is g with all digits inverted. So P(z) is proportional to e^(-az) for z >= 0, and
-to e^-a e^(-a(-1-z)) = e^(az) for z < 0.
+The binary digits of g are independent (THEORY 2.4). So groups of 8 digits are independent, and a group whose
+lowest digit is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is unbounded: a
+value of at least 256 is 256 plus another number with the same distribution, because a geometric number is
+memoryless. Each number uses 16 random bits per group. A table maps the bits to r, except for the prefixes (at
+most about 1 in 256) that contain a boundary between two values of r. These are refined with 32 more bits at a
+time. A discrete Laplace number is g or, with probability 1/(1+e^a), z = -1-g, which is g with all digits
+inverted.
 """
 
 from __future__ import annotations

@@ -1,23 +1,14 @@
 """The noise bound R of a window: P(R) ~ w(R) = (2R+1)^n e^(-aR), with a = epsilon * quantum rational.
 
 If R is drawn first and then n independent uniform integers on {-R..R}, these have P(z) ~ e^(-a max|z_i|)
-(THEORY 2.1). At most n integers may ever be drawn with one R.
-
-log w is concave. Let M be the mode of w, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2. Then the
-weight of every point at a distance of at least j*b from M is at most 2^-j w(M). A proposal is a side, a block
-j with probability 2^-(j+1) and a place in the block. It is accepted with probability 2^j w(R)/w(M), which is
-rejection sampling under an envelope of steps. With the least such b the mean number of proposals is at most
-5.6 for any n and a, because by concavity the weights within b of M on one side sum to at least 0.72 b w(M).
-For a << 1 the mean is between 2 and 2.5.
+(THEORY 2.1). At most n integers may ever be drawn with one R. R is drawn by rejection under an envelope of
+steps around the mode M of w over the integers, of the width b over which w falls to w(M)/2 (THEORY 2.2):
 
     w(R)/w(M) = (t e^-x)^n,   t = (2R+1)/(2M+1),   x = (R-M) a/n.
 
 All comparisons use integers that enclose this ratio (`weight_bounds`), and so does the computation of M and
-b, once per (n, a). (M must be the mode over the integers: if a >> sqrt(n), the peak of w lies between two
-integers and w is negligible at both, so proposals weighed against the maximum over the reals would hardly
-ever be accepted.) To accept or reject a proposal, the first
-32 bits of a uniform number are compared with the weights of neighbours. They decide about 99% of the
-proposals; the others need the weight itself.
+b, once per (n, a). To accept or reject a proposal, the first 32 bits of a uniform number are compared with
+the weights of neighbours. They decide about 99% of the proposals; the others need the weight itself.
 """
 
 from dataclasses import dataclass, replace

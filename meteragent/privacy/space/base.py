@@ -37,15 +37,6 @@ class Space(Protocol):
         ...
 
 
-class FiniteSpace(Space, Protocol):
-    """A metric space whose points can be listed; see `listed`."""
-
-    @property
-    def points(self) -> tuple[Any, ...]:
-        """All points, each once."""
-        ...
-
-
 def listed(space: Space) -> tuple[Any, ...] | None:
     """List all points of a space. Return None if there are infinitely many, or too many to be listed."""
     points: tuple[Any, ...] | None = getattr(space, "points", None)

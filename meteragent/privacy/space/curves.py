@@ -68,18 +68,10 @@ class Curve:
         i = min(bisect_right(self.times_s, time), len(self.pieces)) - 1
         return self._value_at(i, time)
 
-    def restricted(self, start_s: Fraction, end_s: Fraction) -> Iterator[tuple[Fraction, Fraction, Piece]]:
-        """Yield the start, the end and both end values of each part of a piece within [start_s, end_s]."""
-        i = max(bisect_right(self.times_s, start_s) - 1, 0)
-        while i < len(self.pieces) and self.times_s[i] < end_s:
-            low, high = max(self.times_s[i], start_s), min(self.times_s[i + 1], end_s)
-            yield low, high, (self._value_at(i, low), self._value_at(i, high))
-            i += 1
-
     def refined(self, times_s: Sequence[Fraction]) -> tuple[Piece, ...]:
         """Split the pieces at `times_s`, which must include all times of the curve."""
-        parts = (self.restricted(start, end) for start, end in pairwise(times_s))
-        return tuple(piece for part in parts for _, _, piece in part)
+        places = [(bisect_right(self.times_s, start) - 1, start, end) for start, end in pairwise(times_s)]
+        return tuple((self._value_at(i, start), self._value_at(i, end)) for i, start, end in places)
 
     def _bends(self, i: int) -> bool:
         """Return whether the curve jumps or changes slope between the pieces i - 1 and i."""

@@ -14,24 +14,7 @@ e^level (`Sliding`, THEORY 3.2).
 Everything follows from public examples and the question; no private trace is used.
 """
 
-from meteragent.report.plan.ask import SHARES, Goal, Hide, Share, goal, hide, homes, share
 from meteragent.report.plan.render import as_json, as_text
-from meteragent.report.plan.setting import Setting
 from meteragent.report.plan.solve import Answer, Question, solve
 
-__all__ = [
-    "SHARES",
-    "Answer",
-    "Goal",
-    "Hide",
-    "Question",
-    "Setting",
-    "Share",
-    "as_json",
-    "as_text",
-    "goal",
-    "hide",
-    "homes",
-    "share",
-    "solve",
-]
+__all__ = ["Answer", "Question", "as_json", "as_text", "solve"]

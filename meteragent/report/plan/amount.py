@@ -8,7 +8,7 @@ determine each other.
 import json
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from meteragent.report.event import EVENTS
 from meteragent.report.format import amount, energy, filled, localised, mean_of
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, forms
-from meteragent.report.plan.setting import HEAD, last_place
+from meteragent.report.plan.setting import HEAD, largest
 from meteragent.wire.number import figure
 
 _MONEY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([A-Z]{3})", re.ASCII)
@@ -74,11 +74,7 @@ def parse_money(text: str) -> Money | None:
 
 
 def parse_price(text: str) -> Money:
-    """Parse the largest price per kWh, such as ``0.45EUR``.
-
-    Raises:
-        ValueError: the text is not a price.
-    """
+    """Parse the largest price per kWh, such as ``0.45EUR``. Raises ValueError if the text is not a price."""
     if (price := parse_money(text)) is None:
         raise ValueError("the largest price per kWh, such as 0.45EUR")
     return price
@@ -157,9 +153,8 @@ class AmountAnswer:
 def solve(question: AmountQuestion) -> AmountAnswer:
     """Find the error that hiding an energy costs, or the largest energy that can be hidden within an error.
 
-    Raises:
-        ValueError: the question states neither energy nor error; error and price are in different
-            currencies; or the question states no energy, and its error is too small to hide anything.
+    Raises ValueError if the question states neither energy nor error; error and price are in different
+    currencies; or the question states no energy, and its error is too small to hide anything.
     """
     hide, goal = question.hide, question.goal
     if goal is not None and goal.currency != question.bound.currency:
@@ -185,13 +180,8 @@ def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
     limit_wh = 1000 * error_of_one_home * float(question.level / question.bound.value) / math.sqrt(2)
     if limit_wh < 1e-3:
         return None
-    limit_wh = min(limit_wh, ENERGY_MAX_WH)
-    step = last_place(limit_wh)
-    steps = min(math.floor(limit_wh / float(step)) + 1, int(ENERGY_MAX_WH / step))
-    setting = AmountSetting(question, step * steps)
-    while setting.error > goal.value and setting.hide_wh > step:
-        setting = replace(setting, hide_wh=setting.hide_wh - step)
-    return setting if setting.error <= goal.value else None
+    hide_wh = largest(limit_wh, float(goal.value), lambda hide_wh: AmountSetting(question, hide_wh).error)
+    return None if hide_wh is None else AmountSetting(question, hide_wh)
 
 
 # In words and as JSON -------------------------------------------------------------------------------

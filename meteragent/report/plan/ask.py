@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Space
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
 from meteragent.report import event
 from meteragent.report.catalogue import say
@@ -68,9 +68,14 @@ class Share(NamedTuple):
         return Fraction(self.step_ms, HOUR_MS)
 
     @property
+    def is_one(self) -> bool:
+        """Whether the number is the mean over all of its time, not over a block or over bands of the day."""
+        return self.blocks == 1
+
+    @property
     def in_kwh(self) -> bool:
         """Whether people read the numbers as energies (of a day or a month) rather than as powers."""
-        return self.step_ms >= DAY_MS and self.space is Space.LINF
+        return self.step_ms >= DAY_MS and self.is_one
 
 
 HALF_HOUR = Share("half hours", ("half-hourly values", "half hour", "30min"), 30 * MINUTE_MS, Fraction(1))
@@ -122,15 +127,15 @@ class Goal:
     def watts(self, share: Share) -> float:
         """Return the goal as mean power over a number's time; `%` refers to a home's mean, `MEAN_W`.
 
-        Raises:
-            ValueError: the goal is an energy, but the share is a power (bands of a day, blocks of a curve).
+        Raises ValueError if the goal is an energy, but the share is a power (bands of a day, blocks
+        of a curve).
         """
         if self.unit == "%":
             return float(self.amount * MEAN_W / 100)
         base = self.amount * UNIT_FACTOR[self.unit]
         if self.unit in ("W", "kW"):
             return float(base)
-        if share.space is not Space.LINF:
+        if not share.is_one:
             raise ValueError(
                 f"a percentage such as 5%, or watts such as 20W: the numbers of {share.name!r} are powers"
             )
@@ -140,8 +145,8 @@ class Goal:
 def hide(text: str) -> Hide:
     """Parse what to hide, such as ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh`` or ``2000W 30min``.
 
-    Raises:
-        ValueError: the text is none of these, or the change is too large; the error states what is expected.
+    Raises ValueError if the text is none of these, or the change is too large; the error states what is
+    expected.
     """
     if match := _ENERGY.fullmatch(text.strip()):
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
@@ -160,11 +165,8 @@ def hide(text: str) -> Hide:
 def _public_event(text: str) -> Event:
     """Find the public event whose name contains all words of the text.
 
-    Of several such events, the result is the one whose name has no other words.
-
-    Raises:
-        ValueError: there is no such event, or there are several, each with other words; the error states the
-            choices.
+    Of several such events, the result is the one whose name has no other words. Raises ValueError if
+    there is no such event, or there are several, each with other words; the error states the choices.
     """
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
@@ -186,8 +188,7 @@ def _words(text: str) -> set[str]:
 def share(text: str) -> Share:
     """Parse what to share, such as ``half-hour``, ``day``, ``month`` or ``typical-day``.
 
-    Raises:
-        ValueError: the text is none of these.
+    Raises ValueError if the text is none of these.
     """
     plain = " ".join(_WORDS.findall(text.lower()))
     for candidate in (*SHARES, *MORE_SHARES):
@@ -199,8 +200,7 @@ def share(text: str) -> Share:
 def shares(text: str) -> Share | list[Share]:
     """Parse one share or, for nested streams, several, such as ``half-hour,day,month``.
 
-    Raises:
-        ValueError: a part of the text is not a share.
+    Raises ValueError if a part of the text is not a share.
     """
     words = text.split(",")
     return share(text) if len(words) == 1 else list(map(share, words))
@@ -209,8 +209,7 @@ def shares(text: str) -> Share | list[Share]:
 def goals(text: str) -> Goal | list[Goal | None]:
     """Parse the error to reach, or one error per share: in ``any,0.7kWh,1.5kWh``, ``any`` means no goal.
 
-    Raises:
-        ValueError: a part of the text is not an error.
+    Raises ValueError if a part of the text is not an error.
     """
     words = text.split(",")
     if len(words) == 1:
@@ -227,8 +226,7 @@ def forms(word: str) -> tuple[str, ...]:
 def goal(text: str) -> Goal:
     """Parse the error to reach, such as ``5%``, ``20W`` or ``0.5kWh``.
 
-    Raises:
-        ValueError: the text is none of these, or zero.
+    Raises ValueError if the text is none of these, or zero.
     """
     match = _GOAL.fullmatch(text.strip())
     if match is None or not Fraction(match[1]):
@@ -237,11 +235,7 @@ def goal(text: str) -> Goal:
 
 
 def homes(text: str) -> int:
-    """Parse a number of homes.
-
-    Raises:
-        ValueError: the text is not a whole number of at least 1.
-    """
+    """Parse a number of homes. Raises ValueError if the text is not a whole number of at least 1."""
     plain = text.replace(",", "").replace("_", "")
     if not re.fullmatch(r"\d{1,9}", plain, re.ASCII) or not int(plain):
         raise ValueError("a whole number of at least 1, such as 1000")

@@ -23,7 +23,6 @@ from meteragent import config
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
-from meteragent.domain.shape import Space
 from meteragent.privacy import LInfLaplace, nested, sd
 from meteragent.privacy.nested import Kind
 from meteragent.report.catalogue import say
@@ -140,9 +139,8 @@ def name_of(length: Share) -> str:
 def solve(question: NestedQuestion) -> NestedAnswer:
     """Find the shares with the least error, and compare them with one stream of the finest length.
 
-    Raises:
-        ValueError: there are fewer than two lengths, a length is a typical day or a curve, the lengths are
-            not from fine to coarse or do not nest, or there are goals, but not one for each length.
+    Raises ValueError if there are fewer than two lengths, a length is a typical day or a curve, the
+    lengths are not from fine to coarse or do not nest, or there are goals, but not one for each length.
     """
     _check(question)
     limits_w = question.limits_w()
@@ -173,7 +171,7 @@ def solve(question: NestedQuestion) -> NestedAnswer:
 
 def _check(question: NestedQuestion) -> None:
     """Raise ValueError for a question that has no answer."""
-    if len(question.lengths) < 2 or any(length.space is not Space.LINF for length in question.lengths):
+    if len(question.lengths) < 2 or not all(length.is_one for length in question.lengths):
         raise ValueError("two or more of 15min, half-hour, hour, day and month, such as half-hour,day,month")
     if any(fine.step_ms >= coarse.step_ms for fine, coarse in pairwise(question.lengths)):
         raise ValueError("lengths from fine to coarse, such as half-hour,day,month")

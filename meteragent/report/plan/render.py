@@ -67,7 +67,7 @@ def as_text(answer: Answer) -> str:
         setting = answer.nearest[0].setting if answer.nearest else None
         return "\n".join([*lines, *(_paste(setting, say("plan.paste_first")) if setting else [])])
     setting = answer.setting
-    assert setting is not None  # noqa: S101  a possible answer has a setting
+    assert setting is not None
     for section in (
         _costs(answer, setting),
         _paste(setting, say("plan.paste")),

@@ -1,6 +1,7 @@
 """Settings: a configuration to paste, its noise, and the search for a setting that hides an event."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -9,11 +10,10 @@ from meteragent import config
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.shape import Space
+from meteragent.domain.shapes import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import success_bound
-from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
 from meteragent.privacy.floor import WindowFloor
 from meteragent.report.event import EVENTS, Event, distances
 from meteragent.report.guarantee import success_percent
@@ -63,7 +63,7 @@ class Setting:
     @property
     def _hours(self) -> Fraction:
         """The hours that one number covers: those of a block for curves, otherwise the share's."""
-        return self.share.hours / self.slots if self.share.space is Space.CURVE else self.share.hours
+        return hours(self.share, self.slots)
 
     @cached_property
     def radius_w(self) -> Fraction:
@@ -118,6 +118,11 @@ class Setting:
         return config.parse(self.text).stream[0]
 
 
+def hours(share: Share, slots: int) -> Fraction:
+    """Return the hours that one of a window's numbers covers."""
+    return share.hours if share.blocks else share.hours / slots
+
+
 def _grid(setting: Setting) -> tuple[int | str, int, Space]:
     """Return a setting's length, blocks and space as a preset states them."""
     share = setting.share
@@ -134,7 +139,7 @@ def _window(share: Share, slots: int) -> dict[str, str]:
         keys = {"window.length": f'"{format_duration(share.step_ms * slots)}"'}
         return keys | ({"window.step": f'"{format_duration(share.step_ms)}"'} if slots > 1 else {})
     keys = {"window.length": f'"{share.unit}"'}
-    if share.space is not Space.LINF:
+    if not share.is_one:
         keys |= {"window.blocks": str(slots), "privacy.space": f'"{share.space}"'}
     return keys
 
@@ -233,7 +238,7 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
     slots is left out if its error, even with that power as the radius, is not below the errors of fewer
     slots.
     """
-    if share.space is Space.CURVE:
+    if not share.blocks:
         return (advised(hide, share, level, timezone),)
     event, start = hide.event, Setting(share, share.blocks or 1, hide.energy_wh, level, timezone)
     settings = [minimal(hide, start)]
@@ -250,15 +255,21 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
 
 
 def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
-    """Choose a curve's number of blocks by the least `error_bound` for a day with all public events.
+    """Choose a curve's number of blocks by the least bound on its error for a day with all public events.
 
-    Each event raises and lowers the power once. No readings are used: choosing the number of blocks from a
+    Each event raises and lowers the power once, so the bound for k blocks is (all rises and falls) / (2 k)
+    plus the noise's mean error (THEORY 4.2). No readings are used: choosing the number of blocks from a
     private trace would itself be a release.
     """
-    curves = BoundedVariation(sum(2 * event.power_w for event in EVENTS))
+    variation_w = sum(2 * event.power_w for event in EVENTS)
     settings = [minimal(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
-    seconds = DAY_MS // 1000
-    return min(settings, key=lambda day: error_bound(curves, day.terms.epsilon, seconds, day.slots))
+
+    def bound_w(day: Setting) -> Fraction:
+        """Return the bound on the mean error."""
+        noise_w = WindowFloor(day.slots, day.terms.epsilon).mean_absolute
+        return Fraction(variation_w, 2 * day.slots) + noise_w
+
+    return min(settings, key=bound_w)
 
 
 def minimal(hide: Hide, setting: Setting) -> Setting:
@@ -289,14 +300,26 @@ def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: in
     would be below 1 mW, or if no such energy is within the error.
     """
     n = slots or share.blocks or 1
-    hours = share.hours / n if share.space is Space.CURVE else share.hours
-    limit_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))
-    if limit_w < 1e-3:
+    scale_w = error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3)
+    limit_wh = scale_w * float(hours(share, n))
+    if limit_wh < 1e-3 * float(hours(share, n)):
         return None
-    step = last_place(limit_w * float(hours))
-    steps = min(math.floor(limit_w * float(hours) / float(step)) + 2, int(ENERGY_MAX_WH / step))
-    setting = Setting(share, n, steps * step, level, timezone)
-    while steps > 1 and setting.error_w() > error_w:
-        steps -= 1
-        setting = replace(setting, hide_wh=steps * step)
-    return setting if setting.error_w() <= error_w else None
+
+    def setting(hide_wh: Fraction) -> Setting:
+        """Return the setting that hides an energy."""
+        return Setting(share, n, hide_wh, level, timezone)
+
+    hide_wh = largest(limit_wh, error_w, lambda hide_wh: setting(hide_wh).error_w())
+    return None if hide_wh is None else setting(hide_wh)
+
+
+def largest(limit_wh: float, goal: float, error_of: Callable[[Fraction], float]) -> Fraction | None:
+    """Return the largest energy whose error is at most `goal`; None if no energy of the search is.
+
+    The search goes down from a little more than `limit_wh`, in steps of its third significant figure, and
+    tries no more than `ENERGY_MAX_WH`.
+    """
+    limit_wh = min(limit_wh, ENERGY_MAX_WH)
+    step = last_place(limit_wh)
+    steps = min(math.floor(limit_wh / float(step)) + 2, int(ENERGY_MAX_WH / step))
+    return next((n * step for n in range(steps, 0, -1) if error_of(n * step) <= goal), None)

@@ -9,7 +9,7 @@ from meteragent.privacy.stream import SlidingPlan
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import figures
-from meteragent.report.plan.ask import CURVE, DAY, SHARES, Goal, Hide, Share
+from meteragent.report.plan.ask import DAY, SHARES, Goal, Hide, Share
 from meteragent.report.plan.setting import Setting, covered, least, most
 
 _ROUNDING = 1e-9
@@ -36,7 +36,7 @@ class Question:
         A curve is tried with the best number of blocks for each public event.
         """
         error_w = goal_w * math.sqrt(homes)
-        if share.space is not CURVE.space:
+        if share.blocks:
             return most(share, self.level, self.timezone, error_w)
         counts = {self.least(Hide(event.name, event.energy_wh), share).slots for event in EVENTS}
         settings = [most(share, self.level, self.timezone, error_w, count) for count in sorted(counts)]
@@ -97,8 +97,8 @@ class Answer:
 def solve(question: Question) -> Answer:
     """Solve for the part that the question leaves open; if nothing is open, check whether an answer exists.
 
-    Raises:
-        ValueError: the question leaves too much open, or its goal is an energy but its share is a power.
+    Raises ValueError if the question leaves too much open, or its goal is an energy but its share is a
+    power.
     """
     hide, share, goal = question.hide, question.share, question.goal
     if hide is not None and share is not None:
@@ -107,7 +107,7 @@ def solve(question: Question) -> Answer:
         raise ValueError("give two of --hide, --share and --error (for one home, or for --homes homes)")
     if hide is not None:
         return _share(question, hide, goal)
-    assert share is not None  # noqa: S101  two of the three are given
+    assert share is not None
     return _hide(question, share, goal)
 
 

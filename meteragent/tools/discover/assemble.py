@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
-from meteragent.tools.discover.candidate import Candidate, Unplaced
+from meteragent.tools.discover.candidate import Candidate, Described, Unplaced
 from meteragent.tools.discover.points import Point, joined, numbers_at
 from meteragent.tools.discover.words import Direction, Meaning, Role
 
@@ -52,7 +52,7 @@ def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
                 refusal(point, "its name does not state whether it counts what is drawn or fed in")
             )
         else:
-            groups[point.kind, direction, point.meaning.channel, point.meaning.rest].append(point)
+            groups[point.kind, direction, point.meaning.channel, point.meaning.labels].append(point)
     offers = []
     for members in groups.values():
         offer = _offer(members)
@@ -86,7 +86,7 @@ def _with_directions(points: Sequence[Point]) -> list[Point]:
     """Return the points, completed by directions that follow from the device's other points."""
     ways = {(point.kind, point.meaning.direction) for point in points}
     import_labels = {
-        (point.kind, point.meaning.rest) for point in points if point.meaning.direction is Direction.DRAWN
+        (point.kind, point.meaning.labels) for point in points if point.meaning.direction is Direction.DRAWN
     }
     return [replace(point, meaning=_meaning_in_context(point, ways, import_labels)) for point in points]
 
@@ -109,12 +109,15 @@ def _meaning_in_context(
     has_export = (Kind.REGISTER, Direction.FED_IN) in ways
     if (
         stated.direction is Direction.PRODUCED
-        and (point.kind, stated.rest - _PRODUCTION_WORDS) in import_labels
+        and (point.kind, stated.labels - _PRODUCTION_WORDS) in import_labels
     ):
         return replace(
-            stated, direction=Direction.FED_IN, role=Role.UNKNOWN, rest=stated.rest - _PRODUCTION_WORDS
+            stated,
+            direction=Direction.FED_IN,
+            role=Role.UNKNOWN,
+            labels=stated.labels - _PRODUCTION_WORDS,
         )
-    if stated.direction is None and (stated.role is Role.PRODUCER or (only_produced and not stated.rest)):
+    if stated.direction is None and (stated.role is Role.PRODUCER or (only_produced and not stated.labels)):
         return replace(stated, direction=Direction.PRODUCED, role=Role.PRODUCER)
     is_import = stated.direction is None and point.kind is Kind.REGISTER and has_export
     is_delivered = stated.direction is Direction.UNSTATED and stated.is_delivered
@@ -158,7 +161,7 @@ def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
 
 def _single(point: Point) -> Candidate:
     """Return a candidate for one point."""
-    candidate = Candidate(
+    candidate = Described(
         rank=point.rank,
         title=point.title,
         profile=point.profile,
@@ -174,8 +177,9 @@ def _single(point: Point) -> Candidate:
         scale=point.scale,
         direction=point.meaning.direction or _observed_direction(point),
         role=point.meaning.role,
-        label=" ".join(sorted(point.meaning.rest)),
+        label=" ".join(sorted(point.meaning.labels)),
         certainty=point.source,
+        unit_topic=point.unit_topic,
     )
     if point.meaning.channel is not None:
         candidate.label = f"{candidate.label} channel {point.meaning.channel}".strip()
@@ -213,7 +217,7 @@ def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
     rows = [point.log.topic.split("/") for point in points]
     indices = (
         [i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1]
-        if _have_equal_lengths(rows)
+        if len({len(row) for row in rows}) == 1
         else []
     )
     if len(indices) != 1 or len({point.value for point in points}) > 1:
@@ -224,7 +228,3 @@ def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
     candidate.topics = [point.log for point in points]
     candidate.numbers = [point.numbers for point in points]
     return candidate
-
-
-def _have_equal_lengths(rows: Sequence[Sequence[str]]) -> bool:
-    return len({len(row) for row in rows}) == 1

@@ -3,23 +3,27 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from meteragent import config
 from meteragent.domain.grid import format_duration
 from meteragent.domain.identity import PHASE, PLACEHOLDER
-from meteragent.domain.units import MINUTE_MS, Kind
-from meteragent.tools.discover.candidate import Candidate
+from meteragent.domain.presets import DEFAULT, PRESETS
+from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
+from meteragent.tools.discover.candidate import Candidate, Described
 from meteragent.tools.discover.listener import cadence_ms
 
-SLOT_MS = 30 * MINUTE_MS
+_SLOT_MS = 30 * MINUTE_MS
 _KEY_FILE = "pseudonym.key"
 _MAKE_KEY = f"(umask 077; head -c 32 /dev/urandom | base64 > {_KEY_FILE})"
-_PRESET = "appliance"
-_OTHER_PRESETS = ("television", "street")
+_OTHER_PRESETS = [name for name, preset in PRESETS.items() if preset.length == _SLOT_MS and name != DEFAULT]
 """Other half-hour presets, which are mentioned beside the proposed preset if they are accepted."""
 _USUAL_PERIODS_S = (5, 10, 15, 20, 30, 60)
+_JITTER = 1.05
+"""How much longer the time between messages may be than the period by which it is rounded."""
 _USUAL_INTERVALS_MIN = (1, 5, 10, 15, 30, 60)
 
 
@@ -45,12 +49,12 @@ def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
         """Return whether the readings allow a half-hour preset."""
         return _is_accepted(candidate, _toml(candidate, access, name, [f'preset = "{preset}"']))
 
-    if not allows(_PRESET):
+    if not allows(DEFAULT):
         return _monthly(candidate, access, name)
     remark = "`meteragent check` shows what it hides and costs"
     if alternatives := [preset for preset in _OTHER_PRESETS if allows(preset)]:
         remark += f"; others: {', '.join(alternatives)}"
-    return _toml(candidate, access, name, [f'preset = "{_PRESET}"  # {remark}'])
+    return _toml(candidate, access, name, [f'preset = "{DEFAULT}"  # {remark}'])
 
 
 def _monthly(candidate: Candidate, access: Access, name: str) -> str:
@@ -58,11 +62,11 @@ def _monthly(candidate: Candidate, access: Access, name: str) -> str:
     lines = ['preset = "bill"  # readings are too coarse for shorter windows']
     every = _usual_period(candidate)
     if every is not None:
-        finer = _toml(candidate, access, name, [f'preset = "{_PRESET}"'], every=every)
+        finer = _toml(candidate, access, name, [f'preset = "{DEFAULT}"'], every=every)
         if _is_accepted(candidate, finer):
             lines += [
                 f'# if the device always sends at least every {every}, set source.every = "{every}",',
-                f'# choose "{_PRESET}" and remove window.timezone',
+                f'# choose "{DEFAULT}" and remove window.timezone',
             ]
     return _toml(candidate, access, name, lines, zoned=True)
 
@@ -77,6 +81,25 @@ def _usual_period(candidate: Candidate) -> str | None:
         return None
     periods = (seconds for seconds in _USUAL_PERIODS_S if 2 * seconds * 1000 >= 3 * every_ms)
     return next((f"{seconds}s" for seconds in periods), None)
+
+
+def _register_period(candidate: Candidate) -> str | None:
+    """Return the usual time between a register's readings that is as long as the observed median.
+
+    Return None if the profile states one that is as long, and an hour if nothing is known: a slot that waits
+    too long loses nothing.
+    """
+    if candidate.kind is not Kind.REGISTER:
+        return None
+    device, heard_ms = candidate.device, cadence_ms(candidate.topics)
+    known_ms = 0 if device is None else device.usual_ms(device.quantity(candidate.kind, candidate.value))
+    if known_ms and (heard_ms or 0) <= _JITTER * known_ms:
+        return None
+    if heard_ms is None:
+        return format_duration(HOUR_MS)
+    periods_ms = (1000 * seconds for seconds in (1, 2, *_USUAL_PERIODS_S, 120, 300, 600, 900, 1800))
+    longer_ms = HOUR_MS * ceil(heard_ms / HOUR_MS)
+    return format_duration(next((ms for ms in periods_ms if heard_ms <= _JITTER * ms), longer_ms))
 
 
 def _is_accepted(candidate: Candidate, text: str) -> bool:
@@ -99,6 +122,7 @@ def _toml(
     If `every` is not None, it is the longest time between readings.
     """
     has_many = len(candidate.meters) > 1
+    every = every or _register_period(candidate)
     keys = dict(source_keys(candidate)) | ({} if every is None else {"every": every})
     if not has_many:
         keys = {"topic": keys.pop("topic"), "meter": name, **keys}
@@ -107,10 +131,10 @@ def _toml(
     if has_many:
         sink["pseudonym_key_file"] = _KEY_FILE
     tables = {
-        "source": _lines(source),
+        "source": toml_lines(source),
         "window": _window(candidate, zoned),
         "privacy": privacy,
-        "sink": _lines(sink),
+        "sink": toml_lines(sink),
     }
     if has_many:
         tables["sink"].append(f"# make the key once: {_MAKE_KEY}")
@@ -129,6 +153,9 @@ def source_keys(candidate: Candidate) -> Mapping[str, Any]:
     if candidate.phases:
         keys["phases"] = list(candidate.phases)
     keys |= {"kind": str(candidate.kind), "unit": candidate.unit}
+    is_single = len(candidate.meters) < 2 and not candidate.phases
+    if isinstance(candidate, Described) and candidate.unit_topic is not None and is_single:
+        keys["unit_topic"] = candidate.unit_topic
     if candidate.factor is not None:
         keys["scale"] = candidate.factor
     if candidate.kind is Kind.INTERVAL_ENERGY and candidate.interval_ms is None:
@@ -146,14 +173,17 @@ def _topic(candidate: Candidate) -> str:
     return "/".join(segment if part in free else part for part, segment in parts)
 
 
-def _lines(table: Mapping[str, Any]) -> list[str]:
+def toml_lines(table: Mapping[str, Any]) -> list[str]:
+    """Format the keys of a table as TOML."""
     return [f"{key} = {toml_value(value)}" for key, value in table.items()]
 
 
 def toml_value(value: Any) -> str:
-    """Format a key's value as TOML."""
+    """Format a key's value as TOML, which writes strings and lists as JSON does."""
     if isinstance(value, Fraction):
         return str(value.numerator) if value.denominator == 1 else str(value.numerator / value.denominator)
+    if isinstance(value, Decimal):
+        return str(value)
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -166,7 +196,7 @@ def _interval(candidate: Candidate) -> str:
 def is_slow(candidate: Candidate) -> bool:
     """Return whether readings are too rare for half-hour slots."""
     every_ms = cadence_ms(candidate.topics)
-    return every_ms is not None and 2 * every_ms > SLOT_MS
+    return every_ms is not None and 2 * every_ms > _SLOT_MS
 
 
 def _window(candidate: Candidate, zoned: bool) -> list[str]:

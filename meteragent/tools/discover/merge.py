@@ -38,7 +38,7 @@ def _may_be_a_meter(segment: str) -> bool:
     """Return whether a segment may be a meter's name rather than the name of a quantity."""
     stated = meaning(segment)
     states_other = stated.direction or stated.phase or stated.tariff or stated.channel or stated.objection
-    return states_other is None and (stated.kind is None or bool(stated.rest))
+    return states_other is None and (stated.kind is None or bool(stated.labels))
 
 
 def _reading(candidate: Candidate) -> tuple[object, ...]:

@@ -3,13 +3,14 @@
 The unit may also be in a field beside the number.
 """
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
+from meteragent.decode.dialects import expression
 from meteragent.decode.json import time_of
+from meteragent.domain.counters import REFUSALS
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import UNITS, Kind
 from meteragent.tools.discover.candidate import Unplaced
@@ -17,11 +18,12 @@ from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.points import (
     Leaf,
     Point,
-    expression,
+    foreign_fields,
+    foreign_form,
     leaves,
     numbers_at,
 )
-from meteragent.tools.discover.words import Meaning, meaning, split
+from meteragent.tools.discover.words import Meaning, Role, meaning, split
 
 BY_NAME = "guessed from the names: no known family sends this"
 _UNIT_KEYS = ("unit", "units", "unit_of_measurement", "uom")
@@ -32,7 +34,7 @@ _KIND_UNKNOWN = "its name does not say whether it is a register that only grows 
 
 _FELL = "its numbers fell, so it is not a register that only grows"
 
-_TEXT = "its payload is a number with a unit, which no profile reads: send only the number"
+_ANYTHING = ("refused_comma", "refused_list")
 _ONLY_DIRECTION = "its name states a direction, but neither power, energy nor a unit"
 
 Outcome = tuple[list[Point], list[Unplaced]]
@@ -56,7 +58,7 @@ def _bare(log: TopicLog) -> Outcome:
     """Read a topic with bare numbers: the last segment that is not generic names the number."""
     numbers = numbers_at(log, None)
     if not numbers:
-        return [], _with_unit(log)
+        return [], _foreign(log)
     segments = log.topic.split("/")
     leaf = _leaf(segments)
     stated = meaning(segments[leaf])
@@ -85,7 +87,6 @@ def _bare(log: TopicLog) -> Outcome:
 
 
 _DIGITS = frozenset("0123456789")
-_NUMBER_AND_UNIT = re.compile(rb"\s*[+-]?\d+(?:\.\d+)?\s*[kM]?Wh?\s*")
 
 
 def _leaf(segments: Sequence[str]) -> int:
@@ -94,24 +95,30 @@ def _leaf(segments: Sequence[str]) -> int:
     return places[-1] if places else len(segments) - 1
 
 
-def _with_unit(log: TopicLog) -> list[Unplaced]:
-    """List a topic with a payload that is a number with a unit, which no profile reads."""
-    is_text = any(_NUMBER_AND_UNIT.fullmatch(payload) for payload in log.payloads)
-    return [Unplaced(log.topic, _TEXT)] if is_text else []
+def _foreign(log: TopicLog) -> list[Unplaced]:
+    """List a topic whose payload has the form of another program, with what to send instead.
+
+    A list or a number with a comma may be anything, unless the topic names a power, an energy or a meter.
+    """
+    form, stated = foreign_form(log), meaning(log.topic)
+    is_named = stated.kind is not None or stated.role is Role.MAINS
+    if form is None or (form in _ANYTHING and (not is_named or stated.objection is not None)):
+        return []
+    return [Unplaced(log.topic, REFUSALS[form])]
 
 
 def _names_a_device(segment: str) -> bool:
     """Return whether a segment contains more than a direction, phase, tariff, channel, kind or unit."""
     stated = meaning(segment)
     statement = stated.direction or stated.phase or stated.tariff or stated.kind or stated.channel
-    return statement is None or bool(stated.rest)
+    return statement is None or bool(stated.labels)
 
 
 def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Meaning) -> Meaning:
     """Complete a name's meaning from the surrounding segments or objects, whose objections count, too."""
     for outer in context:
         stated = stated.completed_by(outer)
-    role = stated.role if stated.role.name != "UNKNOWN" else topic_meaning.role
+    role = stated.role if stated.role is not Role.UNKNOWN else topic_meaning.role
     return replace(stated, role=role, objection=stated.objection or topic_meaning.objection)
 
 
@@ -128,6 +135,10 @@ def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> O
         certain, refused = _field(log, leaf)
         points += certain
         unplaced += refused
+    foreign = {path: form for payload in log.payloads for path, form in foreign_fields(payload)}
+    for path, form in foreign.items():
+        if meaning(str(path[-1])).kind is not None:
+            unplaced.append(Unplaced(log.topic, f"{expression(path)}: {REFUSALS[form]}"))
     return points, unplaced
 
 
@@ -147,16 +158,16 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
         return [], []
     topic_meaning = meaning(log.topic)
     outer = [meaning(name) for name in names[:-1]]
-    label_words = stated.rest.union(*(part.rest for part in outer))
+    label_words = stated.labels.union(*(part.labels for part in outer))
     stated = _with_context(
         stated,
         outer,
         replace(meaning("_".join(names)), objection=_objection(outer, topic_meaning, leaf, stated.kind)),
     )
-    stated = replace(stated, rest=label_words)
+    stated = replace(stated, labels=label_words)
     if stated.kind is not None and stated.unit is None:
         stated = replace(stated, unit=_unit_beside(leaf, stated.kind))
-    if stated.role.name == "UNKNOWN":
+    if stated.role is Role.UNKNOWN:
         stated = replace(stated, role=topic_meaning.role)
     point = Point(
         log=log,

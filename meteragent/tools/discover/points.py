@@ -8,13 +8,14 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.decode import PayloadNumber, number
+from meteragent.decode.dialects import expression
+from meteragent.decode.foreign import form_of, form_of_text
 from meteragent.decode.json import compile_expression, document_of, number_of
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import UNIT_FACTOR, Kind
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.words import Meaning
 
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _DEPTH_MAX = 8
 
 Path = tuple[str | int, ...]
@@ -47,8 +48,8 @@ UNIT_NAMES = {
 class Point:
     """A number on a topic; `value` is its JMESPath expression, or None if the payload is a bare number.
 
-    `device` groups the points of one device. `factor` is the configuration's `source.scale`. `source`
-    describes where kind and unit are stated.
+    `device` groups the points of one device. `factor` is the configuration's `source.scale`, and `unit_topic`
+    its `source.unit_topic`. `source` describes where kind and unit are stated.
     """
 
     log: TopicLog
@@ -65,6 +66,7 @@ class Point:
     numbers: list[PayloadNumber] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     device_name: str = ""
+    unit_topic: str | None = None
 
     @property
     def title(self) -> str:
@@ -97,49 +99,43 @@ class Leaf(NamedTuple):
 
 def leaves(payload: bytes) -> list[Leaf]:
     """List the leaves in a document's objects, but not in lists; return [] if there is no document."""
-    try:
-        return list(_leaves(document_of(payload), ()))
-    except PayloadError:
-        return []
+    return [
+        Leaf(path, number, isinstance(value, str), siblings)
+        for path, value, siblings in _values(payload)
+        if (number := _decimal(value)) is not None
+    ]
 
 
-def _leaves(node: Any, path: Path) -> Iterator[Leaf]:
+def foreign_fields(payload: bytes) -> Iterator[tuple[Path, str]]:
+    """Yield the path and the form of each string in a document that spells a number as other programs do."""
+    for path, value, _ in _values(payload):
+        form = form_of_text(value) if isinstance(value, str) else None
+        if form in ("refused_comma", "refused_suffix"):
+            yield path, form
+
+
+def _values(payload: bytes) -> Iterator[tuple[Path, str | Decimal, dict[str, Any]]]:
+    """Yield each string and number in a document's objects, with its path and those of the same object."""
+    with suppress(PayloadError):
+        yield from _values_in(document_of(payload), ())
+
+
+def _values_in(node: Any, path: Path) -> Iterator[tuple[Path, str | Decimal, dict[str, Any]]]:
     if not isinstance(node, dict) or len(path) >= _DEPTH_MAX:
         return
+    siblings = {name: leaf for name, leaf in node.items() if isinstance(leaf, str | Decimal)}
     for key, child in node.items():
-        value = _decimal(child)
-        if value is not None:
-            siblings = {name: leaf for name, leaf in node.items() if isinstance(leaf, str | Decimal)}
-            yield Leaf((*path, key), value, isinstance(child, str), siblings)
-        yield from _leaves(child, (*path, key))
+        if key in siblings:
+            yield (*path, key), child, siblings
+        yield from _values_in(child, (*path, key))
 
 
-def _decimal(value: Any) -> Decimal | None:
+def _decimal(value: str | Decimal) -> Decimal | None:
     if isinstance(value, str):
         with suppress(PayloadError):
             return number.number_in(value)
         return None
-    return value if isinstance(value, Decimal) else None
-
-
-def expression(path: Path) -> str:
-    """Format a path of names and indices as JMESPath."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            text += ("." if text else "") + (step if _is_plain(step) else _quoted(step))
-    return text
-
-
-def _is_plain(name: str) -> bool:
-    return bool(name) and not name[0].isdecimal() and set(name) <= _PLAIN
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return value
 
 
 def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
@@ -155,6 +151,15 @@ def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
             with suppress(Exception):  # the library does not document its exceptions
                 numbers.append(PayloadNumber(None, number_of(find(document))))
     return numbers
+
+
+def foreign_form(log: TopicLog) -> str | None:
+    """Return the form of another program in which a topic's newest payload is; None if there is none."""
+    payload = log.payloads[-1] if log.payloads else b""
+    with suppress(PayloadError):
+        document_of(payload)
+        return None
+    return form_of(payload)
 
 
 def joined(values: Sequence[str]) -> str:

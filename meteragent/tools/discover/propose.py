@@ -6,6 +6,8 @@ from typing import Any
 
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
+from meteragent.domain.counters import REFUSALS
+from meteragent.domain.figures import counted
 from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.configuration import Access, source_keys, toml, toml_value
 from meteragent.tools.discover.doubts import doubts, rough
@@ -29,7 +31,7 @@ def report(
             f"{listener.shed:,} messages arrived on further topics and were only counted: use --topic."
         )
     if outcome.ours:
-        lines.append(f"Left out: {_count(len(outcome.ours), 'topic')} of meteragent's private streams.")
+        lines.append(f"Left out: {counted(len(outcome.ours), 'topic')} of meteragent's private streams.")
     for place, candidate in enumerate(meters, 1):
         lines += ["", *_about(place, candidate, access)]
     if not meters:
@@ -62,12 +64,7 @@ def progress(listener: Listener, seconds: int) -> str:
 
 def _heard_count(listener: Listener) -> str:
     """Return the numbers of messages and topics as text."""
-    return f"{_count(listener.messages, 'message')} on {_count(len(listener.topics), 'topic')}"
-
-
-def _count(number: int, noun: str) -> str:
-    """Return a number and its noun, which is plural unless the number is 1."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{counted(listener.messages, 'message')} on {counted(len(listener.topics), 'topic')}"
 
 
 def _next_steps(outcome: Search) -> Iterator[str]:
@@ -80,6 +77,8 @@ def _next_steps(outcome: Search) -> Iterator[str]:
             "find out what is missing above, in the device's manual or on its display. Write the topic and"
             " all of these keys below [source] in home.toml, then: meteragent check home.toml",
         )
+    elif any(text in entry.reason for entry in outcome.unplaced for text in REFUSALS.values()):
+        yield "Next: change what is sent, as stated above, then run this command again."
     else:
         yield "Next: meteragent discover with --seconds 600, while the meter is on."
     yield "No values are shown here, but topics and ids name your devices: read this before you"
@@ -140,7 +139,7 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
     if outcome.quiet:
         yield from (
             "",
-            f"Heard, but without any name for power or energy: {_count(len(outcome.quiet), 'topic')}",
+            f"Heard, but without any name for power or energy: {counted(len(outcome.quiet), 'topic')}",
         )
         yield from (f"  {topic}" for topic in sorted(outcome.quiet)[:_SHOWN])
         if len(outcome.quiet) > _SHOWN:
@@ -173,7 +172,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 def _heard_text(candidate: Candidate) -> str:
     every_ms = cadence_ms(candidate.topics)
-    text = _count(candidate.count, "message")
+    text = counted(candidate.count, "message")
     if candidate.retained:
         text += f", {candidate.retained:,} of them retained"
     return text + (f"; about one every {rough(every_ms)}" if every_ms is not None else "")

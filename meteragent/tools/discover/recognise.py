@@ -1,11 +1,12 @@
 """Recognition of known families, by topic templates and by the profiles that can read the payload."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import PayloadError
@@ -33,10 +34,12 @@ _PLAIN = (
     b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}',
     b'{"P":1,"tPI":1,"a":{"Power":1}}',
 )
-"""Plain payloads. A profile that can read one of them is never recognised by its payload alone."""
+"""Plain payloads. A profile without marks that can read one of them is not recognised by its payload."""
 _DOCUMENTS = (b"{", b"[", b"/")
 """The first characters of distinctive payloads: JSON and P1 telegrams."""
-_CERTAINTY = ("a known family", "a known family, by its payload")
+_CERTAINTY = ("a known family", "a known family, by its payload or the end of its topic")
+_UNUSUAL = "the usual topic is {}: is this such a device?"
+_DOCUMENTED = ", known from documentation alone"
 _APPARENT = frozenset({"tasmota-teleinfo"})
 """Families whose devices also send VA in the fields of another family."""
 _ROLE_OF = {
@@ -66,12 +69,14 @@ def recognise(
     elsewhere: Mapping[str, str],
     roles: Mapping[str, Role],
     profiles: Mapping[str, Profile] = PROFILES,
+    described: Collection[str] = (),
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Recognise families; return the candidates and those of the families' topics that are not proposed.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
     stated by a description on the broker; `roles` maps topics to their meter's role. A topic that matches a
-    template or a description is not also recognised by its payload.
+    template or a description is not also recognised by its payload. The marks and ends of a family count for
+    topics whose numbers are not `described`.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
@@ -98,7 +103,7 @@ def recognise(
     placed = {id(log) for candidate in candidates for log in _topics(candidate)}
     placed |= {id(log) for log in logs if any(entry.topic == log.topic for entry in unplaced)}
     remaining = [log for log in logs if id(log) not in placed]
-    likely, refused = _by_payload(remaining, roles, profiles)
+    likely, refused = _elsewhere(remaining, roles, profiles, described)
     return candidates + likely, with_kinds(unplaced + refused, logs)
 
 
@@ -217,7 +222,7 @@ def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: in
         device=profile,
         scale=quantity.scale,
         direction=_direction(quantity, name, template),
-        certainty=_CERTAINTY[rank],
+        certainty=_CERTAINTY[rank] + ("" if profile.known.is_captured else _DOCUMENTED),
         label=name if name not in {"power", "total", "register", "energy"} else "",
         doubts=[_BOTH] if quantity.direction == "both" else [],
     )
@@ -314,28 +319,61 @@ def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
     return best
 
 
-def _by_payload(
-    topics: Sequence[TopicLog], roles: Mapping[str, Role], profiles: Mapping[str, Profile]
+def _elsewhere(
+    logs: Sequence[TopicLog],
+    roles: Mapping[str, Role],
+    profiles: Mapping[str, Profile],
+    described: Collection[str],
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families with distinctive payloads on unusual topics; list two kinds of other topics.
+    """Recognise families by ends of topics and by payloads; list two kinds of other topics.
 
     The listed topics are the wmbusmeters telegrams and the emonHub values that cannot be proposed.
     """
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
-    logs = [log for log in topics if _newest(log).lstrip()[:1] in _DOCUMENTS]
-    for profile in filter(_is_distinct, profiles.values()):
-        for log in [log for log in logs if _reads(profile, _newest(log))]:
-            likely, refused = _of_template(profile, log.topic, [Place(log, None, None)], roles, rank=1)
-            usual = " or ".join(profile.topics)
+    free = {log.topic: log for log in logs}
+    for profile in profiles.values():
+        groups = _ended(profile, free)
+        groups |= {log.topic: [Place(log, None, None)] for log in free.values() if _is_known(profile, log)}
+        stated = () if profile.known.marks is None and not profile.known.ends else described
+        for template, places in groups.items():
+            topics = free.keys() - stated
+            open_places = [place for place in places if place.log.topic in topics]
+            likely, refused = _of_template(profile, template, open_places, roles, rank=1)
             for candidate in likely:
-                candidate.doubts.append(f"recognised only by its payload: the usual topic is {usual}")
+                candidate.doubts.append(_UNUSUAL.format(" or ".join(profile.topics)))
             candidates += likely
             unplaced += refused
-            logs.remove(log)
-    unplaced += [Unplaced(log.topic, _OTHER_MEDIUM) for log in logs if _is_of_other_medium(log)]
-    unplaced += [_by_position(log) for log in topics if place_of(PROFILES[_CSV].topics[0], log) is not None]
+            for topic in [log.topic for candidate in likely for log in _topics(candidate)]:
+                free.pop(topic, None)
+            for entry in refused:
+                free.pop(entry.topic, None)
+    unplaced += [Unplaced(log.topic, _OTHER_MEDIUM) for log in free.values() if _is_of_other_medium(log)]
+    unplaced += [_by_position(log) for [(log, _, _)] in _ended(PROFILES[_CSV], free).values()]
     return candidates, unplaced
+
+
+def _is_known(profile: Profile, log: TopicLog) -> bool:
+    """Return whether a topic's newest payload can only be one of a profile's family."""
+    payload = _newest(log)
+    if not payload.lstrip().startswith(_DOCUMENTS) or not _reads(profile, payload):
+        return False
+    return _is_distinct(profile) if profile.known.marks is None else profile.known.marks(document_of(payload))
+
+
+def _ended(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Place]]:
+    """Return the topics that have one of a profile's ends after any beginning, by their template."""
+    places: defaultdict[str, list[Place]] = defaultdict(list)
+    for end in profile.known.ends:
+        for topic, log in logs.items():
+            beginning = "".join(f"{segment}/" for segment in topic.split("/")[: -1 - end.count("/")])
+            place = place_of(f"{beginning}{end}", log)
+            is_among = not profile.known.beside or any(
+                f"{beginning}{name}" in logs for name in profile.known.beside
+            )
+            if place is not None and is_among:
+                places[concrete([f"{beginning}{end}"], [log])[0]].append(place)
+    return places
 
 
 def _by_position(log: TopicLog) -> Unplaced:

@@ -107,8 +107,8 @@ def _recognised(
         point.log.topic: point.meaning.role for point in described.points if point.meaning.role is Role.DEVICE
     }
     roles |= dict.fromkeys(_switch_topics(logged), Role.DEVICE)
-    candidates, unplaced = recognise(logged, elsewhere, roles, profiles)
     units = {point.log.topic for point in described.points}
+    candidates, unplaced = recognise(logged, elsewhere, roles, profiles, units)
     for candidate in candidates:
         if not candidate.count:
             candidate.doubts.append(NOT_HEARD)
@@ -172,7 +172,7 @@ def _split_by_device(
     points: Sequence[Point], leftovers: Sequence[Unplaced], candidates: Sequence[Candidate]
 ) -> tuple[list[Point], list[Unplaced]]:
     """Move points on a recognised device's other topics to the unplaced topics, with the device's name."""
-    titles = {meter: candidate.title for candidate in candidates for meter in _names(candidate) if meter}
+    titles = {meter: candidate.title for candidate in candidates for meter in candidate.meters if meter}
     remaining, entries = [], []
     for point in points:
         meter = next((segment for segment in point.log.topic.split("/") if segment in titles), None)
@@ -189,10 +189,6 @@ def _split_by_device(
         )
         entries.append(entry if meter is None else Unplaced(entry.topic, reason))
     return remaining, entries
-
-
-def _names(candidate: Candidate) -> tuple[str, ...]:
-    return candidate.meters
 
 
 def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:

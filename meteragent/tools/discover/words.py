@@ -136,7 +136,7 @@ class Meaning:
 
     `is_quiet` is true if no word names apparent or reactive power, a medium other than electricity, or a
     battery. `is_register` is true if a word implies that an energy only grows, or if the name has an OBIS
-    code. `rest` holds the remaining words, which distinguish a device's measuring points.
+    code. `labels` holds the remaining words, which distinguish a device's measuring points.
     """
 
     kind: Kind | None = None
@@ -152,7 +152,7 @@ class Meaning:
     objection: str | None = None
     is_quiet: bool = False
     is_medium: bool = False
-    rest: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
 
     def completed_by(self, context: "Meaning") -> "Meaning":
         """Return this meaning with a missing direction, phase, tariff or channel taken from `context`.
@@ -204,7 +204,7 @@ def meaning(name: str) -> Meaning:
         is_quiet=not words & (_APPARENT | _REACTIVE | _MEDIA | _BATTERY)
         and ("m", "3") not in pairwise(parts),
         is_medium=bool(words & _MEDIA),
-        rest=frozenset(
+        labels=frozenset(
             word
             for place, word in enumerate(parts)
             if place not in places and word not in _KNOWN and not (obis and _is_code(word))

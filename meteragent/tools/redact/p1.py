@@ -1,48 +1,58 @@
-"""The last step of redacting P1 telegrams (DSMR): restoring the header and the checksum."""
+"""Redaction of P1 telegrams (DSMR) and D0 readouts: the header, the values and the checksum."""
 
 import re
 
 from meteragent.decode.p1 import checksum
+from meteragent.tools.redact.replacement import OBIS, Replacements
 
-_TELEGRAM = re.compile(
-    r"(?:^/\w{3}|/\w{3}\d)[^\n!]*(?:\n(?!/)[^\n!]*)+!(?P<sum>[0-9A-Fa-f]{4})?", re.MULTILINE
-)
-"""A telegram from the header to the first ``!``, with no other header between, so the search is linear.
-
-A header that is not at the beginning of a line must have a digit after its three letters.
-"""
-_BAUD = 4
-"""The index of the 5 in ``/XXX5``."""
-_LINE_END = re.compile(r"\r?\n")
+_LINE_END = re.compile(r"(\r?\n)")
+_HEADER = re.compile(r"/([A-Za-z]{3})(\d)(.*)", re.ASCII | re.DOTALL)
+_OBJECT = re.compile(rf"({OBIS})?((?:\([^()]*\))+)", re.ASCII)
+"""An object; a line without a code continues the previous line."""
+_END = re.compile(r"!([0-9A-Fa-f]{0,4})", re.ASCII)
+_VALUE = re.compile(r"(?<=[(*])[^()*]+")
 
 
-def restore(recorded: str, redacted: str) -> str:
-    """Restore the baud digit in each telegram's header, and replace its checksum if it has one.
+def redact(text: str, replacements: Replacements) -> str | None:
+    """Redact telegrams, of which the last may lack its end; return None if a line is not one of a telegram.
 
-    A correct checksum stays correct, and a wrong checksum stays wrong. `recorded` and `redacted` have the
-    same length. The checksum may cover the lines as recorded, or with CR LF where a program has written LF.
+    The baud digit of a header stays. A checksum without leading zeros gets four digits.
     """
-    text = redacted
-    for telegram in _TELEGRAM.finditer(recorded):
-        start, end = telegram.span()
-        mark = start + _BAUD
-        if recorded[mark].isdecimal():
-            text = text[:mark] + recorded[mark] + text[mark + 1 :]
-        if telegram["sum"] is None:
-            continue
-        sum_start, stated = telegram.start("sum"), int(telegram["sum"], 16)
-        encodings = (_encode, _encode_with_cr)
-        matches = (encode for encode in encodings if checksum(encode(recorded[start:sum_start])) == stated)
-        encode, lines = next(matches, None), text[start:sum_start]
-        # A wrong checksum stays wrong: all bits of the correct one are inverted.
-        new_sum = checksum(_encode(lines)) ^ 0xFFFF if encode is None else checksum(encode(lines))
-        text = f"{text[:sum_start]}{new_sum:04X}{text[end:]}"
-    return text
+    recorded, redacted = list[str](), list[str]()
+    start = None
+    for line in _LINE_END.split(text):
+        if header := _HEADER.fullmatch(line):
+            start = len(recorded)
+            line_redacted = f"/{replacements.word(header[1])}{header[2]}{replacements.word(header[3])}"
+        elif not line.strip():
+            line_redacted = line
+        elif start is None:
+            return None
+        elif item := _OBJECT.fullmatch(line):
+            values = _VALUE.sub(lambda value: replacements.value(value[0]), item[2])
+            line_redacted = f"{item[1] or ''}{values}"
+        elif end := _END.fullmatch(line):
+            recorded_lines, redacted_lines = "".join(recorded[start:]), "".join(redacted[start:])
+            line_redacted = f"!{_checksum(end[1], f'{recorded_lines}!', f'{redacted_lines}!')}"
+            start = None
+        else:
+            return None
+        recorded.append(line)
+        redacted.append(line_redacted)
+    return "".join(redacted)
 
 
-def _encode(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
+def _checksum(stated: str, recorded: str, redacted: str) -> str:
+    """Return the checksum of a redacted telegram, which is as right or wrong as the one that was stated.
 
-
-def _encode_with_cr(text: str) -> bytes:
-    return _encode(_LINE_END.sub("\r\n", text))
+    A checksum may cover the lines as recorded, or with CR LF where a program has written LF.
+    """
+    if not stated:
+        return ""
+    for line_end in ("\n", "\r\n"):
+        covered, new = (
+            _LINE_END.sub(line_end, text) if line_end == "\r\n" else text for text in (recorded, redacted)
+        )
+        if checksum(covered.encode()) == int(stated, 16):
+            return f"{checksum(new.encode()):04X}"
+    return f"{checksum(redacted.encode()) ^ 0xFFFF:04X}"

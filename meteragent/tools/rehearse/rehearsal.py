@@ -29,6 +29,7 @@ from meteragent.core.stream import Effects
 from meteragent.decode import Decoder
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
+from meteragent.domain.problem import Problem
 from meteragent.domain.reading import Message, Reading
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import Kind
@@ -36,6 +37,8 @@ from meteragent.privacy.bits import SecretBits
 
 SLOT_MS = 5_000
 """The shortest time that represents a slot."""
+PATIENCE_MS = 20_000
+"""How long to wait for the first message before this is said."""
 _NOISELESS_LEVEL = Fraction(10_000)
 """A level so high that a slot's noise is practically always zero."""
 
@@ -68,20 +71,24 @@ class Rehearsal:
         self.slot_ms = SLOT_MS if stream.source.kind is Kind.POWER else max(SLOT_MS, every_ms(stream.source))
         self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)
         self.counts = Counts()
-        self.filter = settings.topic_of(stream.source).filter
+        self.filters = settings.topic_of(stream.source).filters
         self._start_ms, self._first_ms = now_ms, schedule.first_ms(now_ms)
         self._fed_ms = self._first_ms
         fast = self._fast_stream(stream)
         exact = fast.model_copy(update={"privacy": _replace_values(fast.privacy, level=_NOISELESS_LEVEL)})
         self._noisy = self._pipeline(fast, links, secret, bits, self.counts)
         self._exact = self._pipeline(exact, links, secret, bits, Counts())
+        self._limits = parts.intake_limits(stream)._replace(first_ms=PATIENCE_MS)
         self._half_widths: dict[str, float] = {}
 
     def _pipeline(
         self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, counts: Counts
     ) -> Pipeline:
         core = parts.core(stream, Fraction(0), links, secret)
-        fast = replace(core, decode=self._decoder(core.decode, stream.source.kind))
+        kind = stream.source.kind
+        decoders = {None: core.decode} if callable(core.decode) else core.decode
+        fast_decoders = {phase: self._decoder(decode, kind) for phase, decode in decoders.items()}
+        fast = replace(core, decode=fast_decoders.get(None, fast_decoders))
         return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
 
     def _fast_stream(self, stream: settings.Stream) -> settings.Stream:
@@ -104,7 +111,7 @@ class Rehearsal:
                     forget=self._scale_ms(settings.forget_ms(source, window.forget)),
                 ),
                 "privacy": _replace_values(stream.privacy, budget=None),
-                "sink": _replace_values(stream.sink, spread=0, total=False, format="json"),
+                "sink": _replace_values(stream.sink, spread=0, total=False),
             }
         )
 
@@ -115,7 +122,7 @@ class Rehearsal:
         next reading.
         """
         shortest_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
-        return max(lateness_ms(stream.source, stream.window.lateness), shortest_ms)
+        return max(lateness_ms(stream.source, stream.window), shortest_ms)
 
     def _scale_ms(self, duration_ms: int) -> int:
         return round(duration_ms * self.factor)
@@ -130,9 +137,9 @@ class Rehearsal:
         def decode_fast(payload: bytes) -> list[Reading]:
             """Return a payload's readings on the fast clock. Raises PayloadError."""
             readings = decode(payload)
-            newest_ms = max((time_ms for time_ms, _ in readings if time_ms is not None), default=0)
+            newest_ms = max((time_ms for time_ms, *_ in readings if time_ms is not None), default=0)
             fast = []
-            for time_ms, value_u in readings:
+            for time_ms, value_u, _ in readings:
                 before_ms = 0 if time_ms is None else self._scale_ms(newest_ms - time_ms)
                 # A negative time is relative to the arrival; None stands for the arrival itself.
                 fast.append(Reading(-before_ms or None, round(value_u * scale)))
@@ -155,12 +162,17 @@ class Rehearsal:
             rows += self._feed([], time_ms, now_ms)
         return rows
 
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong with what arrives, as `health` of a run would say it."""
+        return self._noisy.arrivals.problems(self._limits)
+
     def _fast_ms(self, now_ms: int) -> int:
         """Return the time of the fast clock, which never runs backwards."""
         return max(self._fed_ms, self._first_ms + round((now_ms - self._start_ms) * self.factor))
 
     def _feed(self, batch: list[Message], fast_ms: int, now_ms: int) -> list[Row]:
         self._fed_ms = fast_ms
+        self._noisy.arrivals.advance(now_ms, connected=True)
         measured = {
             (record["meter"], record["t"], record.get("band")): record["value"]
             for record in self._records(self._exact.feed(batch, fast_ms, fast_ms))

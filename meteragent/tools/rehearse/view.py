@@ -5,15 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from meteragent import __version__
 from meteragent import config as settings
-from meteragent.agent.first_minutes import why_none
+from meteragent.agent import parts
+from meteragent.domain.figures import counted
 from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import Kind
 from meteragent.report.format import column, energy, full
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
-
-PATIENCE_MS = 20_000
-"""How long to wait for the first slot before showing why there is none; then the wait doubles."""
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
 HEAD = _ROW.format("meter", "time", "measured", "to be sent", "sd", "95%: low", "high", "unit")
@@ -28,13 +26,12 @@ class View:
         rehearsal: Rehearsal,
         write: Callable[[str], None],
         local_time: Callable[[int], str],
-        now_ms: int,
     ) -> None:
         self._stream = stream
         self._rehearsal = rehearsal
         self._write = write
         self._local_time = local_time
-        self._start_ms, self._patience_ms = now_ms, PATIENCE_MS
+        self._codes = set[str]()
         self._warning_count = 1
         self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}
 
@@ -45,8 +42,8 @@ class View:
         self._write("")
         self._write(HEAD)
 
-    def show(self, rows: Sequence[Row], now_ms: int) -> None:
-        """Write the slots that ended or, after a while without slots, the reason why there are none.
+    def show(self, rows: Sequence[Row]) -> None:
+        """Write the slots that ended, and once each problem of what arrives.
 
         A warning about clamped readings comes before the slots: as soon as readings were clamped, and again
         whenever their number has grown tenfold.
@@ -54,15 +51,16 @@ class View:
         clamped_count = self._rehearsal.counts["clamped"]
         if clamped_count >= self._warning_count:
             self._warning_count = 10 * clamped_count
+            self._codes.add("all_clamped")
             self._say(f"Warning: {_clamped(clamped_count, self._stream)} {PROBLEMS['all_clamped'].cure}")
         for row in rows:
             self._write(self._line(row))
             count, measured, number = self._sums.get((row.meter, row.unit), (0, 0.0, 0.0))
             self._sums[row.meter, row.unit] = count + 1, measured + row.measured, number + row.number
-        if not self._sums and now_ms - self._start_ms >= self._patience_ms:
-            waited_ms, self._patience_ms = self._patience_ms, 2 * self._patience_ms
-            if reason := why_none(self._stream, self._rehearsal.counts, waited_ms):
-                self._say(reason)
+        for item in self._rehearsal.problems():
+            if item.code not in self._codes:
+                self._codes.add(item.code)
+                self._say(f"{item.text}. {item.cure}")
 
     def _say(self, text: str) -> None:
         """Write a sentence, wrapped at 79 characters without breaking words."""
@@ -81,7 +79,7 @@ class View:
         The more slots there are, the more of the noise cancels out in the means.
         """
         for (meter, unit), (count, measured, number) in self._sums.items():
-            slots = "1 slot" if count == 1 else f"{count:,} slots"
+            slots = counted(count, "slot")
             self._say(
                 f"{meter}: {slots}, measured {column(measured / count)} {unit} on average;"
                 f" the mean of what would be sent is {column(number / count)} {unit}"
@@ -93,13 +91,13 @@ class View:
 def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     """Yield lines about what a stream's rehearsal shows, and how it differs from a run."""
     terms, source = settings.terms(stream), stream.source
-    slot = duration_text(terms.step_ms) if not terms.bands else "a band"
+    slot = "a band" if terms.shape.names else duration_text(terms.step_ms)
     yield (
         f"meteragent {__version__}: rehearsal of stream {stream.name}."
         " Nothing is sent, and nothing is written."
     )
     kind = str(source.kind).replace("_", " ")
-    yield f"Reads {kind} in {source.unit} on {source.topic} from {source.url}."
+    yield f"Reads {kind} in {source.unit} on {settings.formula(source)} from {source.url}."
     links = [settings.receiver_link(stream, receiver) for receiver in stream.receivers if not receiver.paused]
     places = [f"{link.sink.topic} at {settings.sink_url(link)}" for link in links or [stream]]
     if stream.is_received:
@@ -112,7 +110,7 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     )
     if source.kind is not Kind.POWER or terms.is_energy:
         yield "Energies are shown as if the use in these seconds continued for the whole slot."
-    if stream.window.weights is not None and stream.window.weights.topic is not None:
+    if parts.price_topic(stream) is not None:
         yield "Prices from window.weights.topic are not read here: window.weights.default applies."
     yield (
         f"The column `measured` shows your readings, clamped to window.range ({_range(stream)}): it is never"

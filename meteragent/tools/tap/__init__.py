@@ -10,8 +10,8 @@ It does not affect the agent: it draws no noise and charges nothing.
 
 Rules (law 3)
 1. Raw values go only to a terminal: if standard output is not a terminal, the command refuses to run.
-2. The command shows only messages that arrive after it has started. It keeps readings only in memory
-   and only as long as open slots may need them, and writes them to no error or log.
+2. The command shows only messages that arrive after it has started. It keeps pending readings and the
+   means of slots only in memory, and writes them to no error or log.
 3. A slot that began before a meter's first reading arrived is partial, and is not compared.
 """
 

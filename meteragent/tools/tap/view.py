@@ -2,21 +2,23 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from meteragent import config as settings
-from meteragent.agent.first_minutes import why_none
+from meteragent.agent import parts
 from meteragent.consume import Record
+from meteragent.core.arrivals import Arrivals
+from meteragent.core.timeline import Pending
 from meteragent.domain import identity
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.errors import PayloadError, RecordError
 from meteragent.domain.grid import Calendar, floor, iso_time
-from meteragent.domain.shape import Space
+from meteragent.domain.reading import Reading
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.report.format import column
-from meteragent.tools.tap.trace import Raw, Stretch, Trace
+from meteragent.tools.tap.trace import Raw, Trace
 from meteragent.wire.descriptor import describe
 
 SILENCE_MS = 20_000
@@ -38,14 +40,14 @@ class StreamView:
         self.name = stream.name
         self._stream = stream
         self._source = settings.topic_of(stream.source)
-        self._decode = settings.decoder(stream.source)
-        self._max_payload, self._max_meters = stream.source.max_payload, stream.source.max_meters
+        self._decode, self._decoders = settings.decoder(stream.source), settings.decoders(stream.source)
         self._sink_topic = stream.sink.topic
         self._key, self._only = key, meter
         self._schedule = settings.schedule(stream, others_per_day)
         self.value_unit = self._schedule.usual.value_unit
         self._traces: dict[str, Trace] = {}
         self._meters: dict[str, str] = {}
+        self.arrivals = Arrivals(stream.name, self._source.phases, stream.source.max_meters, Counts())
         self._half_widths = _half_widths(settings.shapes(stream), self._schedule.usual)
         self.last: tuple[str, int] | None = None
 
@@ -56,10 +58,10 @@ class StreamView:
         return settings.first_receiver(receivers).name if len(receivers) > 1 else None
 
     @property
-    def filters(self) -> tuple[str, str]:
+    def filters(self) -> tuple[Sequence[str], Sequence[str]]:
         """The topic filters to subscribe to, for the source and the sink."""
         public_id = "+" if self._only is None else self._public_id(self._only)
-        return self._source.filter, identity.render(self._sink_topic, public_id)
+        return self._source.filters, [identity.render(self._sink_topic, public_id)]
 
     def _public_id(self, meter: str) -> str:
         return meter if self._key is None else identity.pseudonym(self._key, meter)
@@ -76,29 +78,38 @@ class StreamView:
         meter, phase = place
         if self._only not in (None, meter) or not self._source.holds(meter):
             return False
-        self._admit(meter, payload, retain)
-        readings = list(self._decode(payload))
+        arrival = self.arrivals.of(meter, phase)
+        try:
+            readings = self._readings(meter, phase, payload, retain)
+        except PayloadError as error:
+            arrival.note(error.reason, self.arrivals.now_ms)
+            raise
         for reading in readings:
             time_ms = now_ms if reading.time_ms is None else reading.time_ms
             time_ms += now_ms if time_ms < 0 else 0
-            self._trace(meter).add(phase, time_ms, reading.value_u)
+            arrival.note("accepted", self.arrivals.now_ms)
+            pending = Pending(time_ms, reading.value_u, None, stamped=reading.time_ms is None)
+            if self._trace(meter).add(phase, pending, now_ms) and phase is not None:
+                self.arrivals.of(meter).note("accepted", self.arrivals.now_ms)
             self.last = (meter, reading.value_u)
-        if not readings:
-            raise PayloadError("refused_missing")
         return True
 
-    def _admit(self, meter: str, payload: bytes, retain: bool) -> None:
-        """Raise PayloadError if a message cannot be a reading, regardless of its content."""
+    def _readings(self, meter: str, phase: str | None, payload: bytes, retain: bool) -> Sequence[Reading]:
+        """Return the readings of a shown meter's message, at least one. Raises PayloadError."""
         if retain:
             raise PayloadError("retained")
-        if len(payload) > self._max_payload:
+        if len(payload) > self._stream.source.max_payload:
             raise PayloadError("refused_size")
-        if meter not in self._traces and len(self._traces) >= self._max_meters:
+        if meter not in self._traces and len(self._traces) >= self._stream.source.max_meters:
             raise PayloadError("refused_meters")
+        if not (readings := self._decoders.get(phase, self._decode)(payload)):
+            raise PayloadError("refused_missing")
+        return readings
 
     def _trace(self, meter: str) -> Trace:
         if meter not in self._traces:
-            self._traces[meter] = Trace(self._source.phases, self._schedule.usual)
+            source = self._source
+            self._traces[meter] = Trace(source.phases, self._schedule, source.subtracted)
             self._meters[identity.render(self._sink_topic, self._public_id(meter))] = meter
         return self._traces[meter]
 
@@ -111,9 +122,10 @@ class StreamView:
         meter = self._meters.get(topic)
         raw = None
         if meter is not None:
-            stretches = self._stretches(record)
-            raw = self._traces[meter].used(stretches, stretches[-1][1], self._terms_at(record.time_ms))
-            self._traces[meter].forget(record.time_ms)
+            trace, end_ms = self._traces[meter], record.time_ms + record.step_ms
+            trace.end(end_ms)
+            terms = self._schedule.terms(self._window_ms(record.time_ms))
+            raw = trace.used(record.time_ms, end_ms, record.band or "", terms)
         return self._row(meter or record.meter, record, raw)
 
     def _row(self, meter: str, record: Record, raw: Raw | None) -> str:
@@ -121,20 +133,17 @@ class StreamView:
         value = float(record.value)
         error = "-"
         if raw is not None and not raw.partial and record.sd:
-            error = f"{(value - float(raw.value)) / record.sd:+.2f}"
+            error = f"{(value - raw.value) / record.sd:+.2f}"
         return _ROW.format(
             _cut(meter, 10),
             iso_time(record.time_ms)[5:19].replace("T", " ") if record.band is None else record.band,
-            "-" if raw is None else f"{column(float(raw.value))}{'*' if raw.partial else ' '}",
+            "-" if raw is None else f"{column(raw.value)}{'*' if raw.partial else ' '}",
             column(value),
             column(record.sd),
             "?" if half_width is None else column(value - half_width),
             "?" if half_width is None else column(value + half_width),
             error,
         )
-
-    def _terms_at(self, window_ms: int) -> Terms:
-        return self._schedule.terms(self._window_ms(window_ms))
 
     def _window_ms(self, time_ms: int) -> int:
         """Return the start of the window that contains `time_ms`."""
@@ -143,20 +152,14 @@ class StreamView:
             return grid.start_ms(time_ms)
         return floor(time_ms, self._schedule.usual.length_ms)
 
-    def _stretches(self, record: Record) -> list[Stretch]:
-        """Return the stretches of time of a record's slot: for a band, all its hours in the window."""
-        terms = self._terms_at(record.time_ms)
-        for band in terms.bands:
-            if band.name == record.band:
-                return [(record.time_ms + a, record.time_ms + b) for a, b in band.stretches]
-        return [(record.time_ms, record.time_ms + record.step_ms)]
-
-    def silence(self) -> str | None:
-        """Return advice on a source that has been silent for SILENCE_MS; None for a shard without meters."""
-        reason = why_none(self._stream, Counts(), SILENCE_MS)
-        if reason is None or self._only is None:
-            return reason
-        return f"{reason} Only the meter {self._only} is shown (--meter)."
+    def advice(self, now_ms: int) -> Iterator[tuple[str, str]]:
+        """Yield the code of each problem of what arrives, and what to do; a shard may have no meters."""
+        self.arrivals.advance(now_ms, connected=True)
+        hint = "" if self._only is None else f" Only the meter {self._only} is shown (--meter)."
+        limits = parts.intake_limits(self._stream)._replace(first_ms=SILENCE_MS)
+        for item in self.arrivals.problems(limits):
+            if item.code != "no_message" or self._stream.source.shard is None:
+                yield item.code, f"{item.text}. {item.cure}{hint}"
 
     def status(self, now_ms: int) -> str:
         """Return the line with the newest reading and the use in the open slot; "" if there is no reading."""
@@ -167,24 +170,25 @@ class StreamView:
         start_ms = self._window_ms(now_ms)
         terms = self._schedule.terms(start_ms)
         for index in range(terms.n):
-            stretches = [(start_ms + a, start_ms + b) for a, b in terms.stretches(index)]
-            if any(a <= now_ms < b for a, b in stretches):
-                return f"{text}; {self._so_far(meter, stretches, now_ms, terms)}"
+            if any(start_ms + a <= now_ms < start_ms + b for a, b in terms.stretches(index)):
+                return f"{text}; {self._so_far(meter, start_ms, index, terms)}"
         return text
 
-    def _so_far(self, meter: str, stretches: list[Stretch], now_ms: int, terms: Terms) -> str:
-        trace = self._traces[meter]
-        raw = trace.used(stretches, now_ms, terms)
-        start_ms, end_ms = stretches[0][0], stretches[-1][1]
+    def _so_far(self, meter: str, window_ms: int, slot_index: int, terms: Terms) -> str:
+        trace, band = self._traces[meter], terms.shape.names[slot_index] if terms.shape.names else ""
+        from_ms, to_ms = (window_ms + at_ms for at_ms in terms.shape.extent(slot_index))
+        raw = trace.used(from_ms, to_ms, band, terms)
+        stretches = terms.stretches(slot_index)
+        start_ms, end_ms = window_ms + stretches[0][0], window_ms + stretches[-1][1]
         is_long = end_ms - start_ms >= DAY_MS
         moment = _date_and_clock if is_long else _clock
         slot = f"slot from {moment(start_ms)}" if is_long else f"slot {moment(start_ms)}-{moment(end_ms)}"
         if raw is None:
             return slot
         quantity = "used" if terms.is_energy else "mean"
-        if terms.space is Space.PEAK:
-            quantity = "largest mean"
-        return f"{slot}: {quantity} {column(float(raw.value))} since {moment(max(start_ms, trace.since_ms))}"
+        if terms.shape.has_parts:
+            quantity = f"{terms.shape.accumulator} mean"
+        return f"{slot}: {quantity} {column(raw.value)} since {moment(max(start_ms, trace.since_ms))}"
 
 
 class View:
@@ -198,8 +202,7 @@ class View:
         self._now_ms = now_ms
         self._latest: StreamView | None = None
         self._refused = Counter[tuple[str, str]]()
-        self._listening_ms: dict[StreamView, int] = {}
-        self._checked: set[StreamView] = set()
+        self._listening: dict[StreamView, set[str]] = {}
 
     def begin(self) -> None:
         """Write which receiver's records of a shared stream are shown, the legend and the column headings."""
@@ -211,18 +214,15 @@ class View:
 
     def listening(self, stream: StreamView) -> None:
         """Record that a stream's source is subscribed; its silence is counted from the first subscription."""
-        self._listening_ms.setdefault(stream, self._now_ms())
+        self._listening.setdefault(stream, set())
 
     def tick(self) -> None:
-        """Write advice, once for each stream, if its source has been silent for SILENCE_MS."""
-        for stream, since_ms in self._listening_ms.items():
-            if stream not in self._checked and self._now_ms() - since_ms >= SILENCE_MS:
-                self._checked.add(stream)
-                if reason := stream.silence():
-                    name = f"stream {stream.name}: " if len(self._streams) > 1 else ""
-                    for line in textwrap.wrap(
-                        name + reason, WIDTH, break_long_words=False, break_on_hyphens=False
-                    ):
+        """Write each problem of each stream's arrivals once, with what to do."""
+        for stream, codes in self._listening.items():
+            for code, text in stream.advice(self._now_ms()):
+                if code not in codes:
+                    codes.add(code)
+                    for line in textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False):
                         self.say(line)
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
@@ -230,11 +230,9 @@ class View:
         try:
             is_shown = stream.raw(topic, payload, retain, self._now_ms())
         except PayloadError as error:
-            self._checked.add(stream)
             self._refuse(stream, topic, error.reason)
             return
         if is_shown:
-            self._checked.add(stream)
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
 
@@ -244,7 +242,7 @@ class View:
         count = self._refused[stream.name, reason]
         if str(count).strip("0") == "1":
             times = "" if count == 1 else f" ({count:,} messages so far)"
-            self.say(f"not a reading: {_printable(topic)}: {COUNTERS[reason]} ({reason}){times}")
+            self.say(f"not a reading: {topic}: {COUNTERS[reason]} ({reason}){times}")
 
     def released(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message from the sink, and write its line if it is a record that was not retained."""
@@ -272,11 +270,6 @@ def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "~"
-
-
-def _printable(text: str) -> str:
-    """Replace control characters in a broker's string, because a terminal would obey them."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _clock(time_ms: int) -> str:

@@ -55,7 +55,7 @@ def _login(section: str, broker: Options, folder: Path) -> dict[str, Any]:
 
 def _window(options: Options, zone: str) -> dict[str, Any]:
     """Return the time zone if the preset's windows are days or months, and the range if an option sets it."""
-    calendar = isinstance(PRESETS[options["preset"]].length, str)
+    calendar = PRESETS[options["preset"]].has_calendar
     ends = (options.get("lowest_w", 0), options.get("highest_w", 20_000))
     has_range = "lowest_w" in options or "highest_w" in options
     return {"timezone": zone if calendar else None, "range": list(ends) if has_range else None}

@@ -1,11 +1,10 @@
 /** The page's main module: it connects, keeps the data that the agent sends, and redraws a few times a second. */
 
 import { History, period } from "./history.js";
-import { Example, share } from "./noise.js";
 import { Plot } from "./plot.js";
-import { fill, showBudget, showGame, showGroup, showHealth, showHidden, showLast, showNumbers, showPairs } from "./sections.js";
-import { showProblems, showReports, showSpent } from "./sections.js";
-import { hasBands, hasPowers, Means, Numbers, overDays, Trace } from "./series.js";
+import { fill, showArrivals, showBudget, showGroup, showHealth, showHidden, showLast, showLimits, showNumbers } from "./sections.js";
+import { showPairs, showProblems, showReports, showSpent } from "./sections.js";
+import { hasBands, hasPowers, Means, Numbers, Trace } from "./series.js";
 import { amount, clock, day, element, number, say, speak, time } from "./text.js";
 
 const DRAW_MS = 250;
@@ -14,8 +13,6 @@ const SAY_MS = 5000;
 const RETRY_MS = 3000;
 const MINUTE = 60_000;
 const TABLE_ROWS = 100;
-/** The name of the stream's configured schedule among the names of presets. */
-const OWN = "";
 /** The sections about a home's own numbers, of which a stream of a group sends none. */
 const OF_NUMBERS = ["trace", "month", "presets", "attack", "last"];
 
@@ -26,18 +23,15 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 class Page {
   constructor(facts) {
     this.facts = facts;
-    const read = (slot) => this.#read(slot);
-    this.plots = ["trace", "preset"].map((id) => new Plot(at(`${id}-plot`), at(`${id}-reader`), read));
+    this.plot = new Plot(at("trace-plot"), at("trace-reader"), (slot) => this.#read(slot));
     this.history = new History();
-    this.example = new Example();
     this.ahead = 0;
     this.over = 0;
     this.said = 0;
     this.source = null;
     this.drawn = 0;
     this.missed = 0;
-    for (const id of ["trace-numbers", "preset-numbers"]) at(id).addEventListener("toggle", () => this.draw());
-    at("preset-again").addEventListener("click", () => this.again());
+    at("trace-numbers").addEventListener("toggle", () => this.draw());
     at("choice").addEventListener("submit", (event) => event.preventDefault());
     at("choice").addEventListener("change", () => this.choose(at("stream").value, at("meter").value));
   }
@@ -55,14 +49,13 @@ class Page {
     this.meter = meter;
     this.trace = new Trace(stream.own);
     this.numbers = new Numbers(stream.own);
-    this.means = new Map();
+    this.means = new Means();
     this.opened = null;
     this.upcoming = undefined;
     this.over = 0;
     this.missed = 0;
     fill("trace-latest", say("trace.none"));
     fill("trace-next");
-    this.example = new Example();
     this.#offer(at("stream"), this.facts.streams.map(({ name }) => name), stream.name);
     this.#offer(at("meter"), stream.meters, meter);
     at("stream-label").hidden = this.facts.streams.length < 2;
@@ -74,30 +67,25 @@ class Page {
     this.stream = stream;
     const own = stream.own;
     this.unit = own.power_unit;
-    this.choices = { [say("preset.own")]: own, ...stream.presets };
-    this.schedules = { ...Object.fromEntries(Object.keys(stream.presets).map((name) => [name, name])), [say("preset.own")]: OWN };
-    this.preset = say("preset.own");
-    for (const plot of this.plots) plot.begin(this.unit);
+    this.plot.begin(this.unit);
     at("trace-note").hidden = own.kind === "power";
     for (const part of document.querySelectorAll("#trace .key li + li, #trace-numbers, #attack-order")) part.hidden = !hasPowers(own);
     for (const part of document.querySelectorAll("#bands, a[href='#bands']")) part.hidden = !hasBands(own);
     const parts = (ids) => document.querySelectorAll(ids.map((id) => `#${id}, a[href='#${id}']`).join());
     for (const part of parts(OF_NUMBERS)) part.hidden = Boolean(stream.group);
     for (const part of parts(["crowd"])) part.hidden = !stream.group;
+    showArrivals(stream.arrivals);
     showHidden(own);
-    if (!stream.group) showGame(own);
-    fill("preset-choice", ...Object.entries(this.choices).map(([name, promise]) => this.#radio(name, promise)));
+    const yours = own.preset ? `${say("preset.own")} (${own.preset})` : say("preset.own");
+    const presets = Object.entries(stream.presets).map(([name, said]) => this.#radio(name, name, said));
+    fill("preset-choice", this.#radio(say("preset.own"), yours, own.said), ...presets);
+    at("preset-choice").querySelector("input").click();
   }
 
-  #radio(name, promise) {
-    const input = element("input", "", { type: "radio", name: "preset", value: name });
-    input.checked = name === this.preset;
-    input.addEventListener("change", () => {
-      this.preset = name;
-      this.draw();
-    });
-    const own = promise === this.stream.own && promise.preset ? ` (${promise.preset})` : "";
-    return element("label", [input, element("span", [element("b", name + own), element("small", promise.said.summary)])]);
+  #radio(value, name, said) {
+    const input = element("input", "", { type: "radio", name: "preset", value });
+    input.addEventListener("change", () => showLimits("preset-events", say("preset.table"), said));
+    return element("label", [input, element("span", [element("b", name), element("small", said.summary)])]);
   }
 
   #offer(select, names, chosen) {
@@ -142,6 +130,7 @@ class Page {
       showProblems(facts.problems);
       if (!fresh || fresh.own.id !== this.stream.own.id) location.reload();
       this.stream.meters = fresh?.meters || [];
+      showArrivals(fresh?.arrivals || []);
       if (this.meter) this.connect();
       else this.choose(this.stream.name, "");
     } else {
@@ -158,7 +147,7 @@ class Page {
 
   news({ readings, records, missed, means }) {
     this.trace.add(readings);
-    for (const [name, slots] of Object.entries(means)) this.#means(name).add(slots);
+    this.means.add(means);
     this.missed += missed;
     const last = this.numbers.add(records);
     if (last) {
@@ -188,13 +177,9 @@ class Page {
     if (this.stream.group) showReports(glance.reports, this.stream.group);
     this.#state(glance.health.source && glance.health.sink ? "open" : "offline");
     showHealth(glance, this.facts.counters);
+    showArrivals(glance.arrivals);
     showProblems(glance.problems);
     if (Date.now() - this.drawn >= (calm.matches ? DRAW_CALM_MS : DRAW_MS)) this.draw();
-  }
-
-  again() {
-    this.example = new Example();
-    this.draw();
   }
 
   /** Redraw the plots, the texts beside them and the open tables. */
@@ -209,13 +194,12 @@ class Page {
     const stretches = this.trace.stretches(now);
     const since = this.#since(now, own);
     const slots = this.numbers.list(since).map((slot) => ({ ...slot, they: slot.power, ...this.#you(slot) }));
-    this.plots[0].show(stretches, slots, since, now);
+    this.plot.show(stretches, slots, since, now);
     this.#sayLatest(slots);
     this.#sayNext(slots);
     showPairs(slots);
     const seconds = own.step_ms < MINUTE;
-    if (at("trace-numbers").open) showNumbers("trace-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
-    this.#drawPreset(stretches, now);
+    if (at("trace-numbers").open) showNumbers(slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
   }
 
   /** Return the start of the plot, so that the trace gets at least a quarter of its width. */
@@ -224,46 +208,10 @@ class Page {
     return this.opened - Math.min(3 * step, 3 * open);
   }
 
-  /** Return the means of a schedule, as sent by the agent. */
-  #means(name) {
-    if (!this.means.has(name)) this.means.set(name, new Means());
-    return this.means.get(name);
-  }
-
   /** Return the use in a slot; null unless the page was open for the whole slot. */
   #you({ window, band }) {
-    const mean = this.#means(OWN).get(window, band);
-    return mean?.part === 1 ? { you: mean.you, part: 1 } : { you: null, part: 0 };
-  }
-
-  #drawPreset(stretches, now) {
-    const promise = this.choices[this.preset];
-    const since = this.opened;
-    const slots = this.#examples(promise, since, now);
-    const from = Math.min(since, now - MINUTE / 6);
-    this.plots[1].show(stretches, hasBands(promise) ? [] : slots, from, now);
-    const open = slots.some(({ part }) => part < 1);
-    at("preset-unfinished").hidden = !open;
-    const texts = { preset: this.preset, records: slots.length };
-    if (open) fill("preset-unfinished", say("preset.unfinished", { step: this.#span(slots.at(-1)).length }));
-    at("preset-plot").setAttribute("aria-label", say("preset.plot", texts));
-    const seconds = promise.step_ms < MINUTE;
-    if (at("preset-numbers").open) showNumbers("preset-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
-  }
-
-  /** Return the numbers that a preset would send, with example noise; for an open slot, from the readings so far. */
-  #examples(promise, since, now) {
-    if (promise.space === "weighted") return [];
-    const examples = this.#means(this.schedules[this.preset]).list().map((slot) => {
-      const noisy = slot.you + this.example.noise(promise, slot);
-      const part = share(promise, slot.band);
-      const quantum = promise.quantum_power * part;
-      const they = Math.round(noisy / quantum) * quantum;
-      const label = hasBands(promise) ? { label: slot.band } : {};
-      return { ...slot, ...label, power: they, they, half: (promise.ci95 * part) / promise.per_power };
-    });
-    if (hasBands(promise)) return examples;
-    return examples.flatMap((slot) => (slot.band ? overDays({ ...slot, to: Math.min(slot.to, now) }, since) : [slot]));
+    const mean = this.means.get(window, band);
+    return mean?.part === 1 ? mean : { you: null, part: 0 };
   }
 
   /** Show when the number of a band leaves next: a band ends with its last hours in the window. */
@@ -335,7 +283,7 @@ class Page {
     const { start_ms: from, end_ms: to, leaves_ms: leaves } = upcoming;
     const values = { ...this.#span({ from, to }), leaves: clock(leaves, leaves % MINUTE > 0) };
     if (now < from) return fill("trace-next", say(slots.length ? "trace.next" : "trace.first", values));
-    const mean = own.slots.length ? undefined : this.#means(OWN).get(from, "");
+    const mean = own.bands ? undefined : this.means.get(from, "");
     if (!mean) return fill("trace-next", say("trace.open_unseen", values));
     return fill("trace-next", say("trace.open", { ...values, mean: amount(mean.you, this.unit) }));
   }

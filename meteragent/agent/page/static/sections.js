@@ -1,7 +1,6 @@
 /** The sections of the page except the plots: each function fills one section from data. */
 
-import { pairs, ROUNDS } from "./noise.js";
-import { amount, clock, day, duration, element, number, percent, say, table, time } from "./text.js";
+import { amount, clock, day, duration, element, number, say, table, time } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -19,36 +18,38 @@ export function fillTable(id, ...parts) {
 /** Show what is hidden and what is not, in the sentences of `check`. */
 export function showHidden({ said, does_not_hide: open, warnings }) {
   const [first, ...others] = said.promise;
-  const [heads, ...rows] = said.table;
   fill(
     "hidden-promise",
     element("p", first, { class: "large" }),
     ...others.map((line) => element("p", line)),
     element("h3", said.guesses),
   );
-  fillTable("hidden-events", said.guesses, heads, rows);
+  showLimits("hidden-events", said.guesses, said);
   fill("hidden-not", ...open.map((text) => element("li", text)));
   fill("hidden-warnings", ...warnings.map((text) => element("li", text)));
   at("hidden-warned").hidden = warnings.length === 0;
 }
 
+/** Show the table of an attacker's success limits. */
+export function showLimits(id, title, { table: [heads, ...rows] }) {
+  fillTable(id, title, heads, rows);
+}
+
 /** Show slots as a table: the measured mean, the number sent, the error and the error band. */
-export function showNumbers(id, slots, unit, seconds) {
+export function showNumbers(slots, unit, seconds) {
   const rows = slots.map((slot) => {
     const known = slot.you !== null;
-    const you = known ? number(slot.you) : "–";
     return [
-      slot.label ?? `${clock(slot.from, seconds)}–${clock(slot.to, seconds)}`,
-      slot.part < 1 && known ? `${you} (${say("table.so_far")})` : you,
+      `${clock(slot.from, seconds)}–${clock(slot.to, seconds)}`,
+      known ? number(slot.you) : "–",
       number(slot.they),
       known ? number(slot.they - slot.you) : "–",
       `${number(slot.they - slot.half)} … ${number(slot.they + slot.half)}`,
     ];
   });
   const heads = ["slot", "you", "they", "off", "band"].map((name) => say(`table.${name}`, { unit }));
-  const title = say(id === "trace-numbers" ? "table.sent" : "table.example");
-  if (rows.length) fillTable(id, title, heads, rows);
-  else at(id).querySelector(".wide").replaceChildren(element("p", say("table.empty")));
+  if (rows.length) fillTable("trace-numbers", say("table.sent"), heads, rows);
+  else at("trace-numbers").querySelector(".wide").replaceChildren(element("p", say("table.empty")));
 }
 
 /** Show the privacy spent. */
@@ -72,40 +73,22 @@ export function showBudget(allowance) {
   fill("spent-budget", windows ? say("budget.left", values) : say("budget.spent", values));
 }
 
-/** Play the attack on the order of neighbouring slots, with the slots that the page observed from start to end. */
+/**
+ * Show how often, of two neighbouring slots, the one with the larger private number is the one with the larger use.
+ * Pairs with equal numbers, and slots that the page did not observe from start to end, are left out.
+ */
 export function showPairs(slots) {
-  const { all, right } = pairs(slots.filter((slot) => slot.part === 1).map((slot) => ({ ...slot })));
+  let all = 0;
+  let right = 0;
+  for (const [i, after] of slots.entries()) {
+    const before = slots[i - 1];
+    if (before?.part !== 1 || after.part !== 1 || before.to !== after.from) continue;
+    if (before.you === after.you || before.they === after.they) continue;
+    all += 1;
+    right += before.you < after.you === before.they < after.they;
+  }
   const text = all ? say("attack.pairs_found", { raw: all, private: right, all }) : say("attack.pairs_none");
   if (at("attack-pairs").textContent !== text) fill("attack-pairs", text);
-}
-
-let game = null;
-
-/** Play the game for each event in a worker, and show each result beside its limit when it arrives. */
-export function showGame(promise) {
-  game?.terminate();
-  fill("attack-about", say("attack.game_about", { rounds: number(ROUNDS) }));
-  const limits = promise.hidden.map((event) => event.right_of_100["1"]);
-  const results = limits.map(() => element("div", say("attack.playing")));
-  const [, ...events] = promise.said.table;
-  const rows = events.map(([event], i) => [event, results[i], String(limits[i])]);
-  const heads = ["event", "private", "bound"].map((name) => say(`attack.${name}`));
-  fillTable("attack-game", say("attack.game"), heads, rows);
-  game = new Worker("/static/game.js", { type: "module" });
-  game.addEventListener("message", ({ data: { event, right, error } }) => {
-    const text = say("attack.result", { right: percent(right), error: percent(Math.max(error, 0.1)) });
-    results[event].replaceChildren(text, bar(right, limits[event]));
-  });
-  game.postMessage(promise);
-}
-
-/** Make a bar from 50 (guessing) to 100, with a mark at the limit. */
-function bar(right, bound) {
-  const share = (value) => `${Math.max(0, Math.min(100, (value - 50) * 2))}%`;
-  const [filled, mark] = [element("i"), element("b")];
-  filled.style.width = share(right);
-  mark.style.left = share(bound);
-  return element("div", [filled, mark], { class: "bar", "aria-hidden": "true" });
 }
 
 /** Show in whose total a home counts under a name, and what each party learns. */
@@ -173,4 +156,21 @@ export function showHealth({ health, counts }, meanings) {
     const cells = rows.map(([name, count]) => [element("code", name), number(count), meanings[name]]);
     fillTable("health-counters", say("health.counters"), heads, cells);
   }
+}
+
+/** Show what has arrived of each meter and phase; the table is folded as long as there is one meter only. */
+export function showArrivals(rows) {
+  const place = at("health-meters");
+  place.hidden = !rows.length;
+  const several = rows.some(({ meter }) => meter !== rows[0].meter);
+  if (place.dataset.several !== String(several)) place.open = several;
+  place.dataset.several = several;
+  if (!place.open && place.querySelector("table")) return;
+  const since = (ms) => (ms === null ? say("arrivals.never") : duration(ms));
+  const names = ["meter", "phase", "messages", "heard", "counted", "judgement"].filter((name) => name !== "phase" || rows[0]?.phase);
+  const cells = rows.map(({ meter, phase, messages, heard_ago_ms: heard, counted_ago_ms: counted, code }) => {
+    const judgement = element("span", code ? element("code", code) : say("health.right"), { class: code ? "bad" : "good" });
+    return [meter, ...(phase ? [phase] : []), number(messages), since(heard), since(counted), judgement];
+  });
+  fillTable("health-meters", say("arrivals.title"), names.map((name) => say(`arrivals.${name}`)), cells);
 }

@@ -50,16 +50,16 @@ export class Trace {
   }
 }
 
-/** The means of a schedule's slots, as computed by the agent: {from, to, band, window, place, you, part}. */
+/** The means of slots, as computed by the agent: {you, part}, where `part` is the observed part of the slot. */
 export class Means {
   #slots = new Map();
 
   /** Add means as they arrive; the newest of a slot counts. */
   add(means) {
-    for (const { from_ms: from, to_ms: to, band, window_ms: window, slot_index: place, power: you, part } of means) {
+    for (const { from_ms: from, band, power: you, part } of means) {
       const key = `${from}/${band}`;
       this.#slots.delete(key);
-      this.#slots.set(key, { from, to, band, window, place, you, part });
+      this.#slots.set(key, { you, part });
     }
     while (this.#slots.size > READINGS) this.#slots.delete(this.#slots.keys().next().value);
   }
@@ -67,11 +67,6 @@ export class Means {
   /** Return the mean of a slot, or of a band in its window; undefined if it is unknown. */
   get(from, band) {
     return this.#slots.get(`${from}/${band}`);
-  }
-
-  /** Return all means in order of time. */
-  list() {
-    return [...this.#slots.values()].sort((a, b) => a.from - b.from || a.place - b.place);
   }
 }
 
@@ -85,26 +80,13 @@ export function isoDuration(text) {
 /** Parse a record to {from, to, band, value, sd} in the unit of the record; return null if it is not a record. */
 export function readRecord(payload) {
   try {
-    const parsed = JSON.parse(payload);
-    const record = Array.isArray(parsed) ? readPack(parsed) : readObject(parsed);
-    return Number.isFinite(record.from + record.to + record.value + record.sd) ? record : null;
+    const { t, for: duration, band = "", value, sd } = JSON.parse(payload);
+    const from = Date.parse(t);
+    const to = from + isoDuration(duration);
+    return Number.isFinite(from + to + value + sd) ? { from, to, band, value, sd } : null;
   } catch {
     return null;
   }
-}
-
-function readObject({ t, for: duration, band = "", value, sd }) {
-  const from = Date.parse(t);
-  return { from, to: from + isoDuration(duration), band, value, sd };
-}
-
-/** Convert a SenML pack that `meteragent.wire` has encoded. */
-function readPack(pack) {
-  const of = (name) => pack.find(({ n }) => n === name);
-  const name = of("power") ? "power" : "energy";
-  const from = pack[0].bt * 1000;
-  const to = from + of(`${name}_for`).v * 1000;
-  return { from, to, band: of(`${name}_band`)?.vs || "", value: of(name).v, sd: of(`${name}_sd`).v };
 }
 
 /** Return whether a stream sends energies of named bands. */
@@ -160,7 +142,7 @@ export class Numbers {
 }
 
 /** Repeat a band such as 00:00/06:00 on each local day of its window. */
-export function overDays(slot, since) {
+function overDays(slot, since) {
   const stretches = [];
   const [from, to] = slot.band.split("/").map((time) => {
     const [hours, minutes] = time.split(":").map(Number);

@@ -7,6 +7,7 @@ abbreviations).
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from meteragent.tools.discover.describe.document import text_in
@@ -57,7 +58,8 @@ def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
                 if fields.get("platform") == "sensor":
                     yield from _sensor(fields, root, key, segments[-2])
     elif "sensor" in segments[:-2] or (segments[-3:-2] == ["sensor"]):
-        yield from _sensor(root, root, segments[-2], "/".join(segments[-3:-1]))
+        for statement in _sensor(root, root, segments[-2], "/".join(segments[-3:-1])):
+            yield replace(statement, unit_topic=topic)
 
 
 def _expand(document: Mapping[str, Any], base: str | None = None) -> dict[str, Any]:

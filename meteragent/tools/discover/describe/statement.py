@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 from meteragent.decode import PayloadNumber
 from meteragent.decode.profiles import PROFILES
+from meteragent.domain.counters import REFUSALS
 from meteragent.domain.identity import holds_topic
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import NOT_HEARD, Unplaced
 from meteragent.tools.discover.listener import TopicLog
-from meteragent.tools.discover.points import UNIT_NAMES, Point, Unit, numbers_at
+from meteragent.tools.discover.points import UNIT_NAMES, Point, Unit, foreign_form, numbers_at
 from meteragent.tools.discover.words import Meaning, Role, meaning, split
 
 _CLASSES = {"power": Kind.POWER, "energy": Kind.REGISTER}
@@ -21,6 +22,7 @@ _OTHER_CLASSES = {
 }
 _APPARENT = frozenset({"VA", "kVA", "MVA"})
 _REACTIVE = frozenset({"var", "kvar", "varh", "kvarh", "VAr", "kVAr", "VAR", "kVAR"})
+_NO_NUMBER = "its messages have no number at the described place"
 _BY_TEMPLATE = ("homeassistant-statestream", "esphome")
 """Profiles of bare numbers that refuse the words by which a device says 'no value'."""
 
@@ -32,7 +34,8 @@ class Statement:
     `value` is the number's JMESPath expression, or None for a bare number. `names` holds the number's names,
     most specific first. `device` distinguishes devices. `problem` is the reason why the number cannot be
     read, if there is one. `is_total` is true if every energy in the description's format is a growing
-    register.
+    register. `profile` is the family's, if only that family describes numbers in this way. `unit_topic` is
+    the topic of the description, if the agent can follow the unit there.
     """
 
     source: str
@@ -48,6 +51,8 @@ class Statement:
     problem: str | None = None
     is_total: bool = False
     role: Role = Role.UNKNOWN
+    profile: str | None = None
+    unit_topic: str | None = None
 
     @property
     def is_electric(self) -> bool:
@@ -81,7 +86,8 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
     if log is not None and log.payloads:
         value, numbers = _numbers(statement, log)
         if not numbers:
-            return _unplaced(statement, "its messages have no number at the described place")
+            form = foreign_form(log)
+            return _unplaced(statement, _NO_NUMBER if form is None else REFUSALS[form])
     return Point(
         log=log or TopicLog(statement.topic),
         value=value,
@@ -91,10 +97,11 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
         device=statement.device,
         source=statement.source,
         rank=0,
-        profile=_profile(statement.topic, value),
+        profile=statement.profile or _profile(statement.topic, value),
         factor=unit.factor,
         numbers=numbers,
         doubts=[] if log is not None and log.count else [NOT_HEARD],
+        unit_topic=statement.unit_topic,
         device_name=statement.device_name or next(iter(statement.names), ""),
     )
 
@@ -129,7 +136,7 @@ def _meaning(statement: Statement) -> Meaning:
             objection=stated.objection or outer.objection,
         )
     device = frozenset(split(statement.device_name))
-    return replace(stated, rest=stated.rest - device)
+    return replace(stated, labels=stated.labels - device)
 
 
 def _objection(statement: Statement, stated: Meaning) -> str | None:

@@ -45,13 +45,14 @@ def statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
             device=_device(base),
             device_class=_text(logs, f"{base}/device_class"),
             state_class=_text(logs, f"{base}/state_class"),
+            profile="homeassistant-statestream",
         )
 
 
 def _device(base: str) -> str:
     """Return the device of an entity: its name without the words for the measured quantity."""
     prefix, _, name = base.rpartition("/")
-    return f"statestream:{prefix}:{' '.join(sorted(meaning(name).rest))}"
+    return f"statestream:{prefix}:{' '.join(sorted(meaning(name).labels))}"
 
 
 def description_topics(logs: Mapping[str, TopicLog]) -> Iterator[str]:

@@ -1,0 +1,152 @@
+"""The store on a thread of its own, so that an fsync blocks nothing else."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from meteragent.agent.send_queue import OutboxReader
+from meteragent.domain.commit import Budget, Commit, Descriptor
+from meteragent.domain.counters import Counts
+from meteragent.store import Store, outbox, transaction
+
+REFUSED_PART = 10
+"""While messages on refused topics occupy 1 / REFUSED_PART or more of the store's space, no window of these
+topics opens."""
+
+_T = TypeVar("_T")
+
+
+class StoreThread:
+    """The store with its own thread, on which runners use it; another thread prepares generation files."""
+
+    def __init__(
+        self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
+    ) -> None:
+        """Take an open store; if it is full, messages in queues other than `streams` are dropped."""
+        self.store = store
+        self._streams = streams
+        self._counts = counts
+        self._keep_ms = keep_ms
+        self.max_bytes = max_bytes
+        self._thread = ThreadPoolExecutor(1, "store")
+        self._generation_thread = ThreadPoolExecutor(1, "generation")
+        self._bytes: int | None = None
+        self._writing_bytes = 0
+        self._refused_bytes: dict[str, int] = {}
+        self._erasure: asyncio.Future[None] | None = None
+        self._is_unerased = False
+        self._unerased_since_s: float | None = None
+
+    async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Run a function on the store's thread."""
+        return await self._begin(function, *arguments)
+
+    def _begin(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    async def persist(
+        self, commit: Commit, row_ids: Sequence[int], budget: Budget | None
+    ) -> list[outbox.WaitingRow]:
+        """Write a commit and mark delivered rows in one transaction, fsynced on return; return the new rows.
+
+        The thread erases the log directly after the commit, before any other call (rule 2 of the store).
+        """
+        size_bytes = outbox.commit_bytes(commit)
+        self._writing_bytes += size_bytes
+        try:
+            write_task = self._begin(transaction.commit, self.store, commit, row_ids, budget, self._keep_ms)
+            self._erasure = self._begin(self._erase_log)
+            rows, self._bytes = await write_task
+        finally:
+            self._writing_bytes -= size_bytes
+        if rows:
+            self._generation_thread.submit(self.store.prepare)
+        return rows
+
+    def _erase_log(self) -> None:
+        self.store.erase()
+        self._is_unerased = not self.store.erased
+
+    async def wait_until_erased(self) -> None:
+        """Wait for the erasure that follows the last commit, which removes old accumulators from the log.
+
+        If another reader of the file prevents the erasure, each call retries it, and `unerased_s` counts the
+        time. Raises StoreError if the erasure fails.
+        """
+        if self._is_unerased and (self._erasure is None or self._erasure.done()):
+            self._erasure = self._begin(self._erase_log)
+        erasure = self._erasure
+        if erasure is not None:
+            await asyncio.wait({erasure})  # a cancelled caller must not cancel the erasure
+            erasure.result()
+        if not self._is_unerased:
+            self._unerased_since_s = None
+        elif self._unerased_since_s is None:
+            self._unerased_since_s = asyncio.get_running_loop().time()
+
+    @property
+    def unerased_s(self) -> float:
+        """How long another reader has kept old accumulators in the log."""
+        since_s = self._unerased_since_s
+        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
+
+    async def has_space(self) -> bool:
+        """Return whether the store has room for more messages, after making room if it is full.
+
+        Messages that are being written count, too.
+        """
+        if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
+            return True
+        has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self._streams)
+        self._counts.add("retired_unsent", count)
+        return has_space
+
+    def note_refused(self, stream: str, waiting_bytes: int) -> bool:
+        """Record the size of a stream's messages on refused topics.
+
+        Returns whether these messages take up too much space over all streams (`REFUSED_PART`).
+        """
+        self._refused_bytes[stream] = waiting_bytes
+        return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
+
+    def outbox_reader(self, queue: str) -> OutboxReader:
+        """Return the functions with which the sink of a receiver's queue reads the store."""
+
+        async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
+            """Return up to `limit` undelivered rows after `position` that are due by `now_ms`."""
+            return await self.call(outbox.pending, self.store.connection, queue, now_ms, limit, position)
+
+        async def descriptors() -> list[Descriptor]:
+            """Return the latest descriptor of each topic."""
+            return await self.call(outbox.descriptors, self.store.connection, queue)
+
+        async def open_topics() -> set[str]:
+            """Return the receiver's topics of the open windows."""
+            states = (await self.call(self.store.snapshot, queue.partition("@")[0])).states.values()
+            windows = [window for state in states for window in state.windows]
+            return {item.topic for window in windows for item in window.destinations if item.queue == queue}
+
+        return OutboxReader(pending, descriptors, open_topics)
+
+    async def close(self) -> None:
+        """Close the store and end its threads. Raises StoreError, for example if the last erasure failed.
+
+        A stop that arrives meanwhile waits until the store is closed, because the caller may use the file
+        next.
+        """
+        close_task = asyncio.create_task(self._close())
+        try:
+            await asyncio.shield(close_task)
+        except asyncio.CancelledError:
+            await asyncio.wait({close_task})
+            close_task.result()
+            raise
+
+    async def _close(self) -> None:
+        try:
+            self._generation_thread.shutdown()
+            await self.call(self.store.close)
+            await self.wait_until_erased()
+        finally:
+            self._thread.shutdown()

@@ -1,0 +1,64 @@
+"""Text on its way to a terminal: what a device or a broker wrote cannot steer the terminal.
+
+Names, topics and reasons of others stand in tables, errors and logs. A terminal would obey the control
+characters in them (clear the screen, fill the clipboard), and show text with bidirectional marks in another
+order. Standard error, which logs and errors use, is therefore always an `Outlet`; standard output only if it
+is a terminal, so that files and pipes get every byte.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Final, TextIO, cast
+
+LINE_MAX: Final = 4_000
+"""The largest number of characters of a line; the end of a longer one is not shown."""
+_INVISIBLE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""Controls except tab and line feed, marks of direction and other invisible characters, and surrogates."""
+
+
+def shown(text: str) -> str:
+    """Return a text with each invisible character as its escape in Python, and no line too long."""
+    text = _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    if len(text) <= LINE_MAX:
+        return text
+    lines = text.split("\n")
+    return "\n".join(line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} .." for line in lines)
+
+
+class Outlet:
+    """A stream of text whose written text is `shown`, but for a carriage return at the beginning."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text; return its length."""
+        is_rewritten = text.startswith("\r")  # the line is to be overwritten
+        self._stream.write("\r" * is_rewritten + shown(text[is_rewritten:]))
+        return len(text)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        """Write texts, one after another."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def outlets() -> Iterator[None]:
+    """Make outlets of the standard streams (see the module), and put the streams back at the end."""
+    streams = sys.stdout, sys.stderr
+    if sys.stdout.isatty():
+        sys.stdout = cast(TextIO, Outlet(sys.stdout))
+    sys.stderr = cast(TextIO, Outlet(sys.stderr))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams

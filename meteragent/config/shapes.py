@@ -1,0 +1,304 @@
+"""What a configuration says of each kind of window: one row a kind.
+
+A row builds the window's shape from the keys of `[window]`, and states which keys the kind needs and which it
+excludes. Rows must not fail on settings that are refused later, so a key that is missing has a value that no
+release ever sees.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+from meteragent.config.model import Stream, Window
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import figures
+from meteragent.domain.grid import Band, BandRule, Hours, format_duration
+from meteragent.domain.presets import PRESETS, Preset
+from meteragent.domain.prices import Price, joined
+from meteragent.domain.schedule import BandRules
+from meteragent.domain.shapes import (
+    SHAPES,
+    Amount,
+    Banded,
+    Bands,
+    Curve,
+    Equal,
+    Excess,
+    Means,
+    Peak,
+    PriceSource,
+    Profile,
+    Shape,
+    Share,
+    Space,
+)
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.privacy.exact import round_half_up
+
+_PART_MS = 15 * MINUTE_MS
+"""The usual length of parts: the quarter hour of tariffs and markets."""
+Build = Callable[[Stream, int, tuple[Band, ...]], Shape]
+"""Builds the shape of a window of the given length, with bands or price hours in these places."""
+
+
+class ShapeRow(NamedTuple):
+    """What a configuration says of one kind of window. Keys are those of `[window]`.
+
+    build       builds the shape
+    rules       gives the rules for the places of bands or price hours; None if there are none
+    hours       the key with the hours of these rules
+    implied_by  the key that implies the kind, if `privacy.space` is not set
+    own_keys    the keys that only this kind and others that name them have, each with what to write if it is
+                required, or else with None
+    excludes    keys of slots that are refused, each with what would be right
+    readings    why the kind takes only some kinds of readings
+    is_archived whether archives support the kind
+    refusals    yields further refusals, given the terms of an ordinary window
+    """
+
+    build: Build
+    rules: Callable[[Stream], BandRules] | None = None
+    hours: str = "bands"
+    implied_by: str | None = None
+    own_keys: Mapping[str, str | None] = {}
+    excludes: Mapping[str, str] = {}
+    readings: str = ""
+    is_archived: bool = True
+    refusals: Callable[[Stream, Terms], Iterator[ConfigError]] | None = None
+
+
+def micro(value: Fraction) -> int:
+    """Return a value in millionths, rounded half up."""
+    return round_half_up(value * MICRO)
+
+
+def preset(stream: Stream) -> Preset:
+    """Return the stream's preset, which supplies all numbers that are not configured."""
+    return PRESETS[stream.privacy.preset]
+
+
+def space(stream: Stream) -> Space:
+    """Return the space: as configured, as implied by another key, or as the preset states."""
+    if stream.privacy.space is not None:
+        return stream.privacy.space
+    keys = ((space, row.implied_by) for space, row in ROWS.items() if row.implied_by is not None)
+    implied = (space for space, key in keys if getattr(stream.window, key) is not None)
+    return next(implied, preset(stream).space)
+
+
+def shape_class(stream: Stream) -> type[Shape]:
+    """Return the class of the stream's windows."""
+    return SHAPES[space(stream)]
+
+
+def row_of(stream: Stream) -> ShapeRow:
+    """Return the row of the stream's kind of window."""
+    return ROWS[space(stream)]
+
+
+def band_rules(stream: Stream) -> BandRules:
+    """Return the rules for the places of a window's bands or price hours, if it has any."""
+    rules = row_of(stream).rules
+    return BandRules() if rules is None else rules(stream)
+
+
+def keys_needed(preset: Preset) -> tuple[str, ...]:
+    """Return the keys of `[window]` that a preset needs, or that belong to these; none if it needs none."""
+    keys = ROWS[preset.space].own_keys
+    return tuple(keys) if any(keys.values()) else ()
+
+
+def window_of(preset: Preset, window: Window) -> Window:
+    """Return a window without the keys that define it, except for those that a preset needs."""
+    names = {*SLOT_KEYS, *(() if preset.has_calendar else ["timezone"])}.difference(keys_needed(preset))
+    return window.model_copy(update={name: Window.model_fields[name].default for name in names})
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+
+def _equal(shape: type[Equal]) -> Build:
+    """Return the builder of a kind with equal slots: `step` or, without it, `blocks` (1 by default)."""
+    return lambda stream, window_ms, _: shape(
+        window_ms, stream.window.step or window_ms // (stream.window.blocks or 1)
+    )
+
+
+def _banded(shape: type[Banded]) -> Build:
+    """Return the builder of a kind whose slots are bands."""
+    return lambda _, window_ms, bands: shape(
+        window_ms, tuple((band.name, band.duration_ms) for band in bands)
+    )
+
+
+def _profile_rules(stream: Stream) -> BandRules:
+    """Return the rules of a day's bands: as configured, or else equal blocks of the day."""
+    bands = stream.window.bands
+    if bands is None:
+        minutes = 24 * 60 // (stream.window.blocks or preset(stream).blocks)
+        bands = tuple(Hours(start, start + minutes) for start in range(0, 24 * 60, minutes))
+    return BandRules(tuple(BandRule(band.name, (band,)) for band in bands))
+
+
+def _energy_rules(stream: Stream) -> BandRules:
+    """Return the rules of a tariff's bands.
+
+    After an outage, a register does not show the bands in which the energy was used, so its stream has an
+    extra band for that energy.
+    """
+    window, holidays = stream.window, frozenset(stream.window.holidays)
+    rules = tuple(BandRule(band.name, band.hours, band.days, holidays) for band in window.band)
+    return BandRules(rules, window.rest, stream.source.kind is Kind.REGISTER)
+
+
+def _amount(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+    table = stream.window.weights
+    if table is None:  # refused
+        return Amount(window_ms, "EUR", MICRO, 0, PriceSource.TABLE)
+    source = PriceSource.TABLE if table.topic is None else PriceSource.TOPIC
+    return Amount(window_ms, table.unit, micro(table.bound), micro(table.default), source)
+
+
+def _price_rules(stream: Stream) -> BandRules:
+    """Return the rules of the price hours; each is named after its row in the price table."""
+    table, holidays = stream.window.weights, frozenset(stream.window.holidays)
+    rows = () if table is None else enumerate(table.price)
+    return BandRules(tuple(BandRule(str(row), price.hours, price.days, holidays) for row, price in rows))
+
+
+def prices(stream: Stream, bands: tuple[Band, ...]) -> tuple[Price, ...]:
+    """Return the prices of a window whose price hours are `bands`; none unless a table has them."""
+    table = stream.window.weights
+    if table is None or not shape_class(stream).is_priced:
+        return ()
+    rows = (
+        (from_ms, to_ms, micro(table.price[int(band.name)].price))
+        for band in bands
+        for from_ms, to_ms in band.stretches
+    )
+    return joined(sorted(rows))
+
+
+def _excess(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+    """Return the shape with the threshold rounded to millionths of the readings' unit."""
+    threshold_w, factor = stream.window.threshold or Fraction(0), UNIT_FACTOR[stream.source.unit]
+    return Excess(window_ms, Fraction(micro(threshold_w / factor), MICRO) * factor)
+
+
+def _share(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+    group = stream.group
+    assert group is not None, "only a stream with a group has shares"
+    return Share(window_ms, group.id.hex(), 1000 * group.deadline_s)
+
+
+def _peak(stream: Stream, window_ms: int, _bands: tuple[Band, ...]) -> Shape:
+    return Peak(window_ms, stream.window.step or _PART_MS)
+
+
+def _peak_refusals(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
+    """Yield refusals of windows, parts and readings that do not fit or, if all fit, of a useless peak."""
+    problems = list(_peak_windows(usual))
+    if not HOUR_MS % usual.step_ms:
+        problems += _peak_readings(usual)
+    yield from problems or _peak_usefulness(stream, usual)
+
+
+def _peak_windows(usual: Terms) -> Iterator[ConfigError]:
+    """Yield refusals of short windows, and of parts that do not divide an hour."""
+    if usual.timezone is None and usual.length_ms < DAY_MS:
+        expected = "'1mo', '1w' or '1d' with window.timezone: a largest mean needs many parts"
+        yield ConfigError("window.length", repr(format_duration(usual.length_ms)), expected)
+    if HOUR_MS % usual.step_ms:
+        expected = "a divisor of an hour, such as '15min', '30min' or '1h'"
+        yield ConfigError("window.step", repr(format_duration(usual.step_ms)), expected)
+
+
+def _peak_readings(usual: Terms) -> Iterator[ConfigError]:
+    """Yield refusals of readings, or of a quantum, that do not fit the parts."""
+    readings, step_ms = usual.readings, usual.step_ms
+    step = format_duration(step_ms)
+    if readings.kind is Kind.INTERVAL_ENERGY and step_ms % readings.interval_ms:
+        expected = f"a divisor of window.step = {step!r}: longer intervals hide the peak"
+        yield ConfigError("source.interval", repr(format_duration(readings.interval_ms)), expected)
+    elif readings.kind is not Kind.POWER and usual.quantum_u * readings.interval_ms * step_ms % HOUR_MS:
+        expected = "a coarser quantum, such as 1 W, whose energy over one part is a whole number"
+        yield ConfigError("privacy.quantum", figures(usual.quantum), expected)
+    if readings.kind is not Kind.INTERVAL_ENERGY and (readings.every_ms or 0) > step_ms:
+        expected = f"{step!r} or less: each part of {step} needs a reading"
+        yield ConfigError("source.every", repr(format_duration(readings.every_ms or 0)), expected)
+
+
+def _peak_usefulness(stream: Stream, usual: Terms) -> Iterator[ConfigError]:
+    """Yield a refusal if the 95% interval of the peak would be wider than the range of the readings."""
+    half_w = Fraction(usual.half_width(0.95)) * UNIT_FACTOR[usual.value_unit]
+    width_w = usual.readings.width_w
+    if 2 * half_w > width_w:
+        key = "radius" if stream.privacy.radius is not None else "hide"
+        expected = (
+            f"less: the peak would be within ± {figures(half_w)} W, and window.range is"
+            f" {figures(width_w)} W wide"
+        )
+        yield ConfigError(f"privacy.{key}", f"{figures(usual.hides_wh)} Wh in each part", expected)
+
+
+_SLOTS = ("step", "blocks")
+_ONE_NUMBER = dict.fromkeys(_SLOTS, "only window.length: a window has one number")
+
+ROWS: dict[Space, ShapeRow] = {
+    Space.LINF: ShapeRow(_equal(Means)),
+    Space.CURVE: ShapeRow(_equal(Curve)),
+    Space.PROFILE: ShapeRow(
+        _banded(Profile),
+        _profile_rules,
+        own_keys={"bands": None},
+        excludes={"step": "window.bands or window.blocks: a profile has hours of the day"},
+    ),
+    Space.BANDS: ShapeRow(
+        _banded(Bands),
+        _energy_rules,
+        hours="band",
+        own_keys={
+            "band": "[[window.band]] with name, days = 'mon-fri' and hours = ['07:00/23:00']",
+            "rest": None,
+            "holidays": None,
+        },
+        excludes=dict.fromkeys(_SLOTS, "[[window.band]]: the bands are the slots"),
+    ),
+    Space.WEIGHTED: ShapeRow(
+        _amount,
+        _price_rules,
+        hours="weights.price",
+        implied_by="weights",
+        own_keys={
+            "weights": "[window.weights] with bound = 0.5 and [[window.weights.price]]",
+            "holidays": None,
+        },
+        excludes=_ONE_NUMBER,
+    ),
+    Space.PEAK: ShapeRow(
+        _peak,
+        excludes={"blocks": "window.step = '15min' instead: a peak is the largest mean of equal parts"},
+        is_archived=False,
+        refusals=_peak_refusals,
+    ),
+    Space.ABOVE: ShapeRow(
+        _excess,
+        implied_by="threshold",
+        own_keys={"threshold": "a power in W, such as 3000"},
+        excludes=_ONE_NUMBER,
+        readings="an energy gives only the mean power between two readings, and the rounding steps of its"
+        " readings would add up",
+        is_archived=False,
+    ),
+    Space.SHARE: ShapeRow(_share),
+}
+
+OWN_KEYS = tuple(dict.fromkeys(key for row in ROWS.values() for key in row.own_keys))
+"""The keys of `[window]` that only some kinds of windows have."""
+
+SLOT_KEYS = ("length", *_SLOTS, *OWN_KEYS)
+"""The keys of `[window]` that define windows and slots, apart from the time zone."""
+
+COMPLETE = {name: preset for name, preset in PRESETS.items() if not keys_needed(preset)}
+"""The presets that need no further key, except perhaps a time zone."""

@@ -1,0 +1,18 @@
+"""Names in the cells of CSV files, which spreadsheets open: no name is a formula."""
+
+import re
+
+_FORMULA = re.compile(r"'*[=+\-@]")
+
+
+def cell_of(name: str) -> str:
+    """Return a name as a cell that no spreadsheet computes: with ' before =, +, - or @.
+
+    `name_of` returns the name. A name that already begins with such marks gets another one.
+    """
+    return f"'{name}" if _FORMULA.match(name) else name
+
+
+def name_of(cell: str) -> str:
+    """Return the name that `cell_of` wrote into a cell."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

@@ -1,0 +1,517 @@
+"""What arrives of each meter and phase, and the judgement of it: does it count, and if not, why?
+
+Theory of operation
+-------------------
+The core notes the outcome of each message and reading at the `Arrival` of its *origin*: a meter, or a phase
+of a meter. Nothing else is kept, only in memory, and no value is among it. `Arrivals.problems` judges all
+origins; log, health, page, rehearsal and metrics show what it returns, which names no meter (law 4). Each
+origin is judged by itself, so a good meter hides no other. `rows` names the meters, for those who ask on the
+device.
+
+Times are measured on a clock of the intake's own, which `advance` moves. It stands while the source is
+disconnected, and one step counts for at most a minute, because the machine may have slept, or its clock may
+have been set.
+
+A topic filter with a wildcard may also match messages that are no readings: an origin is not judged by fewer
+unreadable messages than twice the number that is usual between two of its readings. An origin without any
+reading, whose messages merely lack a value, is no meter of a stream that has others.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from meteragent.core.judgement import Verdict
+from meteragent.domain.counters import REFUSALS, Counts
+from meteragent.domain.problem import Problem, problem
+from meteragent.domain.units import DAY_MS, MINUTE_MS
+
+STEP_MS = MINUTE_MS
+"""The longest step of the clock that counts in full."""
+SOON_MS = MINUTE_MS
+"""How long messages must be refused, or readings clamped or doubted, before this is a problem."""
+FEWEST = 3
+"""The smallest number of refused messages, or clamped or doubted readings, that is a problem after `SOON_MS`.
+For a wrong zone, one message is enough."""
+FEWEST_AT_ONCE = 5
+"""The number of such messages that is a problem at once, before the first reading that counts."""
+ENOUGH = 100
+"""The number of unreadable messages that is a problem even if that many are usual."""
+RECENT = 32
+"""The number of an origin's newest messages, readings or rises of which a part may be bad."""
+RECENT_FEWEST = 12
+"""The smallest number of messages of which a refused part is a problem."""
+PART = 4
+"""Every fourth message refused is a problem."""
+
+_COUNTS = {"accepted", "early"}
+_READ = {"refused_ahead", "late", "duplicate"}
+"""Outcomes of messages that were decoded: the profile is right."""
+_UNREADABLE = set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"}
+_REFUSED = {*REFUSALS, "late"}
+_IDLE = {*_REFUSED, "duplicate"}
+"""Outcomes of messages that do not count; duplicates, because a time that stands still is a fault."""
+_EMPTY = {"refused_missing", "refused_unavailable"}
+"""Refusals of messages that may belong to something other than a meter."""
+_UNHEARD = {"retained", "other_shard"}
+"""Outcomes of messages that the meter has not just sent, or that are another agent's: they are as good as
+silence."""
+_ODD = _UNREADABLE - _EMPTY
+_RECENT_BITS = (1 << RECENT) - 1
+
+OFTEN = {"register_jump": 1, "register_reset": 3}
+"""How many events of a meter within a day are a problem, by their counter, which is the problem's code."""
+
+CODES = (
+    "no_message",
+    "wrong_zone",
+    "clock_behind",
+    "all_late",
+    "wrong_profile",
+    "phase_silent",
+    "none_counts",
+    "no_readings",
+    "none_accepted",
+    "some_refused",
+    *OFTEN,
+    "register_doubted",
+    "register_steps",
+    "all_clamped",
+    "some_clamped",
+)
+"""The codes of problems; if several hold for an origin, the first is given."""
+
+
+class Limits(NamedTuple):
+    """How long, in ms, the intake may be silent before this is a problem; None: for ever.
+
+    first_ms  nothing has arrived since the start
+    meter_ms  a meter's readings have stopped
+    phase_ms  a phase has stopped while others of its meter go on; None: it stands while it is silent
+    stands_ms how long such a phase stands
+    """
+
+    first_ms: int | None
+    meter_ms: int | None
+    phase_ms: int | None
+    stands_ms: int | None = None
+
+
+class ArrivalRow(NamedTuple):
+    """An origin: its messages, how long ago the last one came and the last one counted, and the judgement.
+
+    `phase` is None for a meter without phases; `code` is None if nothing is wrong.
+    """
+
+    meter: str
+    phase: str | None
+    messages: int
+    heard_ago_ms: int | None
+    counted_ago_ms: int | None
+    code: str | None
+
+
+class Series:
+    """A series of readings or rises, of whose newest at least every `part`-th is bad."""
+
+    __slots__ = ("_bits", "_count", "_part", "bad_count", "since_ms")
+
+    def __init__(self, part: int) -> None:
+        self._part = part
+        self._bits = self._count = self.bad_count = self.since_ms = 0
+
+    def note(self, now_ms: int, *, is_bad: bool) -> None:
+        """Note a reading or rise; the series ends when too few of the newest are bad."""
+        if not self.bad_count:
+            self._bits = self._count = 0
+            self.since_ms = now_ms
+        self._bits = (self._bits << 1 | is_bad) & _RECENT_BITS
+        self._count = min(self._count + 1, RECENT)
+        is_going_on = self._part * self._bits.bit_count() >= self._count
+        self.bad_count = self.bad_count + is_bad if is_going_on else 0
+
+    def is_long(self, now_ms: int) -> bool:
+        """Return whether enough were bad for long enough."""
+        return self.bad_count >= FEWEST and now_ms - self.since_ms >= SOON_MS
+
+
+class Registers:
+    """What the readings of an origin's register turned out to be, and what is wrong with them."""
+
+    __slots__ = ("_contradicted", "_doubted", "_events_ms", "_is_high", "_outside", "_still_count")
+
+    def __init__(self) -> None:
+        self._events_ms: dict[str, list[int]] = {}
+        self._doubted, self._contradicted, self._outside = Series(1), Series(PART), Series(PART)
+        self._is_high = False
+        self._still_count = 0  # readings without use, since the rises began to be outside the range
+
+    def note_event(self, name: str, now_ms: int) -> None:
+        """Note an event of `OFTEN`."""
+        self._events_ms[name] = [*self._events_ms.get(name, ()), now_ms][-OFTEN[name] :]
+
+    def note(self, verdict: Verdict, now_ms: int) -> None:
+        """Note a verdict. Of readings that are doubted in a row, only the first counts as contradicted."""
+        is_doubted = verdict in {Verdict.HIGH, Verdict.LOW}
+        if not (is_doubted and self._doubted.bad_count):
+            is_bad = is_doubted or verdict is Verdict.CONTRADICTED
+            self._contradicted.note(now_ms, is_bad=is_bad)
+        if verdict is not Verdict.CONTRADICTED:
+            self._doubted.note(now_ms, is_bad=is_doubted)
+        self._is_high = verdict is Verdict.HIGH
+        if verdict in {Verdict.USE, Verdict.CLAMPED}:
+            self._outside.note(now_ms, is_bad=verdict is Verdict.CLAMPED)
+            self._still_count *= self._outside.bad_count > 0
+        if self._outside.bad_count:
+            self._still_count += verdict is Verdict.STILL
+
+    def code(self, now_ms: int) -> str | None:
+        """Return what is wrong, as one of `CODES`; None if nothing is.
+
+        A count that is too high is as one whose rises are: its unit is wrong.
+        """
+        for name, times_ms in self._events_ms.items():
+            if len(times_ms) == OFTEN[name] and now_ms - times_ms[0] < DAY_MS:
+                return name
+        if self._doubted.is_long(now_ms) and self._is_high:
+            return "all_clamped"
+        if self._doubted.is_long(now_ms) or self._contradicted.is_long(now_ms):
+            return "register_doubted"
+        if self._outside.is_long(now_ms):
+            return "register_steps" if self._still_count >= self._outside.bad_count else "all_clamped"
+        return None
+
+
+class Arrival:
+    """What has arrived of one origin since the agent started; times are those of the intake's clock."""
+
+    __slots__ = (
+        "_bad",
+        "_clamped_count",
+        "_clamped_ms",
+        "_first_ms",
+        "_idle_ms",
+        "_is_clamped",
+        "_odd",
+        "_recent",
+        "_since",
+        "_usual_count",
+        "counted_ms",
+        "heard_ms",
+        "message_count",
+        "off_ms",
+        "registers",
+    )
+
+    def __init__(self) -> None:
+        self.message_count = 0
+        self.heard_ms: int | None = None
+        self.counted_ms: int | None = None
+        self.off_ms = 0
+        self._since = Counter[str]()  # outcomes since the last reading that counted
+        self._first_ms: int | None = None
+        self._idle_ms: int | None = None
+        self._usual_count = 0
+        self._recent = 0  # a bit for each of the newest messages, set if it was refused as odd
+        self._odd = Counter[str]()
+        self._clamped_count = self._clamped_ms = 0
+        self._is_clamped = False
+        self.registers: Registers | None = None
+        self._bad = {"off": Series(1), "clamped": Series(PART)}  # of the readings that counted
+
+    def note(self, outcome: str, now_ms: int, off_ms: int = 0) -> None:
+        """Note the outcome of a message or reading, by the name of its counter.
+
+        `off_ms` is how far the reading's time was from its arrival; if the reading counts, 0 unless it is
+        further than it may be.
+        """
+        if off_ms:
+            self.off_ms = off_ms
+        if outcome in _COUNTS:
+            self._note_counted(now_ms, is_off=off_ms != 0)
+        else:
+            self._since[outcome] += 1
+            if outcome in _UNHEARD:
+                return
+            if outcome in _IDLE and self._idle_ms is None:
+                self._idle_ms = now_ms
+            if is_odd := outcome in _ODD:
+                self._odd[outcome] += 1
+            self._recent = (self._recent << 1 | is_odd) & _RECENT_BITS
+        self.message_count += 1
+        self.heard_ms = now_ms
+        if self._first_ms is None:
+            self._first_ms = now_ms
+
+    def _note_counted(self, now_ms: int, *, is_off: bool) -> None:
+        self.counted_ms = now_ms
+        self._bad["off"].note(now_ms, is_bad=is_off)
+        self._recent = self._recent << 1 & _RECENT_BITS
+        if self._since:
+            self._usual_count = max(self._usual_count, self._sum(_IDLE))
+            self._since.clear()
+            self._idle_ms = None
+        if not self._is_clamped:  # a clamped reading is noted after it was accepted
+            self._clamped_count = 0
+        self._bad["clamped"].note(now_ms, is_bad=self._is_clamped)
+        self._is_clamped = False
+
+    def note_clamped(self, now_ms: int) -> None:
+        """Note that the last reading was clamped."""
+        if not self._clamped_count:
+            self._clamped_ms = now_ms
+        if not self._is_clamped:
+            self._clamped_count += 1
+        self._is_clamped = True
+
+    @property
+    def is_no_meter(self) -> bool:
+        """Whether all that came is messages without a value."""
+        return self.counted_ms is None and set(self._since) <= _EMPTY | _UNHEARD | {"other"}
+
+    def code(self, now_ms: int, limits: Limits) -> str | None:
+        """Return what is wrong, as one of `CODES`; None if nothing is."""
+        refused_count = self._sum(_REFUSED)
+        is_refusing = self._idle_ms is not None and now_ms - self._idle_ms >= SOON_MS
+        if is_refusing and (cause := self._cause()):
+            return cause
+        if limits.first_ms is not None and (code := self._time_code(now_ms, limits.first_ms)):
+            return code
+        if limits.meter_ms is not None and now_ms - (self.counted_ms or 0) > limits.meter_ms:
+            return "no_readings"
+        if self.counted_ms is None and self._first_ms is not None:
+            is_long = limits.first_ms is not None and now_ms - self._first_ms > limits.first_ms
+            is_due = refused_count >= (FEWEST if is_refusing else FEWEST_AT_ONCE) or is_long
+            return "none_accepted" if is_due else None
+        count = min(self.message_count, RECENT)
+        if count >= RECENT_FEWEST and PART * self._recent.bit_count() >= count:
+            return "some_refused"
+        return self._value_code(now_ms)
+
+    def _time_code(self, now_ms: int, limit_ms: int) -> str | None:
+        """Return what is wrong with messages of which none counts any more, or with times that count."""
+        if self.counted_ms is None:
+            return None
+        is_long = self._idle_ms is not None and now_ms - self._idle_ms > limit_ms
+        if is_long and self._sum(_IDLE) >= self._fewest:
+            return "none_counts"
+        if self._bad["off"].is_long(now_ms):
+            return "all_late" if self.off_ms < 0 else "clock_behind"
+        return None
+
+    def _value_code(self, now_ms: int) -> str | None:
+        """Return what is wrong with the values of readings that count."""
+        if self.registers is not None:
+            return self.registers.code(now_ms)
+        if self._is_clamped and self._clamped_count >= FEWEST:
+            is_first = self._clamped_count == self.message_count and self._clamped_count >= FEWEST_AT_ONCE
+            if is_first or now_ms - self._clamped_ms >= SOON_MS:
+                return "all_clamped"
+        mixed = self._bad["clamped"]
+        return "some_clamped" if mixed.bad_count >= RECENT // PART and mixed.is_long(now_ms) else None
+
+    def _cause(self) -> str | None:
+        """Return why all messages have been refused; None if the outcomes indicate no cause."""
+        since = self._since
+        if since["refused_zone"]:
+            return "wrong_zone"
+        if since["refused_ahead"] >= FEWEST and not since["late"]:
+            return "clock_behind"
+        if since["late"] >= FEWEST and not since["refused_ahead"]:
+            return "all_late"
+        if self._sum(_UNREADABLE) >= self._fewest and not self._sum(_READ):
+            return "wrong_profile"
+        return None
+
+    @property
+    def _fewest(self) -> int:
+        """The smallest number of messages that is a problem if none of them counts."""
+        return max(FEWEST, min(2 * self._usual_count + 1, ENOUGH))
+
+    def reasons(self, code: str) -> Counter[str]:
+        """Return the refusals to which a problem is due, by the name of their counter."""
+        since = self._odd if code == "some_refused" else self._since
+        return Counter({name: count for name, count in since.items() if name in _IDLE or name == "other"})
+
+    def _sum(self, names: Iterable[str]) -> int:
+        since = self._since
+        return sum(since[name] for name in names) if since else 0
+
+
+class Arrivals:
+    """What has arrived of a stream's meters, and the judgement of it."""
+
+    def __init__(
+        self, name: str, phases: Sequence[str], max_meters: int, counts: Counts, off_max_ms: int = MINUTE_MS
+    ) -> None:
+        """Start without arrivals of the stream `name`, whose meters have `phases`, if any.
+
+        `off_max_ms` is how far the time of a reading that counts may be from its arrival.
+        """
+        self._name = name
+        self.now_ms = 0
+        self.counts = counts
+        self._phases = tuple(dict.fromkeys(phases))
+        self._max_meters, self._off_max_ms = max_meters, off_max_ms
+        self._advanced_ms: int | None = None
+        self._origins: dict[str, dict[str | None, Arrival]] = {}
+        self._stray = Arrival()
+
+    def advance(self, now_ms: int, *, connected: bool) -> None:
+        """Advance the clock to a time of the wall clock; it stands while the source is not connected."""
+        if connected and self._advanced_ms is not None:
+            self.now_ms += min(max(now_ms - self._advanced_ms, 0), STEP_MS)
+        self._advanced_ms = now_ms
+
+    def of(self, meter: str, phase: str | None = None) -> Arrival:
+        """Return what has arrived of a meter or phase; a new one has been silent since the start.
+
+        Beyond `max_meters` meters, what arrives belongs to none.
+        """
+        origins = self._origins.get(meter)
+        if origins is None:
+            if len(self._origins) >= self._max_meters:
+                return self._stray
+            origins = self._origins[meter] = {name: Arrival() for name in (None, *self._phases)}
+        return origins[phase]
+
+    def expect(self, meter: str) -> None:
+        """Expect readings of a meter that the store knows: its silence begins now."""
+        self.of(meter).counted_ms = self.now_ms
+
+    def count(self, arrival: Arrival | None, outcome: str, off_ms: int = 0) -> None:
+        """Count the outcome of a message or reading of an origin; None if it belongs to no meter.
+
+        `off_ms` is how far the reading's time was from its arrival.
+        """
+        if outcome in _COUNTS and abs(off_ms) <= self._off_max_ms:
+            off_ms = 0
+        self.counts.add(outcome)
+        (self._stray if arrival is None else arrival).note(outcome, self.now_ms, off_ms)
+
+    def note_clamped(self, meter: str) -> None:
+        """Count that a meter's last reading was clamped."""
+        self.counts.add("clamped")
+        self.of(meter).note_clamped(self.now_ms)
+
+    def note_event(self, meter: str, name: str) -> None:
+        """Count what the use up to a meter's register reading was, by the name of its counter."""
+        self.counts.add(name)
+        if name in OFTEN:
+            self._registers(self.of(meter)).note_event(name, self.now_ms)
+
+    def note_verdict(self, arrival: Arrival, verdict: Verdict) -> None:
+        """Note what a reading of an origin's register turned out to be."""
+        self._registers(arrival).note(verdict, self.now_ms)
+
+    def _registers(self, arrival: Arrival) -> Registers:
+        if arrival.registers is None:
+            arrival.registers = Registers()
+        return arrival.registers
+
+    def forget(self, meter: str) -> None:
+        """Forget a meter."""
+        self._origins.pop(meter, None)
+
+    def is_waiting(self, limits: Limits) -> bool:
+        """Return whether nothing has arrived, for so short a time that this is no problem."""
+        return not self._has_heard() and not self._is_silent(limits)
+
+    def _has_heard(self) -> bool:
+        arrivals = chain.from_iterable(origins.values() for origins in self._origins.values())
+        return any(arrival.heard_ms is not None for arrival in (self._stray, *arrivals))
+
+    def _is_silent(self, limits: Limits) -> bool:
+        return limits.first_ms is not None and self.now_ms > limits.first_ms
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        """Yield what is wrong, the most common first, each with the number of meters that have it."""
+        if not self._has_heard():
+            if self._is_silent(limits):
+                yield problem("no_message", self._name, limit_ms=limits.first_ms or 0)
+            return
+        judged = {meter: self._judge(origins, limits) for meter, origins in self._meters().items()}
+        if not judged and (code := self._stray.code(self.now_ms, limits)):
+            judged[""] = code, [self._stray]
+        for code, count in Counter(code for code, _ in judged.values() if code).most_common():
+            arrivals = [
+                arrival for its_code, group in judged.values() if its_code == code for arrival in group
+            ]
+            fields = self._fields(code, arrivals, limits)
+            yield problem(code, self._name, meters=count, of=len(judged), **fields)
+
+    def _meters(self) -> dict[str, dict[str | None, Arrival]]:
+        """Return the origins of each meter; those that are no meters only if there is nothing else."""
+        are_none = {
+            meter
+            for meter, origins in self._origins.items()
+            if all(arrival.is_no_meter for arrival in origins.values())
+        }
+        if len(are_none) < len(self._origins):
+            return {meter: origins for meter, origins in self._origins.items() if meter not in are_none}
+        return self._origins
+
+    def _judge(self, origins: dict[str | None, Arrival], limits: Limits) -> tuple[str | None, list[Arrival]]:
+        """Return what is wrong with a meter, and with which of its origins."""
+        meter_arrival, phases = origins[None], [origins[name] for name in self._phases]
+        newest_ms = _newest_ms(origins)
+        silent = self._silent_phases(meter_arrival, phases, newest_ms, limits)
+        arrivals_by_code, limits = defaultdict(list), self._own_limits(newest_ms, limits)
+        for arrival in phases or [meter_arrival]:
+            code = arrival.code(self.now_ms, limits) or ("phase_silent" if arrival in silent else None)
+            arrivals_by_code[code].append(arrival)
+        if phases:  # what is clamped is the sum, and events are noted there
+            arrivals_by_code[meter_arrival.code(self.now_ms, Limits(None, None, None))].append(meter_arrival)
+        code = min(filter(None, arrivals_by_code), key=CODES.index, default=None)
+        return code, arrivals_by_code[code] if code else []
+
+    def _own_limits(self, newest_ms: int, limits: Limits) -> Limits:
+        """Return the limits of each phase: a silent one may stand while others go on."""
+        is_standing = limits.phase_ms is None and self.now_ms - newest_ms <= (limits.meter_ms or 0)
+        return limits._replace(meter_ms=None) if self._phases and is_standing else limits
+
+    def _silent_phases(
+        self, meter_arrival: Arrival, phases: list[Arrival], newest_ms: int, limits: Limits
+    ) -> list[Arrival]:
+        """Return the phases without which nothing of a meter counts, although others of them do."""
+        unheard_phases = [arrival for arrival in phases if arrival.counted_ms is None]
+        is_summed = self.now_ms - (meter_arrival.counted_ms or 0) <= (limits.phase_ms or SOON_MS)
+        if is_summed or len(unheard_phases) == len(phases):
+            return []
+        limit_ms = limits.stands_ms if limits.phase_ms is None else limits.phase_ms
+        oldest_ms = 0 if limit_ms is None else newest_ms - limit_ms
+        return [arrival for arrival in phases if arrival.counted_ms is None or arrival.counted_ms < oldest_ms]
+
+    def _fields(self, code: str, arrivals: list[Arrival], limits: Limits) -> dict[str, str | int]:
+        """Return the fields of a problem's text."""
+        if code == "no_readings":
+            return {"limit_ms": limits.meter_ms or 0}
+        if code == "phase_silent":
+            return {"phases": len(self._phases)}
+        if code in {"all_late", "clock_behind"}:
+            off_ms = sorted(abs(arrival.off_ms) for arrival in arrivals)[len(arrivals) // 2]
+            return {"off_ms": round(off_ms, -3)}
+        if code in {"wrong_profile", "none_accepted", "none_counts", "some_refused"}:
+            reasons = sum((arrival.reasons(code) for arrival in arrivals), Counter[str]())
+            return {"reasons": " ".join(name for name, _ in reasons.most_common(3))}
+        return {}
+
+    def rows(self, limits: Limits) -> Iterator[ArrivalRow]:
+        """Yield all origins, by meter and phase, with their judgement."""
+        for meter, origins in sorted(self._origins.items()):
+            code, arrivals = self._judge(origins, limits)
+            own_limits = self._own_limits(_newest_ms(origins), limits)
+            for phase in self._phases or [None]:
+                arrival = origins[phase]
+                own_code = code if arrival in arrivals else arrival.code(self.now_ms, own_limits)
+                heard_ago_ms, counted_ago_ms = self._ago(arrival.heard_ms), self._ago(arrival.counted_ms)
+                yield ArrivalRow(meter, phase, arrival.message_count, heard_ago_ms, counted_ago_ms, own_code)
+
+    def _ago(self, time_ms: int | None) -> int | None:
+        return None if time_ms is None else self.now_ms - time_ms
+
+
+def _newest_ms(origins: dict[str | None, Arrival]) -> int:
+    """Return when the newest reading of a meter's origins counted."""
+    return max(arrival.counted_ms or 0 for arrival in origins.values())

@@ -1,0 +1,100 @@
+"""What builds the windows and timelines of a stream, from their terms and from the store."""
+
+from dataclasses import dataclass, replace
+
+from meteragent.core.largest import LargestWindow
+from meteragent.core.prices import Prices
+from meteragent.core.register import RegisterTimeline
+from meteragent.core.shares import ShareWindow
+from meteragent.core.stream import Crowd
+from meteragent.core.timeline import Timeline
+from meteragent.core.window import Window
+from meteragent.domain.commit import Destination, OpenWindow, TimelineState
+from meteragent.domain.shapes import Accumulator, Means
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import Kind
+from meteragent.wire.record import RecordFormats
+
+WINDOWS = {
+    Accumulator.SUM: Window,
+    Accumulator.LARGEST: LargestWindow,
+    Accumulator.SHARE: ShareWindow,
+}
+"""The class of windows for each way in which readings make a slot's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factory:
+    """What builds windows and timelines under the terms of one stream.
+
+    terms    the terms of an ordinary window, under which readings count
+    formats  the formats of records, whose terms all windows with the same id share
+    prices   the prices of the stream's topic
+    crowd    the cryptography of shares; None unless windows release shares
+    """
+
+    terms: Terms
+    formats: RecordFormats
+    prices: Prices
+    crowd: Crowd | None = None
+
+    def timeline(self, first_ms: int) -> Timeline:
+        """Return the timeline of a new meter, whose first window starts at `first_ms`."""
+        return timeline_of(self.terms, first_ms)
+
+    def restored_timeline(self, next_ms: int, state: TimelineState) -> Timeline:
+        """Return a timeline from the store; open windows keep their own terms.
+
+        Windows that release a share are dropped if the stream no longer belongs to a crowd, because nobody
+        can seal it.
+        """
+        timeline = self.timeline(next_ms)
+        windows = [self._restored(window) for window in state.windows]
+        timeline.resume(
+            state, [w for w in windows if self.crowd is not None or not isinstance(w, ShareWindow)]
+        )
+        return timeline
+
+    def window(
+        self, start_ms: int, terms: Terms, destinations: tuple[Destination, ...], public_id: str
+    ) -> Window:
+        """Return a new window."""
+        terms_id = self.formats.register(terms)
+        return self._window(start_ms, terms_id, destinations, public_id)
+
+    def _restored(self, state: OpenWindow) -> Window:
+        window = self._window(state.start_ms, state.terms_id, state.destinations, state.public_id)
+        window.noise_bound, window.draws = state.noise_bound, state.draws
+        window.slots, window.masked_slot = dict(state.slots), state.masked_slot
+        if isinstance(window, ShareWindow):
+            window.sealed_pad = state.sealed_pad
+        return window
+
+    def _window(
+        self, start_ms: int, terms_id: str, destinations: tuple[Destination, ...], public_id: str
+    ) -> Window:
+        terms = self.formats[terms_id].terms
+        window = WINDOWS[terms.shape.accumulator](start_ms, terms, terms_id, destinations, public_id)
+        window.prices = self.prices
+        if isinstance(window, ShareWindow):
+            window.crowd = self.crowd
+        return window
+
+
+def timeline_of(terms: Terms, first_ms: int) -> Timeline:
+    """Return the timeline of a new meter, which begins at `first_ms`; `terms` are those of its readings."""
+    return (RegisterTimeline if terms.readings.kind is Kind.REGISTER else Timeline)(terms, first_ms)
+
+
+def noiseless(terms: Terms, start_ms: int) -> Window:
+    """Return a window with all its slots open, without noise, prices and pads (`means`).
+
+    So a slot's accumulator holds its energy, and nothing of the window may leave.
+    """
+    if terms.shape.is_priced:
+        terms = replace(terms, shape=Means(terms.length_ms, terms.length_ms), prices=())
+    kind = WINDOWS[terms.shape.accumulator] if terms.shape.has_parts else Window
+    window = kind(start_ms, terms, "", (), "")
+    for _ in range(terms.n):
+        window.draw(0, start_ms, 0)
+    return window

@@ -1,0 +1,245 @@
+"""Which readings of a counter are believed: a pure rule on readings in order of time.
+
+No load makes a register fall by more than a step, and none makes it rise by more than its wires carry. So a
+change from a good reading to the next is *possible* if it is at most ten times what the range allows, or a
+rollover. A possible change is believed. An impossible one is doubted until later readings settle it:
+
+* A later reading that is possible after the good one shows that those between were *glitches*.
+* Two readings in a row that agree with each other, but not with the good one, are a new level, if the
+  register moves on there: a *reset* below the good reading, a *jump* above it or to a power of ten of it. The
+  change of the level is not use. A level that stands still (zeros all night, a value that is repeated)
+  confirms nothing, and neither do rises that no load makes (a wrong unit): they stay doubted.
+
+A possible change that the range does not hold, and a rollover, wait for one more reading: if that one is
+possible after the good reading, but not after the doubtful one, this was a glitch. One step of the counter
+and one second are allowed throughout, because counts are cut off and times are rounded.
+
+The result depends on the readings up to the one that settles a change, and not on any later one.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from math import ceil
+from typing import NamedTuple, Protocol
+
+from meteragent.domain.readings import Readings
+from meteragent.domain.units import HOUR_MS, MICRO
+
+_SECOND_MS = 1000
+_EXCESS = 9
+"""By how many times the range, in the first hour of a pause, a possible change exceeds the range."""
+_SHORT, _MORE = 1000, 100
+"""By which parts of a count its level in a larger unit may be lower (it is cut off) and higher (use)."""
+HELD_MAX = 2
+"""How many doubted readings are needed to settle a change: the last two; older ones may be dropped."""
+
+
+class Read(Protocol):
+    """A reading of a counter."""
+
+    @property
+    def time_ms(self) -> int:
+        """The time of the reading."""
+
+    @property
+    def value_u(self) -> int:
+        """The count, in millionths of the unit."""
+
+
+class Change(NamedTuple):
+    """The change of a counter from one good reading to the next.
+
+    end         the index of the next good reading; the readings in between are glitches
+    settled_by  the index of the reading that settles the change, which may not have arrived
+    shift_u     the part of the change that is not use: of a rollover, a reset or a jump
+    counter     the name of the counter to increase, if any
+    """
+
+    end: int
+    settled_by: int
+    shift_u: int = 0
+    counter: str | None = None
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether the use between the two readings is unknown."""
+        return self.counter in {"register_reset", "register_jump"}
+
+    def counters(self, *, is_proven: bool) -> list[str]:
+        """Return the counters to increase, apart from those of the readings in between.
+
+        Nothing speaks for a first reading, so it was wrong if the next ones are on another level.
+        """
+        name = self.counter if is_proven or not self.is_gap else "register_glitch"
+        return [name] if name else []
+
+
+def _step(readings: Readings) -> int:
+    """Return the step in which a reading counts, in accumulator units, rounded up; 0 if it is unknown."""
+    return ceil((readings.dead_band or 0) * readings.counters * MICRO) * readings.interval_ms
+
+
+def limits(readings: Readings, span_ms: int) -> tuple[int, int]:
+    """Return the least and the largest use that the range holds, in accumulator units.
+
+    A use in accumulator units is in millionths of the unit times `interval_ms`.
+    """
+    low, high, step = readings.low_u, readings.high_u, _step(readings)
+    return (
+        low * span_ms - abs(low) * _SECOND_MS - step,
+        high * span_ms + abs(high) * _SECOND_MS + step,
+    )
+
+
+def is_within(readings: Readings, start: Read, end: Read, shift_u: int = 0) -> bool:
+    """Return whether the range holds the use between two readings, of which `shift_u` is not use."""
+    low, high = limits(readings, end.time_ms - start.time_ms)
+    return low <= (end.value_u - start.value_u - shift_u) * readings.interval_ms <= high
+
+
+def possible_shift(readings: Readings, start: Read, end: Read) -> int | None:
+    """Return 0 if a change is possible, less the modulus if it is with a rollover, and None otherwise."""
+    span_ms = end.time_ms - start.time_ms
+    weight_ms = span_ms + _SECOND_MS + _EXCESS * min(span_ms, HOUR_MS)
+    step = _step(readings)
+    low, high = min(readings.low_u, 0) * weight_ms - step, max(readings.high_u, 0) * weight_ms + step
+    for shift_u in (0,) if readings.modulus_u is None else (0, -readings.modulus_u):
+        if low <= (end.value_u - start.value_u - shift_u) * readings.interval_ms <= high:
+            return shift_u
+    return None
+
+
+def next_change(items: Sequence[Read], good: int, readings: Readings) -> Change | None:
+    """Return the change from a good reading, given its index, to the next; None while it is doubted.
+
+    If the reading that settles the change has not arrived, its index is `len(items)`: the change may be
+    believed when there is no time to wait. `items` are in order of time.
+    """
+    start = items[good]
+    for index in range(good + 1, len(items)):
+        shift_u = possible_shift(readings, start, items[index])
+        if shift_u is None:
+            level = _new_level(items, good, index, readings) if index - 1 > good else None
+            if level is not None:
+                return level
+        elif not shift_u and is_within(readings, start, items[index]):
+            return Change(index, index)
+        elif not items[index + 1 :] or not _is_contradicted(readings, start, *items[index : index + 2]):
+            return Change(index, index + 1, shift_u, "rolled_over" if shift_u else None)
+    return None
+
+
+def needless(count: int, good: int, change: Change | None) -> range:
+    """Return the indices of doubted readings that can no longer matter, while a change is not settled.
+
+    `change` is what `next_change` returns for the good reading and the `count` readings that have arrived.
+    """
+    return range(good + 1, change.end if change is not None else max(count - HELD_MAX, good + 1))
+
+
+def _is_contradicted(readings: Readings, good: Read, reading: Read, following: Read) -> bool:
+    """Return whether `following` is possible after the good reading, but not after `reading`."""
+    is_fall = possible_shift(readings, reading, following) is None
+    return is_fall and possible_shift(readings, good, following) is not None
+
+
+def _new_level(items: Sequence[Read], good: int, index: int, readings: Readings) -> Change | None:
+    """Return the change to a new level that the readings at `index` - 1 and `index` confirm, if they do.
+
+    Both are impossible after the good reading. Below it, only a rise within the range confirms a level: a sum
+    of several devices, each of which was zero for a while, comes back in steps. Above it, any possible rise
+    does.
+    """
+    start, first, second = items[good], items[index - 1], items[index]
+    has_moved = second.value_u > first.value_u or (readings.low_u < 0 and second.value_u != first.value_u)
+    is_jump, level_u = first.value_u > start.value_u, first.value_u - start.value_u
+    if is_jump:
+        goes_on, counter = possible_shift(readings, first, second) == 0, "register_jump"
+    else:
+        is_rescaled = _is_rescaled(readings, start, first)
+        goes_on = is_within(readings, first, second)
+        counter = "register_jump" if is_rescaled else "register_reset"
+    return Change(index - 1, index, level_u, counter) if has_moved and goes_on else None
+
+
+def _is_rescaled(readings: Readings, start: Read, level: Read) -> bool:
+    """Return whether a lower level is the count itself, in a unit that is a power of ten larger."""
+    _, high = limits(readings, level.time_ms - start.time_ms)
+    least_u = start.value_u - start.value_u // _SHORT
+    most_u = start.value_u + min(high // readings.interval_ms, start.value_u // _MORE)
+    scaled_u = 10 * level.value_u
+    while 0 < scaled_u < least_u:
+        scaled_u *= 10
+    return 0 < least_u <= scaled_u <= most_u
+
+
+class Verdict(StrEnum):
+    """What a reading turns out to be, or the change of a counter up to it."""
+
+    STILL = "still"
+    USE = "use"
+    CLAMPED = "clamped"
+    CONTRADICTED = "contradicted"
+    HIGH = "high"
+    LOW = "low"
+
+
+class _Count(NamedTuple):
+    time_ms: int
+    value_u: int
+
+
+class Judge:
+    """The judge of one counter's readings, in the order in which they arrive.
+
+    It keeps the last good reading, and the last two that wait or are doubted, and the highest count of the
+    level. It decides nothing of what leaves: what it finds is for problems.
+    """
+
+    __slots__ = ("_held", "_highest_u", "_is_doubted")
+
+    def __init__(self) -> None:
+        self._held: list[_Count] = []
+        self._highest_u: int | None = None
+        self._is_doubted = False
+
+    def hear(self, reading: Read, readings: Readings, shift_u: int | None = None) -> Iterator[Verdict]:
+        """Yield what a reading shows: of the changes that it settles, and then of itself if it is doubted.
+
+        A sum of phases, which were judged by themselves, has a `shift_u`. A reading that is not newer than
+        those before shows nothing.
+        """
+        counts = self._held
+        if counts and reading.time_ms <= counts[-1].time_ms:
+            return
+        counts.append(_Count(reading.time_ms, reading.value_u))
+        while (change := self._change(readings, shift_u)) is not None and change.settled_by < len(counts):
+            if change.end > 1 and not self._is_doubted:
+                yield Verdict.CONTRADICTED
+            if change.is_gap or change.shift_u:
+                self._highest_u = None
+            if not change.is_gap:
+                yield self._verdict(change, readings)
+            del counts[: change.end]
+            self._is_doubted = False
+        indices = needless(len(counts), 0, change)
+        del counts[indices.start : indices.stop]
+        self._is_doubted = change is None and len(counts) > 1
+        if self._is_doubted:
+            yield Verdict.HIGH if counts[-1].value_u > counts[0].value_u else Verdict.LOW
+
+    def _change(self, readings: Readings, shift_u: int | None) -> Change | None:
+        if shift_u is None or len(self._held) == 1:
+            return next_change(self._held, 0, readings)
+        return Change(1, 1, shift_u)
+
+    def _verdict(self, change: Change, readings: Readings) -> Verdict:
+        start, end = self._held[0], self._held[change.end]
+        if not is_within(readings, start, end, change.shift_u):
+            return Verdict.CLAMPED
+        if readings.low_u >= 0 and not change.shift_u:
+            # Each fall of a step is allowed, but a count that goes on falling has the wrong sign.
+            self._highest_u = max(self._highest_u or 0, start.value_u, end.value_u)
+            if not is_within(readings, start._replace(value_u=self._highest_u), end):
+                return Verdict.CONTRADICTED
+        return Verdict.USE if end.value_u - start.value_u - change.shift_u else Verdict.STILL

@@ -1,0 +1,146 @@
+"""A window that releases its largest part: the mean power of its highest part, such as a quarter of an hour.
+
+Theory of operation
+-------------------
+The window has one slot. Let z be its noise, u its dither, L one quantum in accumulator units, and S_k the
+energy of part k in the same units. The accumulator is
+
+    A = z * L + u + max_k S_k,    released: floor(A / L)
+
+where the maximum is over the parts that have ended. Before the first part has ended, the maximum is the lower
+limit of the range times the length of a part. Further parts can be included only with the mask z * L + u. But
+A minus the mask is the measured energy of a part, so the store must not hold both A and the mask (theory
+A.13). The store keeps A alone, and the mask exists only in memory. Nothing of the open part is stored either:
+time is integrated in whole parts (`whole_ms`), and the readings of a part are pending until the part ends, so
+that the broker delivers them again after a crash.
+
+After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
+like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
+energy. If several parts are integrated together, the charge is on the day of the last part, and only the
+largest energy counts. `draws` counts the masks, and the record states this number. A part does not count if
+the budget forbids its charge.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from meteragent.core.window import Value, Window
+from meteragent.domain.commit import OpenWindow
+from meteragent.domain.errors import MeteragentError
+
+
+@dataclass(slots=True)
+class LargestWindow(Window):
+    """An open window that releases the largest of its parts.
+
+    mask             z * L + u; None until noise is drawn, both when the window opens and after a restart
+    part             the energy of the open part so far; None between parts, and whenever no integration is
+                     under way
+    unmasked_energy  the largest energy of the parts that wait for `redraw`, without a mask; None if no part
+                     waits
+    """
+
+    mask: int | None = None
+    part: int | None = None
+    unmasked_energy: int | None = None
+
+    @property
+    def lacks_noise(self) -> bool:
+        """Whether `redraw` is due."""
+        return self.unmasked_energy is not None
+
+    def whole_ms(self, time_ms: int) -> int:
+        """Return the start of the part that contains `time_ms`, or `time_ms` itself if none does."""
+        if not self.start_ms <= time_ms < self.end_ms:
+            return time_ms
+        return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
+
+    def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
+        """Return None, because power counts only when its part ends."""
+        return None
+
+    def draw(self, noise: int, integrated_until_ms: int, dither: int) -> None:
+        """Open the window with its noise and dither; parts that are already integrated count as gap.
+
+        Raises MeteragentError if the window is open already.
+        """
+        if self.draws:
+            raise MeteragentError("noise of a window of parts is drawn again without a restart")
+        self.noise_bound, part_end_ms = None, self.start_ms + self.terms.step_ms
+        self._rise(self.units(self.start_ms, part_end_ms, self.terms.readings.low_u))
+        if integrated_until_ms >= part_end_ms:
+            self._rise(self.units(self.start_ms, part_end_ms, None))
+        self.redraw(noise, dither)
+
+    def redraw(self, noise: int, dither: int) -> None:
+        """Mask the largest unmasked energy with a new dither and with noise from a new noise bound.
+
+        Without an unmasked energy, this has no effect.
+        """
+        energy, self.unmasked_energy = self.unmasked_energy, None
+        if energy is not None:
+            self.mask = self.mask_of(0, noise, dither)
+            self.draws += 1
+            self._rise(energy)
+
+    def drop(self) -> None:
+        """Give up the parts that wait for noise, because the budget forbids the charge."""
+        self.unmasked_energy = None
+
+    def _rise(self, energy: int) -> None:
+        """Include the energy of a part in the maximum or, without a mask, let it wait for `redraw`."""
+        if self.mask is None:
+            self.unmasked_energy = (
+                energy if self.unmasked_energy is None else max(self.unmasked_energy, energy)
+            )
+        else:
+            self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
+
+    def add(self, start_ms: int, end_ms: int, value: Value) -> None:
+        """Add a value over a stretch of time to the parts in that time.
+
+        The time in a part before the part's first value counts as gap.
+        """
+        at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
+        if value is not None and at_ms < to_ms:
+            self.slots_with_reading.add(0)
+        while at_ms < to_ms:
+            part_ms = self.whole_ms(at_ms)
+            until_ms = min(to_ms, part_ms + self.terms.step_ms)
+            energy = self.units(part_ms, at_ms, None) if self.part is None else self.part
+            energy += self.units(at_ms, until_ms, value)
+            is_whole = until_ms == part_ms + self.terms.step_ms
+            self.part = None if is_whole else energy
+            if is_whole:
+                self._rise(energy)
+            at_ms = until_ms
+
+    def seal(self, _integrated_until_ms: int) -> None:
+        """Do nothing: the remaining parts are no longer integrated and do not count."""
+
+    def close(self, slot_index: int) -> int:
+        """Remove the slot and return its released value in quanta: floor(A / L).
+
+        Raises MeteragentError if a part is open or waits for noise.
+        """
+        self._require_noise()
+        return Window.close(self, slot_index)
+
+    def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
+        """Return what the store keeps of the window: A, without the mask.
+
+        Raises MeteragentError if a part is open or waits for noise.
+        """
+        self._require_noise()
+        return Window.state(self)
+
+    def _require_noise(self) -> None:
+        if self.unmasked_energy is not None or self.part is not None:
+            raise MeteragentError("a part of the window is open or waits for noise")
+
+
+def whole_ms(windows: Iterable[Window], until_ms: int) -> int:
+    """Return the latest time, at most `until_ms`, up to which all `windows` can be integrated."""
+    for window in windows:
+        until_ms = window.whole_ms(until_ms)
+    return until_ms

@@ -1,0 +1,120 @@
+"""The noiseless mean of each slot, for the page and `tap`, by the core's arithmetic and in memory only.
+
+A timeline reports the stretches of time that it adds to its slots (`Timeline.observe`). This module adds them
+to noiseless windows without prices. A mean is therefore the private number as a power, without its noise,
+rounding and prices, computed by the same code that clamps values, handles register rollover and fills gaps.
+Means are shown to the people at the device only (law 3).
+"""
+
+from typing import NamedTuple
+
+from meteragent.core.factory import noiseless
+from meteragent.core.window import Value, Window
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import HOUR_MS, MICRO, Kind
+
+_CLOSED = 2000
+"""The largest number of closed slots whose means are kept."""
+
+
+class SlotMean(NamedTuple):
+    """The mean power of a slot's observed part or, in a window of parts, the largest mean of one, in W or kW.
+
+    A band has the times of its window. The field `part` is the observed fraction of the slot, which is 1 only
+    if the slot has ended and all of it was observed.
+    """
+
+    from_ms: int
+    to_ms: int
+    band: str
+    power: float
+    part: float
+
+
+class SlotMeans:
+    """The means of one schedule's slots, which begin anew whenever a stretch of time is missing."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._windows: list[Window] = []
+        self._start_ms = self._end_ms = 0
+        self._closed_means: list[SlotMean] = []
+
+    def add(self, start_ms: int, end_ms: int, value: Value) -> None:
+        """Add the next stretch of time, with a reading's value, a register's use, or None for a gap."""
+        # Open a new window at the first stretch, and whenever a stretch was dropped.
+        if not self._windows or start_ms != self._end_ms:
+            self._windows = []
+            self._open(self._schedule.grid.start_ms(start_ms))
+            self._start_ms = _whole_part_ms(self._windows[0], start_ms)
+        while self._windows[-1].end_ms < end_ms:
+            self._open(self._windows[-1].end_ms)
+        for window in self._windows:
+            window.add(max(start_ms, self._start_ms), end_ms, value)
+        self._end_ms = end_ms
+        self._close()
+
+    def take(self) -> list[SlotMean]:
+        """Return the means of the open slots, and of the slots that closed since the last call."""
+        means, self._closed_means = self._closed_means, []
+        return means + self._open_means()
+
+    def of(self, from_ms: int, to_ms: int, band: str) -> SlotMean | None:
+        """Return the mean of a slot that is open or closed since the last `take`, or of a window's band.
+
+        Return None if nothing of the slot was observed.
+        """
+        means = [*self._closed_means, *self._open_means()]
+        return next((mean for mean in means if mean[:3] == (from_ms, to_ms, band)), None)
+
+    def _open_means(self) -> list[SlotMean]:
+        slots = ((window, index) for window in self._windows for index in window.slots)
+        return [mean for window, index in slots if (mean := self._mean(window, index)) is not None]
+
+    def _open(self, start_ms: int) -> None:
+        """Open a window with all its slots, without noise."""
+        window = noiseless(self._schedule.terms(start_ms), start_ms)
+        self._windows.append(window)
+
+    def _close(self) -> None:
+        """Keep the means of ended slots; drop windows without open slots, but never the last window."""
+        for window in self._windows:
+            for index in [i for i in window.slots if window.slot_end_ms(i) <= self._end_ms]:
+                if (mean := self._mean(window, index)) is not None:
+                    self._closed_means.append(mean)
+                del window.slots[index]
+        self._windows = [window for window in self._windows if window.slots] or self._windows[-1:]
+        del self._closed_means[:-_CLOSED]
+
+    def _mean(self, window: Window, index: int) -> SlotMean | None:
+        """Return the mean over the observed part of a slot; None if no part was observed."""
+        terms = window.terms
+        observed_ms = _overlap_ms(window, index, self._start_ms, self._end_ms)
+        has_parts = terms.shape.has_parts
+        if observed_ms < (terms.step_ms if has_parts else 1):
+            return None
+        part = observed_ms / sum(end - start for start, end in terms.stretches(index))
+        band = terms.shape.names[index] if terms.shape.names else ""
+        from_ms, to_ms = (window.start_ms + at_ms for at_ms in terms.shape.extent(index))
+        power = _power(terms, window.slots[index], terms.step_ms if has_parts else observed_ms)
+        return SlotMean(from_ms, to_ms, band, power, part)
+
+
+def _whole_part_ms(window: Window, time_ms: int) -> int:
+    """Return the time from which a window is observed: if it has parts, the start of the next whole one."""
+    return time_ms if window.whole_ms(time_ms) == time_ms else window.whole_ms(time_ms) + window.terms.step_ms
+
+
+def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
+    """Return how much of a slot lies between `from_ms` and `to_ms`."""
+    low_ms, high_ms = from_ms - window.start_ms, to_ms - window.start_ms
+    stretches = window.terms.stretches(index)
+    return sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)
+
+
+def _power(terms: Terms, accumulator: int, observed_ms: int) -> float:
+    """Return the mean power over `observed_ms` that follows from a slot's accumulator without noise."""
+    if terms.readings.kind is Kind.POWER:
+        return accumulator / observed_ms / MICRO
+    return accumulator / terms.readings.interval_ms / MICRO * HOUR_MS / observed_ms

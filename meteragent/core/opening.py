@@ -1,0 +1,111 @@
+"""When the windows of a stream open, and whether they may.
+
+Rules
+1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
+   advance (`noise`) does not belong to a window yet.
+2. A window opens at or after the mark of its meter, and raises the mark to the window's end (law 1).
+3. A window opens for those receivers that get it then, and for nobody later: what holds one receiver back
+   does not hold back the others. A receiver whose topic another store has released gets no such window even
+   if its topic becomes clear later, because that store's noise is on the same interval.
+4. A window that may not open, because every receiver's topic is held or refused, nobody gets it, a key is
+   missing or the budget forbids it, is skipped and counted. None of these depends on a reading.
+"""
+
+from collections.abc import Collection
+
+from meteragent.core.claims import Claims
+from meteragent.core.factory import Factory
+from meteragent.core.stream import Running
+from meteragent.core.timeline import Timeline
+from meteragent.domain.commit import Commit, Destination, Snapshot
+from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.units import DAY_MS
+
+_SESSION_EXPIRY_MS = 7 * DAY_MS  # how long the agent asks the broker to keep undelivered messages
+
+
+class Openings:
+    """The marks, claims and charges of a stream, which decide whether a window opens."""
+
+    def __init__(self, running: Running, snapshot: Snapshot, factory: Factory) -> None:
+        stream, self._names, self._charges, self._noise, arrivals = running
+        self._counts = arrivals.counts
+        self._stream = stream
+        self._factory = factory
+        self._marks = dict(snapshot.marks)
+        self._floor_ms = snapshot.floor_ms
+        self.claims = Claims(snapshot.announced, stream.claim_key, listens=stream.listens)
+        self.withheld: Collection[Destination] = ()
+
+    def boundary_ms(self, meter: str, time_ms: int) -> int:
+        """Return the first boundary from `time_ms` on at which a window of the meter may open (law 1)."""
+        return self._stream.schedule.first_ms(max(time_ms, self._marks.get(meter, 0), self._floor_ms))
+
+    def ask(self, meter: str) -> None:
+        """Ask whether another store releases on one of the meter's topics."""
+        self.claims.ask(self._names[meter].destinations)
+
+    def open(
+        self, meter: str, timeline: Timeline, now_ms: int, commit: Commit, *, is_catching_up: bool
+    ) -> None:
+        """Open the next slot; for a window's first slot, open the window, or skip it if it may not open."""
+        windows = timeline.windows
+        if windows and windows[-1].noise_bound is not None:
+            windows[-1].open_next(self._noise, timeline.integrated_until_ms)
+            return
+        start_ms = timeline.next_ms
+        if start_ms is None or self._is_forgotten(timeline, is_catching_up=is_catching_up):
+            timeline.next_ms = None
+            return
+        terms = self._stream.schedule.terms(start_ms)
+        destinations = self._destinations(meter, timeline, terms, commit)
+        if not destinations:
+            return
+        window = self._factory.window(start_ms, terms, destinations, self._names[meter].public_id)
+        window.begin(self._noise, timeline.integrated_until_ms)
+        windows.append(window)
+        self._counts.add("opened")
+        commit.terms[window.terms_id] = terms
+        self.claims.announce(self._factory.formats[window.terms_id].descriptor, window, now_ms, commit)
+
+    def _destinations(
+        self, meter: str, timeline: Timeline, terms: Terms, commit: Commit
+    ) -> tuple[Destination, ...]:
+        """Pass on to the window after the next; return who gets the next one, which opens and is charged.
+
+        If nobody does, the window does not open.
+        """
+        public_id, destinations, _ = self._names[meter]
+        start_ms = timeline.next_ms or 0
+        timeline.next_ms = end_ms = start_ms + terms.length_ms
+        timeline.idle_windows += 1
+        valid = self._stream.having(destinations, start_ms, start_ms + terms.first_slot[1])
+        clear = tuple([destination for destination in valid if self.claims.is_own(destination)])
+        if len(clear) < len(valid):
+            self._counts.add("held", len(valid) - len(clear))
+            if not clear:
+                return ()
+        self._marks[meter] = commit.marks[meter] = end_ms
+        destinations = tuple([destination for destination in clear if destination not in self.withheld])
+        if len(destinations) < len(clear):
+            self._counts.add("withheld", len(clear) - len(destinations))
+        if not destinations:
+            return ()
+        crowd = self._stream.crowd
+        if crowd is not None and not crowd.may_open(public_id, start_ms):
+            self._counts.add("no_keys")
+            return ()
+        if not self._charges.add(meter, start_ms, terms):
+            self._counts.add("over_budget")
+            return ()
+        return destinations
+
+    def _is_forgotten(self, timeline: Timeline, *, is_catching_up: bool) -> bool:
+        """Return whether `forget` has passed without a reading, counted in whole windows (wall clock only).
+
+        While readings that waited in the broker may still arrive, the limit is at least the session expiry.
+        """
+        stream, forget_ms = self._stream, self._stream.forget_ms
+        limit_ms = max(forget_ms, _SESSION_EXPIRY_MS) if is_catching_up else forget_ms
+        is_wall = stream.terms.clock is Clock.WALL
+        return is_wall and timeline.idle_windows * stream.terms.length_ms >= limit_ms

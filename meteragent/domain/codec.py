@@ -1,0 +1,143 @@
+"""The text of a value: JSON that states all fields of dataclasses by name.
+
+Equal values have equal texts, and different values of one type have different texts, so a digest of the text
+identifies a value. Integers of any size are numbers, fractions are strings such as "1/3", bytes are hex
+digits and tuples are lists. A kind of window is stated with its name. What a text means follows from the
+types of the fields alone, so no second list of fields can differ from the type's own.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import cache
+from types import NoneType
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from meteragent.domain.shapes import SHAPES, Shape, Space
+
+T = TypeVar("T")
+_Reader = Callable[[Any], Any]
+_SPACE = "space"
+_FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
+
+
+def _plain(value: Any) -> object:
+    """Return what stands for a value that JSON does not know."""
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    name = {_SPACE: value.space} if isinstance(value, Shape) else {}
+    return name | {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+encode = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
+"""Return the text of a value: of a dataclass, or of what its fields can hold."""
+
+
+def digest(value: object) -> str:
+    """Return the id of a value: the first 16 hex digits of the SHA-256 of its text."""
+    return hashlib.sha256(encode(value).encode()).hexdigest()[:16]
+
+
+def decode(kind: type[T], text: str | bytes) -> T:
+    """Return the value of a type that a text states; tuples with names may be objects.
+
+    Raises ValueError, TypeError, KeyError, AttributeError, ArithmeticError or RecursionError if it is not the
+    text of such a value.
+    """
+    return cast(T, _reader(cast(Any, kind))(json.loads(text)))
+
+
+@cache
+def _reader(kind: Any) -> _Reader:
+    """Return the function that turns JSON values into values of a type."""
+    if kind in _READERS:
+        return _READERS[kind]
+    arguments = get_args(kind)
+    if get_origin(kind) is Literal:
+        return lambda item: arguments[arguments.index(item)]
+    if NoneType in arguments:
+        [inner] = [_reader(argument) for argument in arguments if argument is not NoneType]
+        return lambda item: None if item is None else inner(item)
+    if get_origin(kind) is tuple:
+        return _list_reader(arguments)
+    return cast(_Reader, kind) if issubclass(kind, Enum) else _record_reader(kind)
+
+
+def _list_reader(kinds: tuple[Any, ...]) -> _Reader:
+    """Return the reader of a tuple, of any length if its types end with `...`."""
+    if kinds[-1] is Ellipsis:
+        read_item = _reader(kinds[0])
+        return lambda items: tuple([read_item(item) for item in _rows(items)])
+    readers = [_reader(kind) for kind in kinds]
+    return lambda items: tuple([read(item) for read, item in zip(readers, _rows(items), strict=True)])
+
+
+def _record_reader(kind: Any) -> _Reader:
+    """Return the reader of a dataclass, or of a tuple with names, which may also be a list."""
+    if kind is Shape:
+        return _shape
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
+    readers = {name: _reader(hints[name]) for name in names}
+
+    def read(items: Any) -> Any:
+        """Return the value whose fields are in `items`, all of them and no others."""
+        if isinstance(items, dict):
+            if len(items) != len(readers):
+                raise ValueError("other fields")
+            items = [items[name] for name in names]
+        values = zip(readers.values(), _rows(items), strict=True)
+        return kind(*[reader(item) for reader, item in values])
+
+    return read
+
+
+def _shape(items: Any) -> Any:
+    """Return the kind of window that the name in `items` says."""
+    values = {name: item for name, item in items.items() if name != _SPACE}
+    return _record_reader(SHAPES[Space(items[_SPACE])])(values)
+
+
+def _rows(items: Any) -> list[Any]:
+    if not isinstance(items, list):
+        raise TypeError("not a list")
+    return items
+
+
+def _whole(item: Any) -> int:
+    if type(item) is not int:
+        raise TypeError("not a whole number")
+    return item
+
+
+def _text(item: Any) -> str:
+    if not isinstance(item, str):
+        raise TypeError("not a string")
+    return item
+
+
+def _fraction(item: Any) -> Fraction:
+    if _FRACTION.fullmatch(item) is None:
+        raise ValueError("not a fraction")
+    return Fraction(*map(int, item.split("/")))
+
+
+def _number(item: Any) -> float:
+    if type(item) not in (int, float):
+        raise TypeError("not a number")
+    return float(item)
+
+
+_READERS: dict[Any, _Reader] = {
+    int: _whole,
+    float: _number,
+    str: _text,
+    Fraction: _fraction,
+    bytes: bytes.fromhex,
+}

@@ -1,0 +1,60 @@
+"""How a meter's readings come, and within which limits they count."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """How the readings of a stream come, and how they count.
+
+    kind         what a reading means (law 5)
+    unit         its unit
+    interval_ms  the time that an interval energy covers; for a register one hour, the unit of time of its
+                 rates; 0 for power
+    hold_ms      the longest time for which a power reading stands; 0 for energies
+    gap_u        the value that applies to time without a reading
+    low_u        the lower limit, to which readings are clamped
+    high_u       the upper limit
+    modulus_u    the value at which a register starts again at 0; None if unknown
+    every_ms     the longest time between readings; 0 if they are sent on change, None if unknown
+    dead_band    the largest difference between a power and its last reading, or the step in which an energy
+                 is counted, in the unit; None if unknown
+    counters     the number of truncated counters that one reading sums
+
+    The limits and the gap value are in millionths of the unit or, for a register, of the unit per hour.
+    """
+
+    kind: Kind
+    unit: str
+    interval_ms: int
+    hold_ms: int
+    gap_u: int
+    low_u: int
+    high_u: int
+    modulus_u: int | None
+    every_ms: int | None
+    dead_band: Fraction | None
+    counters: int
+
+    @property
+    def meaning(self) -> tuple[Kind, str, int]:
+        """What a value means; if it changes, open windows cannot go on."""
+        return self.kind, self.unit, self.interval_ms
+
+    def holds(self, value_u: int) -> bool:
+        """Return whether a value is within the range."""
+        return self.low_u <= value_u <= self.high_u
+
+    @property
+    def width_w(self) -> Fraction:
+        """The width of the range as a power, in W."""
+        width = Fraction(self.high_u - self.low_u, MICRO) * UNIT_FACTOR[self.unit]
+        return width if self.kind is Kind.POWER else width * HOUR_MS / self.interval_ms
+
+    @property
+    def longest_hold_ms(self) -> int:
+        """The longest time for which a power reading stands until the next; 0 if unknown or on change."""
+        return min(self.every_ms or 0, self.hold_ms)

@@ -1,0 +1,121 @@
+"""The one shape in which a service tells its state: as JSON, and as metrics for Prometheus."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal, NamedTuple
+
+from meteragent import __version__
+from meteragent.domain.problem import Problem
+
+METRICS = b"metrics"
+"""The question for the vitals with their metrics."""
+
+
+class Metric(NamedTuple):
+    """A metric of Prometheus: its name without "meteragent_", kind and meaning, and its labelled values."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    text: str
+    samples: Iterable[tuple[Mapping[str, str], float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals(ABC):
+    """The state of a service, whose own class adds fields; all are in its JSON.
+
+    service    what runs: "agent", "leader", "helper" or "collect"
+    running_s  the time since the start, in seconds
+    counts     the counts since the start, by name
+    """
+
+    service: str
+    version: str = __version__
+    running_s: float
+    counts: Mapping[str, int]
+
+    @property
+    @abstractmethod
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems that need a person's attention; empty if there are none."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing has arrived yet, for so short a time that this is no problem."""
+        return False
+
+    @property
+    def state(self) -> str:
+        """The state in a word: "problem", or else "waiting" for a first message, or "well"."""
+        return "problem" if self.problems else "waiting" if self.is_waiting else "well"
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that all metrics of this process have."""
+        return {}
+
+    @abstractmethod
+    def metrics(self) -> Iterator[Metric]:
+        """Yield the metrics that only this service has."""
+
+
+def as_json(vitals: Vitals, question: bytes = b"") -> str:
+    """Return the vitals as JSON, with exact numbers as strings, and with `metrics` if they are asked for.
+
+    `problems` holds the problems' texts, `problem_codes` their codes, and `problem_details` all fields of
+    each problem.
+    """
+    problems = vitals.problems
+    document = asdict(vitals) | {
+        "counts": {**vitals.counts},
+        "healthy": not problems,
+        "state": vitals.state,
+        "problems": [item.text for item in problems],
+        "problem_codes": [item.code for item in problems],
+        "problem_details": [asdict(item) for item in problems],
+    }
+    if question == METRICS:
+        document["metrics"] = as_metrics(vitals)
+    return json.dumps(document, default=str)
+
+
+def as_metrics(vitals: Vitals) -> str:
+    """Return the vitals in the text format of Prometheus, version 0.0.4."""
+    lines = []
+    for name, kind, text, samples in (*_shared(vitals), *vitals.metrics()):
+        metric = f"meteragent_{name}"
+        lines += [f"# HELP {metric} {text}", f"# TYPE {metric} {kind}"]
+        lines += [f"{metric}{_labels({**vitals.labels, **labels})} {value:.10g}" for labels, value in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _shared(vitals: Vitals) -> Iterator[Metric]:
+    """Yield the metrics that every service has."""
+    yield Metric(
+        "info", "gauge", "the service", [({"service": vitals.service, "version": vitals.version}, 1)]
+    )
+    yield Metric("healthy", "gauge", "1: there is no problem", [({}, not vitals.problems)])
+    problems = dict.fromkeys((item.code, item.stream or "") for item in vitals.problems)
+    text = "1: a problem that needs attention; absent otherwise"
+    yield Metric("problem", "gauge", text, [({"code": code, "stream": name}, 1) for code, name in problems])
+    yield Metric("waiting", "gauge", "1: nothing has arrived yet", [({}, vitals.state == "waiting")])
+    yield Metric("running_seconds", "gauge", "seconds since the start", [({}, vitals.running_s)])
+
+
+def counters(prefix: str, texts: Mapping[str, str], counts: Mapping[str, int]) -> Iterator[Metric]:
+    """Yield a metric for each count of which `texts` has the meaning."""
+    for name, text in texts.items():
+        yield Metric(f"{prefix}{name}_total", "counter", text, [({}, counts.get(name, 0))])
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
+    return "{" + pairs + "}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,165 @@
+"""The life of a store's file while it is open: its transactions, the erasure of its log, its generations.
+
+The agent's store and those of a crowd's operators share it; rules 2 and 3 of `meteragent.store` are kept
+here. A table `meta` of keys and values must have the keys `generation`, `previous` and `releases`.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from meteragent.domain.errors import StoreError, StoreInUse
+from meteragent.store import file, generation, wal
+from meteragent.store.acceptance import count_releases
+from meteragent.store.examine import meta
+from meteragent.store.generation import Generation
+
+
+class OpenStore:
+    """An open store, closed by `close` or at the end of a `with` block.
+
+    `erased` is False while the WAL may hold what must not stay there, for example because another program
+    reads the file; every later transaction tries again to erase it.
+    """
+
+    SERVICE: ClassVar[str]
+    """What opens such a store, in error messages."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+        self.erased = False
+        self._resources = ExitStack()
+        self._failed = False
+        self._erase_due = False
+        self._generation = generation.read(path) or Generation.begin("")
+        self._generation_file = generation.Writer(path)
+        self._has_rotated = False
+        self._has_records = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store; unless a write has failed, earlier copies are refused from now on."""
+        try:
+            if not self._failed:
+                self._rotate()
+                self.erase()
+        finally:
+            self._resources.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Run a transaction: fsync it and erase the WAL on return; roll it back if the body raises.
+
+        After a device error the store refuses all writes, because the content of the file is unknown until
+        the store is opened again. Raises StoreError if this or an earlier transaction cannot be written.
+        """
+        with self.committing() as tx:
+            yield tx
+        self.erase()
+
+    @contextmanager
+    def committing(self) -> Iterator[sqlite3.Connection]:
+        """Run a transaction like `transaction`, but do not erase the WAL.
+
+        The caller should call `erase` next; otherwise, the next transaction erases the WAL first.
+        """
+        if self._erase_due:
+            self.erase()
+        if self._failed:
+            reason = "an earlier transaction failed" if file.has_room(self.path) else file.FULL
+            raise StoreError(f"{self.path}: {reason}")
+        tx, committed = self.connection, False
+        with file.device(self.path):
+            try:
+                tx.execute("BEGIN IMMEDIATE")
+                self._check_generation()
+                yield tx
+                tx.execute("COMMIT")
+                committed = True
+                wal.confirm(tx, self.path)
+                if self._has_records:  # count them before one can leave (rule 3)
+                    self._has_records = False
+                    self._generation = self._generation._replace(releases=count_releases(tx))
+                    self._generation_file.put(self._generation)
+            except BaseException as error:
+                self._failed = committed or isinstance(error, sqlite3.Error | OSError | StoreInUse)
+                self._has_records = False
+                self._forget()
+                with suppress(sqlite3.Error):  # the first error is the one to report
+                    tx.execute("ROLLBACK")
+                raise
+
+    def erase(self) -> None:
+        """Move the WAL into the file and erase the WAL, if it may hold what must not stay there (rule 2).
+
+        If another program reads the file, `erased` stays False. After a StoreError, all writes are refused.
+        """
+        self._erase_due = False
+        if self.erased or self._failed:
+            return
+        with file.device(self.path):
+            try:
+                self.erased = wal.erase(self.connection, self.path)
+            except (OSError, sqlite3.Error, StoreError):
+                self._failed = True
+                raise
+
+    def prepare(self) -> None:
+        """Write the generation file for the next commit with records in advance, so that the commit is fast.
+
+        If writing fails, for example because the disk is full, the commit writes the file.
+        """
+        if not self._failed:
+            with suppress(OSError):
+                current = self._generation
+                self._generation_file.prepare(current._replace(releases=current.releases + 1))
+
+    def _forget(self) -> None:
+        """Forget what is known of the file in memory, because a transaction is rolled back."""
+
+    def _count(self, tx: sqlite3.Connection) -> None:
+        """Count a commit with records; `committing` writes the count to the generation file (rule 3)."""
+        self._has_records = True
+        put(tx, releases=count_releases(tx) + 1)
+
+    def _start(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
+        """Start the first generation of this process, after `change` in the same transaction."""
+        if not self._generation.name:
+            # Both generations of a new store are "", which a missing file would match. After the second
+            # rotation both are names, so from here on a missing file is refused.
+            self._rotate(change)
+        self._rotate(change)
+
+    def _rotate(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
+        """Start a new generation (rule 3), after `change` in the same transaction."""
+        previous = self._generation
+        name, releases = os.urandom(16).hex(), max(previous.releases, count_releases(self.connection))
+        with self.transaction() as tx:
+            if change is not None:
+                change(tx)
+                self.erased = False
+            put(tx, previous=previous.name, generation=name, releases=releases)
+        claim_key = previous.claim_key or os.urandom(32).hex()
+        self._generation = Generation(name, claim_key, releases)
+        self._has_rotated = True
+        self._generation_file.put(self._generation)
+
+    def _check_generation(self) -> None:
+        """Refuse to write if another process has opened the store in the meantime (rule 3)."""
+        if self._has_rotated and meta(self.connection, "generation") != self._generation.name:
+            another = f"another {self.SERVICE}"
+            raise StoreInUse(f"{self.path}: {another} has opened it, although this one holds its lock")
+
+
+def put(tx: sqlite3.Connection, **values: Any) -> None:
+    """Set values of the table `meta`."""
+    tx.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())

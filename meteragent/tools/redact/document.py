@@ -1,0 +1,65 @@
+"""Redaction of JSON: keys and strings, numbers, and times under the keys that profiles read them from."""
+
+import json
+import re
+from contextlib import suppress
+
+from meteragent.tools.redact.replacement import Replacements
+
+_TOKEN = re.compile(
+    r'"(?P<string>(?:[^"\\]|\\.)*)"(?P<colon>\s*:)?|(?P<number>-?\d[\d.eE+-]*)|[A-Za-z]+|.', re.DOTALL
+)
+"""A token of a valid document; the words are literals, such as null."""
+_SHORT = 2
+"""Keys up to this length are kept, because two characters identify nobody."""
+_TIMES = frozenset(["t", "bt", "ts", "time", "timestamp", "minute_ts"])
+_CODES = frozenset(["Type", "ERTType", "EndpointType", "ert_type", "PacketTypeID", "bver"])
+_CODE = re.compile(r"\d{1,3}|0x[0-9A-Fa-f]{1,2}", re.ASCII)
+"""A code under one of the keys `_CODES`: it says what the message is, and is kept."""
+
+
+def redact(text: str, replacements: Replacements) -> str | None:
+    """Redact a JSON document; return None if the text is none."""
+    if not _is_document(text):
+        return None
+    pieces, key = [], ""
+    for token in _TOKEN.finditer(text):
+        content, number = token["string"], token["number"]
+        if token["colon"]:
+            key = content
+            name = content if len(content) <= _SHORT else replacements.name(content)
+            pieces.append(f'"{name}"{token["colon"]}')
+            continue
+        if content is not None:
+            redacted = _inner(content, replacements) or _value(content, key, replacements)
+            pieces.append(f'"{redacted}"')
+        elif number is not None:
+            pieces.append(_value(number, key, replacements))
+        else:
+            pieces.append(token[0])
+        if not token[0].isspace():
+            key = ""  # a key is that of the next value only
+    return "".join(pieces)
+
+
+def _is_document(text: str) -> bool:
+    with suppress(ValueError, RecursionError):
+        json.loads(text, parse_int=str, parse_float=str)
+        return True
+    return False
+
+
+def _inner(content: str, replacements: Replacements) -> str | None:
+    """Redact an object or a list that a string spells; return None if it spells none."""
+    inner = json.loads(f'"{content}"') if content.lstrip()[:1] in ("{", "[") else ""
+    redacted = (
+        redact(inner, replacements) if json.dumps(inner, ensure_ascii=False) == f'"{content}"' else None
+    )
+    return None if redacted is None else json.dumps(redacted, ensure_ascii=False)[1:-1]
+
+
+def _value(text: str, key: str, replacements: Replacements) -> str:
+    """Redact a number, or the content of a string."""
+    if key in _CODES and _CODE.fullmatch(text):
+        return text
+    return (key in _TIMES and replacements.unix_time(text)) or replacements.value(text)

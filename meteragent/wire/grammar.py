@@ -1,0 +1,411 @@
+"""The grammar of messages: the fields of each, with types and bounds, and whether they are required.
+
+Theory of operation. A table has a row for each field. The form of a field states its JSON Schema, and reads
+its value: the schemas of the contract are made from the tables, and receivers read messages by them. A
+message is judged in this order, so that no cost follows from a number in it: its length, the types and bounds
+of its fields, a descriptor's hash, and only then what needs arithmetic.
+
+The bounds of exact numbers and durations, which are texts, are in the description of a field, because a
+schema can state only the pattern of a text.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final, NamedTuple, get_args
+
+from meteragent.domain.grid import RFC3339, parse_time
+from meteragent.domain.shapes import Metric
+from meteragent.domain.terms import Clock, Rounding
+from meteragent.domain.units import Kind
+from meteragent.wire import shapes
+from meteragent.wire.bounds import BOUNDS, Bounds
+from meteragent.wire.number import (
+    DURATION,
+    DURATION_SCHEMA,
+    EXACT_SCHEMA,
+    UNIT_SCHEMA,
+    duration_ms,
+    exact,
+)
+
+Schema = Mapping[str, Any]
+
+SENT: Final = tuple(space for space, row in shapes.ROWS.items() if row.read is not None)
+"""The kinds of windows whose descriptors are sent."""
+DRAWS_MAX: Final = 2**31 - 1
+_SD_MAX: Final = 10**18
+_END_MS: Final = parse_time("2200-01-01T00:00:00Z")
+_TEXT_MAX: Final = 256
+_NAME_MAX: Final = 128
+_NAME = r"^[^\x00-\x1f\x7f-\x9f]*$"
+"""No control characters."""
+_MISSING = "is missing or not a"
+_BEYOND = "is out of its bounds"
+_JSON_NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
+_ANYTHING = Bounds(-(10**60), 10**60)
+
+
+class Form(NamedTuple):
+    """The type and the bounds of a field.
+
+    `read` returns the value of a field; it raises ValueError, which states what is wrong, but not the value.
+    """
+
+    schema: Schema
+    read: Callable[[Any], Any]
+
+
+class Row(NamedTuple):
+    """A field: its form, its description, and whether each message has it."""
+
+    form: Form
+    words: str = ""
+    is_required: bool = True
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the field."""
+        return {**self.form.schema, **({"description": self.words} if self.words else {})}
+
+
+class Table(NamedTuple):
+    """The fields of a kind of message, and the largest number of bytes of a message."""
+
+    noun: str
+    bytes_max: int
+    rows: Mapping[str, Row]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the message, which may have further fields."""
+        required = [name for name, row in self.rows.items() if row.is_required]
+        properties = {name: row.schema for name, row in self.rows.items()}
+        return {"type": "object", "required": required, "properties": properties}
+
+
+def _string(value: Any, longest: int = _TEXT_MAX) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{_MISSING} string")  # noqa: TRY004 -- one type for all that is wrong with a field
+    if len(value) > longest:
+        raise ValueError(_BEYOND)
+    return value
+
+
+def _within(number: Any, bounds: Bounds) -> Any:
+    if not bounds.low <= number <= bounds.high:
+        raise ValueError(_BEYOND)
+    return number
+
+
+def _parsed(parse: Callable[[str], Any], bounds: Bounds = _ANYTHING) -> Callable[[Any], Any]:
+    """Return a reader of texts that `parse` parses to a number within bounds."""
+
+    def read(value: Any) -> Any:
+        """Return the number. Raises ValueError if the text is none, or the number is out of its bounds."""
+        text = _string(value)
+        try:
+            number = parse(text)
+        except (ValueError, ZeroDivisionError, OverflowError):
+            raise ValueError("cannot be read") from None
+        return _within(number, bounds)
+
+    return read
+
+
+def text(longest: int = _TEXT_MAX, shortest: int = 0, pattern: str = _NAME) -> Form:
+    """Return the form of texts."""
+    compiled = re.compile(pattern)
+
+    def read(value: Any) -> str:
+        """Return the text. Raises ValueError if it is none, too long or of another form."""
+        if shortest <= len(_string(value, longest)) and compiled.fullmatch(value):
+            return str(value)
+        raise ValueError("cannot be read")
+
+    length = {"minLength": shortest} if shortest else {}
+    return Form({"type": "string", **length, "maxLength": longest, "pattern": pattern}, read)
+
+
+def choice(values: Collection[str]) -> Form:
+    """Return the form of one of these texts."""
+
+    def read(value: Any) -> str:
+        """Return the text. Raises ValueError if it is none of the choices."""
+        if _string(value) not in values:
+            raise ValueError("cannot be read")
+        return str(value)
+
+    return Form({"enum": list(values)}, read)
+
+
+def words(values: Collection[str]) -> Form:
+    """Return the form of one of these texts, to which later versions may add."""
+    return Form({"enum": list(values)}, _string)
+
+
+def constant(value: Any) -> Form:
+    """Return the form of a field that has always the same value; 1 is no true value."""
+
+    def read(item: Any) -> Any:
+        """Return the value. Raises ValueError if it is another one."""
+        if repr(item) != repr(value):
+            raise ValueError("cannot be read" if item else f"{_MISSING} known value")
+        return item
+
+    return Form({"const": value}, read)
+
+
+def exact_number(bounds: Bounds = _ANYTHING) -> Form:
+    """Return the form of exact numbers, as texts."""
+    return Form(EXACT_SCHEMA, _parsed(exact, bounds))
+
+
+def duration(bounds: Bounds = BOUNDS["length"]) -> Form:
+    """Return the form of durations, as texts; bounds are in ms."""
+    return Form(DURATION_SCHEMA, _parsed(duration_ms, bounds))
+
+
+def number(bounds: Bounds, *, above: bool = False) -> Form:
+    """Return the form of numbers; if `above`, they are more than the lower bound."""
+
+    def read(value: Any) -> Fraction:
+        """Return the exact number. Raises ValueError if it is none, or out of its bounds."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            result = Fraction(_within(value, bounds))
+        elif isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(str(value)):
+            result = _within(Fraction(str(value)), bounds)  # a float's text is the shortest that states it
+        else:
+            raise ValueError(f"{_MISSING} number")
+        if above and result == bounds.low:
+            raise ValueError(_BEYOND)
+        return result
+
+    lowest = "exclusiveMinimum" if above else "minimum"
+    return Form({"type": "number", lowest: bounds.low, "maximum": bounds.high}, read)
+
+
+def integer(bounds: Bounds) -> Form:
+    """Return the form of whole numbers."""
+    form = number(bounds)
+
+    def read(value: Any) -> int:
+        """Return the number. Raises ValueError if it is no whole number, or out of its bounds."""
+        result: Fraction = form.read(value)
+        if result.denominator != 1:
+            raise ValueError("is not a whole number")
+        return result.numerator
+
+    return Form({**form.schema, "type": "integer"}, read)
+
+
+def checked(schema: Schema) -> Form:
+    """Return the form of values that need no other reading than the check by their schema.
+
+    The schema may have only the keywords that `_check` knows.
+    """
+
+    def read(value: Any) -> Any:
+        """Return the value. Raises ValueError if it is not as the schema states it."""
+        _check(value, schema)
+        return value
+
+    return Form(schema, read)
+
+
+def _check(value: Any, schema: Schema) -> None:
+    if "anyOf" in schema:
+        if not any(_holds(value, alternative) for alternative in schema["anyOf"]):
+            raise ValueError("cannot be read")
+    elif "const" in schema:
+        constant(schema["const"]).read(value)
+    elif "enum" in schema:
+        choice(schema["enum"]).read(value)
+    elif schema["type"] == "string":
+        text(pattern=schema["pattern"]).read(value)
+    elif schema["type"] == "integer":
+        integer(Bounds(schema["minimum"], schema["maximum"])).read(value)
+    else:
+        _check_object(value, schema)
+
+
+def _check_object(value: Any, schema: Schema) -> None:
+    if not isinstance(value, Mapping) or len(value) > BOUNDS["bands"].high:
+        raise ValueError(f"{_MISSING} small object")
+    if not value.keys() >= set(schema.get("required", ())):
+        raise ValueError("lacks a field")
+    for name, item in value.items():
+        NAME.read(name)
+        inner_schema = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+        if inner_schema is not None:
+            _check(item, inner_schema)
+
+
+def _holds(value: Any, schema: Schema) -> bool:
+    with suppress(ValueError):
+        _check(value, schema)
+        return True
+    return False
+
+
+def read_rows(
+    rows: Mapping[str, Row], facts: Mapping[str, Any], error: Callable[[str, str], Exception]
+) -> dict[str, Any]:
+    """Return the values of fields that `rows` name; optional fields may be missing.
+
+    Raises what `error` returns for the name of the first wrong field and the reason.
+    """
+    values = {}
+    for name, row in rows.items():
+        if row.is_required or name in facts:
+            wrong = ""
+            try:
+                values[name] = row.form.read(facts.get(name))
+            except ValueError as reason:
+                wrong = str(reason)
+            if wrong:  # outside the handler, because an error of a parser holds the value
+                raise error(name, wrong)
+    return values
+
+
+NAME: Final = text(_NAME_MAX)
+_ID = "^[0-9a-f]{8}$"
+ID: Final = Form({"type": "string", "pattern": _ID, "examples": ["e1654215"]}, text(8, 8, _ID).read)
+TIME: Final = Form(
+    {"type": "string", "pattern": f"^{RFC3339.pattern}$", "examples": ["2026-11-20T12:00:00Z"]},
+    _parsed(parse_time, Bounds(0, _END_MS)),
+)
+UNIT: Final = checked(UNIT_SCHEMA)
+SD: Final = number(Bounds(0, _SD_MAX), above=True)
+VALUE: Final = number(Bounds(-(10**30), 10**30))
+FACT: Final = checked(EXACT_SCHEMA)
+"""An exact number that no arithmetic of a receiver needs."""
+VERSION: Final = Row(
+    Form({"const": 1}, lambda value: value),  # it is judged before all other fields
+    "The version of the contract.",
+)
+METER: Final = Row(NAME, "The public id of the meter: its name, or its pseudonym.")
+
+RECORD: Final = Table(
+    "record",
+    2_048,
+    {
+        "v": VERSION,
+        "meter": METER,
+        "t": Row(TIME, "The start of the slot or, for a band or a peak, of the window."),
+        "for": Row(duration(), "The duration of the slot or, for a band or a peak, of the window."),
+        "value": Row(VALUE, "The private value, a multiple of the quantum. Negative values are normal."),
+        "unit": Row(UNIT, "W or kW (means), Wh or kWh (energies), or the currency of amounts."),
+        "sd": Row(SD, "The standard deviation of the noise, in the unit, to four digits."),
+        "d": Row(ID, "The id of the descriptor."),
+        "band": Row(text(_NAME_MAX, 1), "The band of a mean day or of a tariff.", is_required=False),
+        "draws": Row(
+            integer(Bounds(1, DRAWS_MAX)), "The number of draws of noise in a peak.", is_required=False
+        ),
+    },
+)
+"""The private value of one slot."""
+
+_READINGS = {
+    "type": "object",
+    "properties": {
+        "every": {"type": "string", "pattern": f"^{DURATION}$"},
+        "dead_band": EXACT_SCHEMA,
+        "counters": {"type": "integer", "minimum": 2, "maximum": 1000},
+    },
+}
+
+DESCRIPTOR: Final = Table(
+    "descriptor",
+    16_384,
+    {
+        "v": VERSION,
+        "id": Row(ID, "The hash of the facts: see docs/contracts.md, rule `id`."),
+        "meter": METER,
+        "metric": Row(choice([*Metric]), "linf: the radius holds in each slot; l1: in all slots together."),
+        "epsilon": Row(exact_number(BOUNDS["epsilon"]), "level / radius."),
+        "epsilon_unit": Row(text(8, 3, "^1/.+$"), "1 divided by the unit of the values."),
+        "level": Row(
+            exact_number(BOUNDS["level"]),
+            "The bound on the privacy loss between loads that differ by `radius`.",
+        ),
+        "radius": Row(
+            exact_number(BOUNDS["radius"]),
+            "The distance between slot values for which `level` holds, in their unit.",
+        ),
+        "hides_wh": Row(
+            exact_number(BOUNDS["hides_wh"]),
+            "The energy by which a load may change and still be hidden at the level.",
+        ),
+        "n": Row(integer(BOUNDS["n"]), "The number of slots in a window."),
+        "quantum": Row(exact_number(BOUNDS["quantum"]), "The step of the lattice of values, in their unit."),
+        "mechanism": Row(
+            constant("linf-laplace"), "The distribution of the noise: see docs/contracts.md, rule `terms`."
+        ),
+        "length": Row(duration(BOUNDS["length"]), "The duration of the window."),
+        "step": Row(
+            duration(BOUNDS["step"]), "The duration of a slot, of the shortest band, or of a peak's part."
+        ),
+        "kind": Row(choice([*Kind]), "The meaning of the meter's readings."),
+        "unit": Row(UNIT, "The unit of the values."),
+        "sd": Row(SD, "The standard deviation of the noise of a value, dither included."),
+        "ci95": Row(SD, "The half-width of the interval that covers the value with probability 0.95."),
+        "level_per_day": Row(FACT, "The sum of the levels of a day's windows."),
+        "unbiased": Row(text(), "What the value estimates without bias, in words for people."),
+        "space": Row(choice(SENT), "The kind of window."),
+        "rounding": Row(choice(get_args(Rounding)), "The rounding of values to the lattice."),
+        "schedule": Row(words([*Clock, "archive"]), "The clock that closes windows; archive: no clock."),
+        "noise": Row(words(["os", "prf"]), "os: the system's random numbers; prf: from a key (archives)."),
+        "invariants": Row(
+            Form({"type": "array"}, lambda value: value), "What is released exactly, without noise: nothing."
+        ),
+        "valid_from": Row(TIME, "The start of the first window under these terms."),
+        **{name: Row(checked(schema), is_required=False) for name, schema in shapes.OWN_FIELDS.items()},
+        **{
+            name: row._replace(is_required=False)
+            for name, row in {
+                "preset": Row(text(), "The name under which the configuration chose the radius; for people."),
+                "timezone": Row(
+                    text(),
+                    "The zone of the local calendar; without this field, windows follow the Unix epoch.",
+                ),
+                "in_all": Row(
+                    constant(value=True), "The radius bounds the change in all slots together (l1)."
+                ),
+                "meter_epsilon_per_day": Row(FACT, "The charge of a day over all streams of the meter."),
+                "meter_epsilon_unit": Row(constant("1/W"), "The unit of `meter_epsilon_per_day`."),
+                "readings": Row(checked(_READINGS), "How readings follow the load."),
+                "level_of_loads": Row(
+                    FACT, "The level for a change in the load, which readings follow in steps."
+                ),
+                "store": Row(text(), "A mark that tells the stores of different agents apart."),
+            }.items()
+        },
+    },
+)
+"""The terms under which records were released."""
+
+TOTAL: Final = Table(
+    "total",
+    2_048,
+    {
+        "v": VERSION,
+        "meter": METER,
+        "t": Row(TIME, "The end of the newest slot in the total."),
+        "value": Row(number(Bounds(-_SD_MAX, _SD_MAX)), "The energy since `since`. It may decrease."),
+        "unit": Row(choice(["Wh", "kWh"])),
+        "sd": Row(SD, "The standard deviation of the total's noise."),
+        "since": Row(TIME, "The time at which the total was 0. It moves forward after a missing slot."),
+        "d": Row(ID, "The descriptor of the newest slot."),
+    },
+)
+"""The sum of all records of a public id (sink.total)."""
+
+STATUS: Final = Table(
+    "status",
+    256,
+    {"v": VERSION, "status": Row(choice(["online", "offline"])), "t": Row(TIME, is_required=False)},
+)
+"""Whether the agent is running (sink.status)."""

@@ -1,0 +1,89 @@
+"""The part of a world to which the disk reports transactions, and at which a process may die."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from meteragent.domain.commit import Commit
+from meteragent.store import Store, crowd_keys
+from meteragent.store.outbox import WaitingRow
+from simulators.simtest import disk, power
+from simulators.simtest import schedule as s
+from simulators.simtest.loop import Killed
+from simulators.simtest.store_versions import StoreVersions
+from simulators.simtest.traffic import Traffic
+
+
+class DiskEvents(Traffic):
+    """A world's side of its disk (`disk.DiskObserver`), and the death of a process."""
+
+    _versions: StoreVersions
+    _streams: set[str]
+    _store: Store | None
+    _disk: disk.Disk | None
+    _end: s.End | None
+    _files: power.Files | None
+
+    def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
+        """Begin a transaction; return the crash that ends the process during or after it, or None.
+
+        If a failure of the device is armed, it comes in the transaction or the erasure, instead of a crash.
+        """
+        self._oracle.checker.newest_ms = self._faults.newest_ms
+        self._oracle.begin_commit(commit, delivered, commit.clock_ms)
+        fail = self._traps.take_failure() if self._disk is not None else None
+        if fail is not None and self._disk is not None:
+            self._end, self._disk.fails = fail, fail.steps
+            return None
+        return self._traps.spring("commit")
+
+    def crash(self, trap: s.Crash, files: power.Files) -> None:
+        """End the process during the transaction or the erasure that follows, and leave `files`."""
+        if trap.where == "commit-before":
+            self._oracle.in_doubt = None
+        self._die(trap, files)
+
+    def end_commit(self, rows: Sequence[WaitingRow]) -> None:
+        """Treat the transaction as committed, with the new `rows`."""
+        self.counts["commits"] += 1
+        with self.guard:
+            self._oracle.end_commit(rows)
+
+    def fail_commit(self) -> None:
+        """Treat the transaction as failed, and compare the store, which may or may not hold it."""
+        if self._store is not None:
+            with self.guard:
+                self._oracle.settle(self._store, self._streams)
+
+    def cancel_device_failure(self) -> None:
+        """Cancel a failure of the device that did not happen."""
+        self._end = None if isinstance(self._end, s.Fail) else self._end
+
+    def drop_retired(self) -> None:
+        """Treat the rows of retired streams that were dropped to make room as delivered."""
+        if self._store is not None:
+            with self.guard:
+                self._oracle.drop_retired(self._store, self._streams)
+
+    def execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function of the agent's store thread; the process may die while it closes the store."""
+        if not self.alive:
+            raise asyncio.CancelledError
+        if function == crowd_keys.put:
+            function(*arguments)
+            self._note_keys(*arguments[1:])
+            return None
+        if self._store is None or function != self._store.close:
+            return function(*arguments)
+        self._store = None
+        if (trap := self._traps.spring("close")) is not None:
+            _, states = disk.run_with_states(self._versions.folder, partial(function, *arguments))
+            self._die(trap, states[len(states) * trap.part // 1000])
+        return function(*arguments)
+
+    def _die(self, end: s.Crash, files: power.Files | None = None) -> NoReturn:
+        self.counts[f"crash {end.where}"] += 1
+        self._end, self.alive = end, False
+        self._files = disk.read_files(self._versions.folder) if files is None else files
+        raise Killed

@@ -1,0 +1,11 @@
+"""What the tests of the core share."""
+
+import pytest
+
+from meteragent.core.noise import Noise
+
+
+@pytest.fixture
+def half_quantum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every dither is half a quantum: values are rounded half up, and the same in each run."""
+    monkeypatch.setattr(Noise, "dither", lambda _, terms, slot_index: terms.lattice(slot_index) // 2)

@@ -1,0 +1,55 @@
+"""Presets have one home, `meteragent.domain.presets`; whatever lists them by name lists these."""
+
+import argparse
+import re
+from pathlib import Path
+
+from meteragent import config
+from meteragent.cli import draft
+from meteragent.cli.usage import meters
+from meteragent.domain.presets import PRESETS
+from meteragent.domain.shapes import Space
+from simulators import arguments
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDON = ROOT / "deploy/homeassistant/addon/meteragent"
+PLAIN = [name for name, preset in PRESETS.items() if preset.space is Space.LINF]
+
+
+def names_in(text: str) -> list[str]:
+    """Return the presets that a text names, in their order in the text."""
+    return [word for word in re.findall(r"[a-z]+(?:-[a-z]+)?", text) if word in PRESETS]
+
+
+def test_init_offers_the_presets_that_are_means_of_equal_slots() -> None:
+    """It has words for each of them, and its help names them."""
+    assert list(draft.PRESETS) == PLAIN
+    parser = argparse.ArgumentParser()
+    meters.init(parser)
+    [text] = [action.help for action in parser._actions if "--preset" in action.option_strings]
+    assert names_in(str(text)) == PLAIN
+
+
+def test_the_example_configuration_names_all_presets() -> None:
+    """The comment beside its preset lists the others, with those that need a time zone after the rest."""
+    [line] = [
+        line for line in (ROOT / "deploy/meteragent.toml").read_text().splitlines() if line[:8] == "preset ="
+    ]
+    names = names_in(line.partition("#")[2])
+    assert sorted(names) == sorted(PRESETS)
+    assert [name for name in names if PRESETS[name].has_calendar] == names[-5:]
+
+
+def test_the_add_on_explains_the_presets_that_it_offers() -> None:
+    """Its settings and its documentation name those that need no further keys, in the same order."""
+    text = (ADDON / "translations/en.yaml").read_text()
+    names = names_in(text.partition("name: What to share")[2].partition("What each hides")[0])
+    assert list(dict.fromkeys(names)) == list(config.COMPLETE)
+    rows = re.findall(r"^\| `([a-z-]+)` \|", (ADDON / "DOCS.md").read_text(), re.MULTILINE)
+    assert rows == list(config.COMPLETE)
+
+
+def test_the_simulators_play_the_presets_of_a_day() -> None:
+    """Windows longer than a day are left out, and so is whatever is no mean of equal slots."""
+    assert set(arguments.WITHIN_A_DAY) < set(PLAIN)
+    assert {"bill"} == set(PLAIN) - set(arguments.WITHIN_A_DAY)

@@ -1,0 +1,54 @@
+"""The keys of a crowd's operators, and the content of the reports that homes seal for them."""
+
+from typing import Any
+
+from meteragent.agent.crowd import Keys
+from meteragent.crowd.message import Report
+from meteragent.crowd.seal import PAD, SHARE, info
+from meteragent.crowd.share import MODULUS, signed
+from tests.support.crowd import Street
+from tests.support.frozen.cases import SPRING_MS
+from tests.support.frozen.special import GROUP
+
+
+async def _commit(_role: str, _serial: int, _payload: bytes) -> None:
+    """Commit nothing."""
+
+
+def _street() -> Street:
+    """Return the operators, whose keys of the days of the readings are published."""
+    street = Street(GROUP)
+    street.prepare(SPRING_MS // 1000)
+    return street
+
+
+STREET = _street()
+
+
+def keys() -> Keys:
+    """Return the operators' keys, as a home has them."""
+    return Keys(GROUP, STREET.lists, _commit)
+
+
+def opened(payload: bytes) -> dict[str, Any]:
+    """Return what a report says to both operators together; its sealed bytes differ each time."""
+    report = Report.decode(GROUP.id, payload)
+    parts = []
+    for machine, purpose, sealed in (
+        (STREET.leader, SHARE, report.share),
+        (STREET.helper, PAD, report.pad),
+    ):
+        day_keys = machine.keys_of_slot(report.slot_s)
+        assert day_keys is not None
+        place = info(purpose, GROUP.id, report.slot_s, day_keys.id, report.label.encode())
+        parts.append(day_keys.open(sealed, place) or 0)
+    share, pad = parts
+    quanta = signed((share + pad) % MODULUS)
+    return {
+        "label": report.label,
+        "slot_s": report.slot_s,
+        "share": str(share),
+        "pad": str(pad),
+        "quanta": quanta,
+        "bytes": len(payload),
+    }

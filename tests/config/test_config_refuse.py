@@ -222,8 +222,8 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         *("window.step", "n = 3600000", "n from 1 to 50000, which is what receivers accept"),
     ),
     "a window that is longer than receivers accept": (
-        "length = '33d'",
-        *("window.length", "length = 2851200000", "which is what receivers accept"),
+        "length = '401d'",
+        *("window.length", "length = 34646400000", "which is what receivers accept"),
     ),
     "max_mb 0": ("max_mb = 0", "store.max_mb", "0", "greater than or equal to 1"),
     "store typo": ("keeps = '1d'", "store.keeps", "an unknown key", "keep"),

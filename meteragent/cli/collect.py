@@ -12,7 +12,7 @@ from typing import Any
 
 from meteragent.cli import common
 from meteragent.collect import configuration
-from meteragent.domain.errors import LinkError
+from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.service.notify import Notify
 from meteragent.service.process import log_to_stderr, until_signalled
 
@@ -26,6 +26,9 @@ def run(options: argparse.Namespace) -> int:
     Return the exit code, which is 1 if an extra is missing or the tables cannot be created.
     """
     settings = configuration.load(options.config)
+    socket = None if settings.health is None else settings.health.socket
+    if socket is not None and not socket.parent.is_dir():
+        raise ConfigError("health.socket", f"{socket}: its folder does not exist", "a folder that exists")
     sink = "collect" if settings.dataset is None else "collect-parquet"
     extras = [sink, *_EXTRAS.get(settings.source.kind, ())]
     if options.check:

@@ -122,7 +122,7 @@ def _stream(stream: dict[str, Any]) -> str:
 
 def _arrivals(document: dict[str, Any]) -> Iterator[str]:
     """Yield what has arrived of each meter and phase as a table, for the person who asks on the device."""
-    table = "{:<24} {:<8} {:>10} {:>14} {:>14}  {}"
+    table = "{:<24} {:<24} {:>10} {:>14} {:>14}  {}"
     for stream in document.get("streams", ()):
         yield f"Stream {stream['name']}:"
         yield table.format("meter", "phase", "messages", "last", "counted", "")

@@ -18,10 +18,9 @@ from meteragent.collect.mqtt import MqttSource
 from meteragent.collect.sink import DATA_FAULTS, Outcome, Sink
 from meteragent.collect.source import Source
 from meteragent.collect.vitals import CollectVitals
-from meteragent.domain.errors import ConfigError, LinkError
+from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Backoff, Entropy
 from meteragent.service import health
-from meteragent.service.health import has_folder
 from meteragent.service.notify import Notify
 from meteragent.service.vitals import as_json
 
@@ -52,12 +51,9 @@ class Service:
     async def run(self) -> None:
         """Collect until cancelled.
 
-        Raises ConfigError if the folder of the health socket does not exist, and an exception group with a
-        DatabaseError if the sink refuses an operation.
+        Raises an exception group with a DatabaseError if the sink refuses an operation.
         """
         socket = None if self._settings.health is None else self._settings.health.socket
-        if socket is not None and not has_folder(socket):
-            raise ConfigError("health.socket", f"{socket}: its folder does not exist", "a folder that exists")
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_alive())
             if socket is not None:

@@ -14,7 +14,7 @@ from meteragent.decode.profile import decoder as decoder_of
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.identity import ALL_METERS, SourceTopic
 from meteragent.domain.terms import Clock
-from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
+from meteragent.domain.units import DAY_MS, ENERGIES_WH, HOUR_MS, POWERS_W, UNIT_FACTOR, Kind
 
 _HOLD_MS = 15 * 60_000
 _SPARE_MS = 10_000
@@ -23,12 +23,6 @@ _PREFIX_MIN = 3
 """The beginning of a profile's name leads to a suggestion if it is at least this long."""
 
 _STATESTREAM = "homeassistant-statestream"
-_STATED_UNITS = {
-    True: {"mW": Fraction(1, 1000), "W": 1, "kW": 1000, "MW": 10**6},
-    False: {"mWh": Fraction(1, 1000), "Wh": 1, "kWh": 1000, "MWh": 10**6},
-}
-"""Names of units in other programs, and how many W (True) or Wh (False) are in one."""
-
 FORMATS = ("number", "json")
 """Names of formats that any device may send and that need no profile."""
 
@@ -84,7 +78,8 @@ def formula(source: Source) -> str:
 def _unit_names(source: Source) -> tuple[str, ...]:
     """Return the names that other programs have for the unit of a 1 in the payload."""
     factor = UNIT_FACTOR[source.unit] * (source.scale or 1)
-    return tuple(name for name, value in _STATED_UNITS[source.kind is Kind.POWER].items() if value == factor)
+    units = POWERS_W if source.kind is Kind.POWER else ENERGIES_WH
+    return tuple(name for name, value in units.items() if value == factor)
 
 
 def _unit_topic(source: Source) -> str | None:

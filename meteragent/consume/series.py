@@ -239,8 +239,8 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
             own_descriptor = descriptors[descriptor.meter].setdefault(descriptor.id, descriptor)
             if own_descriptor.digest != descriptor.digest:
                 raise RecordError("two descriptors of one meter with the same id")
-            other = shared.setdefault(descriptor.id, descriptor)
-            if other is not None and other.digest != descriptor.digest:
+            first_descriptor = shared.setdefault(descriptor.id, descriptor)
+            if first_descriptor is not None and first_descriptor.digest != descriptor.digest:
                 shared[descriptor.id] = None  # an id of 32 bits can be forged
         else:
             record = Record.parse(facts)

@@ -28,21 +28,9 @@ from meteragent.decode.reader import (
 )
 from meteragent.domain.figures import parse_exact
 from meteragent.domain.grid import parse_duration
-from meteragent.domain.units import Kind
+from meteragent.domain.units import ENERGIES_WH, POWERS_W, Kind
 
 ON_CHANGE = "on change"
-_UNITS: dict[str, Fraction] = {
-    "W": Fraction(1),
-    "kW": Fraction(1000),
-    "mW": Fraction(1, 1000),
-    "Wh": Fraction(1),
-    "kWh": Fraction(1000),
-    "mWh": Fraction(1, 1000),
-    "Wmin": Fraction(1, 60),
-    "J": Fraction(1, 3600),
-}
-"""The number of W or Wh in each unit of a device."""
-_POWERS = ("W", "kW", "mW")
 
 
 def _duration(value: Any) -> int:
@@ -149,7 +137,7 @@ class QuantityTable(_Table):
 
     kind: Kind
     """`power`, `register` or `interval_energy`."""
-    unit: Literal["W", "kW", "mW", "Wh", "kWh", "mWh", "Wmin", "J"] | None = None
+    unit: str | None = None
     """The device's unit. Without it, the configuration states the unit."""
     unit_at: _Path | None = None
     """The path of a string that must equal `unit`; otherwise, the message is refused."""
@@ -183,8 +171,8 @@ class QuantityTable(_Table):
     def _check_keys(self) -> Self:
         """Refuse keys that contradict each other."""
         is_power = self.kind is Kind.POWER
-        if self.unit is not None and (self.unit in _POWERS) is not is_power:
-            units = [unit for unit in _UNITS if (unit in _POWERS) is is_power]
+        units = POWERS_W if is_power else ENERGIES_WH
+        if self.unit is not None and self.unit not in units:
             raise ValueError(f"unit: one of {', '.join(units)} for kind '{self.kind}'")
         if (self.interval is not None) is not (self.kind is Kind.INTERVAL_ENERGY):
             raise ValueError("interval: the time that each number covers, only for kind 'interval_energy'")
@@ -204,7 +192,7 @@ class QuantityTable(_Table):
 
     def quantity(self, message: Message) -> Quantity:
         """Return the quantity, for messages with the layout `message`."""
-        scale = None if self.unit is None else _UNITS[self.unit]
+        scale = None if self.unit is None else (POWERS_W | ENERGIES_WH)[self.unit]
         is_power = self.kind is Kind.POWER
         if not self.value:
             read, timed = bare_reader(scale, is_power=is_power), False

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from meteragent.domain.units import ENERGIES_WH, POWERS_W
+
 BESIDE = {"unit", "units", "uom", "unit_of_measurement"}
 """The keys under which an object may state the unit of its number."""
-_POWERS = {"w": Fraction(1), "kw": Fraction(1000), "mW": Fraction(1, 1000), "MW": Fraction(10**6)}
-_ENERGIES = {"wh": Fraction(1), "kwh": Fraction(1000), "mWh": Fraction(1, 1000), "MWh": Fraction(10**6)}
-"""The number of W, or of Wh, in each unit. The case counts where it tells milli from mega."""
 _KEYS = ("unit_of_measurement", "unit_of_meas")
 _NO_UNIT = {"", "unknown", "unavailable", "none", "null"}
 
@@ -38,7 +37,14 @@ def is_another_unit(place: Mapping[str, Any], unit: str, factor: Fraction) -> bo
     `factor` is the number of W or Wh for which the number 1 counts, and `unit` the configured unit. A unit of
     energy beside a power, or the other way round, belongs to another number of the object.
     """
-    units = _ENERGIES if unit.endswith("h") else _POWERS
+    units = ENERGIES_WH if unit.endswith("h") else POWERS_W
     stated = [place[key].strip() for key in BESIDE & place.keys() if isinstance(place[key], str)]
-    factors = [units.get(text, units.get(text.lower())) for text in stated]
-    return any(actual is not None and actual != factor for actual in factors)
+    return any(actual != factor for text in stated for actual in _factors(text, units))
+
+
+def _factors(text: str, units: Mapping[str, Fraction]) -> set[Fraction]:
+    """Return the factor of a unit; if its case is wrong, of the one unit that is meant, if there is one."""
+    if text in units:
+        return {units[text]}
+    meant = {factor for name, factor in units.items() if name.lower() == text.lower()}
+    return meant if len(meant) == 1 else set()

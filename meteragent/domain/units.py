@@ -5,6 +5,7 @@ milliseconds (`_ms`).
 """
 
 from enum import StrEnum
+from fractions import Fraction
 
 MICRO = 10**6
 """The number of millionths in one unit."""
@@ -26,7 +27,16 @@ class Kind(StrEnum):
 
 
 UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
-"""The number of W or Wh in one unit."""
+"""The number of W or Wh in one unit of ours."""
+
+POWERS_W = {"W": Fraction(1), "kW": Fraction(1000), "mW": Fraction(1, 1000), "MW": Fraction(10**6)}
+"""The number of W in each unit that devices and programs state. The case tells milli from mega."""
+
+ENERGIES_WH = {f"{name}h": factor for name, factor in POWERS_W.items()} | {
+    "Wmin": Fraction(1, 60),
+    "J": Fraction(1, 3600),
+}
+"""The number of Wh in each unit that devices and programs state."""
 
 ENERGY_UNIT = {"W": "Wh", "kW": "kWh", "Wh": "Wh", "kWh": "kWh"}
 """The unit of energy that belongs to each unit; for a power, the unit of its energy over an hour."""

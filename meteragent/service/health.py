@@ -32,11 +32,6 @@ def socket_path(store: Path) -> Path:
     return store.with_name(store.name + ".health")
 
 
-def has_folder(path: Path) -> bool:
-    """Return whether the folder of a socket exists."""
-    return path.parent.is_dir()
-
-
 async def answer(path: Path, reply: Callable[[bytes], Awaitable[str]]) -> NoReturn:
     """Answer each connection to the socket at `path` with the reply to its question, until cancelled."""
 

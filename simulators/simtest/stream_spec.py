@@ -60,8 +60,8 @@ class StreamSpec:
             for setting, group_id in zip(settings, group_ids, strict=True)
         }
         windows = every.pop(names.stream)
-        charging = (other for other in every.values() if other.setting.is_received)
-        others_per_day = sum((other.ordinary.charge_per_day for other in charging), Fraction(0))
+        charges = (stream.ordinary.charge_per_day for stream in every.values() if stream.setting.is_received)
+        others_per_day = sum(charges, Fraction(0))
         windows, setting = replace(windows, others_per_day=others_per_day), windows.setting
         return cls(
             names,

@@ -101,6 +101,20 @@ async def test_only_what_is_acknowledged_is_committed(monkeypatch: pytest.Monkey
         consumer.close()
 
 
+async def test_a_cluster_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source is up while a broker answers, and no longer once all are gone."""
+    monkeypatch.setattr(kafka, "IDLE_S", 0.1)
+    with Kafka() as cluster:
+        source = KafkaSource([endpoint(cluster)], "group", TOPICS, "PLAIN")
+        running = asyncio.create_task(source.run())
+        while not source.is_up:
+            await source.batch(10)
+    while source.is_up:
+        await source.batch(10)
+    running.cancel()
+    await asyncio.wait([running])
+
+
 async def received(cluster: Kafka, count: int, *, acknowledged: int) -> list[Message]:
     """Join the group, take messages, acknowledge some, and leave."""
     source = KafkaSource([endpoint(cluster)], "group", TOPICS, "PLAIN")

@@ -130,3 +130,11 @@ async def test_a_server_that_is_not_there_is_said_at_once(caplog: pytest.LogCapt
     """The log has the reason within seconds, with the system's word for it."""
     async with connected(Endpoint("127.0.0.1", free_port(), tls=False)):
         await until(lambda: "Connect call failed" in caplog.text, 5)
+
+
+async def test_a_server_that_is_gone_is_noticed(nats: Nats) -> None:
+    """The source is up while the server answers, and no longer once it is gone."""
+    async with connected(endpoint(nats)) as source:
+        await until(lambda: source.is_up)
+        nats.kill()
+        await until(lambda: not source.is_up)

@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,24 @@ def test_rows_survive(tmp_path: Path) -> None:
             Key("mark", 0, "serial"): b"1",
             Key("closed", 1800): b"x",
         }
+
+
+def test_after_any_error_nothing_is_written(tmp_path: Path) -> None:
+    """The machine is ahead of the store even if the step's lines could not be formed."""
+
+    def lines() -> Iterator[LedgerLine]:
+        """Fail like a mistake of the caller."""
+        raise KeyError
+        yield
+
+    with opened(tmp_path) as store:
+        store.commit(ROWS)
+        with pytest.raises(KeyError):
+            store.commit({Key("mark", 0, "serial"): b"2"}, lines())
+        with pytest.raises(StoreError, match="an earlier transaction failed"):
+            store.commit({Key("mark", 0, "serial"): b"2"})
+    with opened(tmp_path) as store:
+        assert store.rows() == ROWS
 
 
 def test_files_are_the_owners(tmp_path: Path) -> None:

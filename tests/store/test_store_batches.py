@@ -1,6 +1,7 @@
 """What is written as one statement is what would be written row by row; and the log is erased as a step."""
 
 import asyncio
+import dataclasses
 import sqlite3
 import threading
 from collections import Counter
@@ -205,6 +206,18 @@ def test_what_was_rolled_back_is_forgotten(tmp_path: Path) -> None:
         with store.transaction() as tx:
             store.write(tx, closing(1, "n"))
         assert store.snapshot("main").states["n"].windows == ()
+
+
+def test_a_state_is_written_after_its_first_writing_was_rolled_back(tmp_path: Path) -> None:
+    """What the store knows of the file's rows is forgotten with them; a state alone finds its row again."""
+    commit = dataclasses.replace(opening(0, "m"), states={"m": state(0)})
+    with open_store(tmp_path / "db") as store:
+        with pytest.raises(KeyError), store.transaction() as tx:  # noqa: PT012 - the body is what fails
+            store.write(tx, commit)
+            raise KeyError
+        with store.transaction() as tx:
+            store.write(tx, commit)
+        assert store.snapshot("main").states == {"m": state(0)}
 
 
 # --- erased as a step of its own ---------------------------------------------------------------

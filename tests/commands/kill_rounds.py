@@ -9,6 +9,9 @@ tests do the same with 25 rounds.
 
 With ``--doubted``, rounds of a fourth kind run instead: the agent is killed while readings of a register are
 doubted. There is no log; the half hours are counted, and are compared with the energy that was used.
+
+With ``--receivers``, two receivers' brokers are killed, stand still, refuse or belong to another store, or a
+receiver is paused, while the agent is killed (`tests.integration.receiver_kills`). There is no log either.
 """
 
 import argparse
@@ -32,6 +35,7 @@ from tests.integration.doubted import kill_while_doubted
 from tests.integration.judge import Fed, Messages, dither, noise, slots, violations
 from tests.integration.kills import PLAN, UNLIMITED, Outcome, kill_agent, kill_brokers
 from tests.integration.plan import Plan
+from tests.integration.receiver_kills import kill_beside_receivers
 from tests.integration.service import TELL_ALL
 from tests.support.broker import Broker, mosquitto_program
 
@@ -191,6 +195,22 @@ def run_doubted(program: Path, rounds: int) -> int:
     return 0 if outcome.is_kept else 1
 
 
+def run_receivers(program: Path, rounds: int, size: int) -> int:
+    """Run rounds of kills beside two receivers in parts of `size`; return the exit code."""
+    begun_s, slots, mistakes = time.monotonic(), 0, list[str]()
+    for seed in range(-(-rounds // size)):
+        with tempfile.TemporaryDirectory() as folder:
+            part = asyncio.run(kill_beside_receivers(program, Path(folder), size, seed))
+        slots += part.slots
+        mistakes += [f"seed {seed}: {text}" for text in part.mistakes]
+    minutes = (time.monotonic() - begun_s) / 60
+    print(f"kill -9 beside two receivers, one of them struck: {rounds} rounds in {minutes:.1f} min")
+    print(
+        f"  {slots} slots of both: {len(mistakes)} missing, drawn twice or not their own", *mistakes, sep="\n"
+    )
+    return 1 if mistakes else 0
+
+
 def main() -> int:
     """Read the arguments, and run."""
     parser = argparse.ArgumentParser(
@@ -207,6 +227,7 @@ def main() -> int:
     parser.add_argument(
         "--doubted", action="store_true", help="kill while readings of a register are doubted"
     )
+    parser.add_argument("--receivers", action="store_true", help="kill while one of two receivers is struck")
     options = parser.parse_args()
     if options.part < PART_MIN:
         parser.error(f"--part: a part has at least {PART_MIN} rounds")
@@ -216,6 +237,8 @@ def main() -> int:
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
     if options.doubted:
         return run_doubted(program, options.rounds)
+    if options.receivers:
+        return run_receivers(program, options.rounds, options.part)
     try:
         with LongRun(options.log, "kill_rounds", ("meteragent", "simulators", "tests")) as log:
             return finish(lambda: run(program, options.rounds, options.part, log), lambda: totals(log))

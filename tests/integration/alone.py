@@ -13,17 +13,17 @@ from meteragent import cli
 from meteragent.agent import environment
 
 
-def listen_to_nobody() -> None:
-    """Have the command's agents listen for no other."""
+def listen_for(listen_s: float) -> None:
+    """Have the command's agents listen for another for this time before a meter's first window."""
     system: Callable[..., environment.Environment] = environment.system
 
     def alone(*arguments: Any) -> environment.Environment:
-        """Return the system's environment, without time to listen."""
-        return replace(system(*arguments), listen_s=0)
+        """Return the system's environment, with another time to listen."""
+        return replace(system(*arguments), listen_s=listen_s)
 
     vars(environment)["system"] = alone
 
 
 if __name__ == "__main__":
-    listen_to_nobody()
+    listen_for(0)
     sys.exit(cli.main(sys.argv[1:]))

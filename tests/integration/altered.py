@@ -26,7 +26,7 @@ from meteragent.mqtt import Token as MqttToken
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SystemBits
 from meteragent.store import Store, wal
-from tests.integration.alone import listen_to_nobody
+from tests.integration.alone import listen_for
 
 
 def acknowledges_on_receipt() -> None:
@@ -86,7 +86,7 @@ def impatient() -> None:
 def impatient_alone() -> None:
     """Reconnect at once and listen for no other agent; this is not a mutant."""
     impatient()
-    listen_to_nobody()
+    listen_for(0)
 
 
 def watchful() -> None:
@@ -131,13 +131,13 @@ def remembers_fsyncs() -> None:
 
 def undithered() -> None:
     """Break law 3: begin accumulators with noise alone, so that without noise they are the energy."""
-    listen_to_nobody()
+    listen_for(0)
     Noise.dither = lambda self, terms, slot_index: 0  # type: ignore[method-assign]
 
 
 def only_truncates() -> None:
     """Break law 3: truncate the log without erasing it, so that its blocks keep every accumulator."""
-    listen_to_nobody()
+    listen_for(0)
     wal._zero = lambda descriptor: None
     wal.LARGEST_KEPT_BYTES = 0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from meteragent import cli
 from meteragent.agent import synchronised
 from meteragent.cli import common
-from tests.integration.alone import listen_to_nobody
+from tests.integration.alone import listen_for
 
 LOOK_S = 0.02
 """How often the file is looked at."""
@@ -41,7 +41,7 @@ def set_clock(folder: Path, off_ms: int) -> None:
 
 
 if __name__ == "__main__":
-    listen_to_nobody()
+    listen_for(0)
     folder = Path(sys.argv[-1]).parent
     common.now_ms = WallClock(folder / "clock")
     synchronised.synchronised = lambda *_: (folder / "synchronised").exists()

@@ -6,14 +6,16 @@ import random
 import re
 from pathlib import Path
 
+import pytest
 from aiomqtt import Client
 
 from meteragent.domain.grid import iso_time, parse_time
 from tests.conftest import MakeBroker
 from tests.integration.hurried import make_clock
+from tests.integration.receiver_kills import NAMES, Barrier, Rounds, Side, kill_beside_receivers
 from tests.integration.service import TELL_ALL, Service, service, subscribed, until
 from tests.integration.wire import Receiver
-from tests.support.broker import Broker
+from tests.support.broker import Broker, mosquitto_program
 
 START_MS = parse_time("2027-03-01T00:00:00Z")
 SLOT_MS = 1_800_000
@@ -229,3 +231,54 @@ async def test_a_receiver_with_an_end_gets_its_last_slot_and_is_revoked(
             said = receipt(tmp_path)
             assert f"2 of 2027-03-01T01:00:00Z to {end}" in said
             assert "deleted" not in said
+
+
+async def test_what_strikes_one_receiver_strikes_no_other(tmp_path: Path) -> None:
+    """One broker is killed, stands still, refuses, belongs to another store; a receiver is paused.
+
+    Each is a round, with a kill of the agent. `kill_rounds --receivers` does the same 100 times.
+    """
+    program = mosquitto_program()
+    assert program is not None
+    kept = await kill_beside_receivers(program, tmp_path, 5, 3)
+    assert not kept.mistakes
+    assert kept.slots >= 5 * 4
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "mistake"),
+    [
+        ({0: b"1", 1: b"2"}, {0: b"1", 1: b"2"}, None),
+        ({0: b"1", 1: b"2"}, {0: b"1", 1: b"3"}, "two draws"),
+        ({0: b"1", 2: b"2"}, {0: b"1", 2: b"2"}, "nobody got"),
+        ({0: b"1", 1: b"2", 2: b"3"}, {0: b"1", 2: b"3"}, "lacks"),
+        ({k: b"%d" % k for k in range(9)}, {k: b"%d" % k for k in (0, 1, 7, 8)}, None),
+        ({k: b"%d" % k for k in range(9)}, {k: b"%d" % k for k in (0, 1, 4, 7, 8)}, "not its own"),
+        ({k: b"%d" % k for k in range(9)}, {k: b"%d" % k for k in (0, 7, 8)}, "lacks"),
+    ],
+)
+def test_the_judge_of_two_receivers(
+    tmp_path: Path,
+    mosquitto: MakeBroker,
+    first: dict[int, bytes],
+    second: dict[int, bytes],
+    mistake: str | None,
+) -> None:
+    """A second draw, a lost slot and a slot of another's time are each found; the rest is right.
+
+    If there are nine slots, the second receiver is paused during slots 3 to 6.
+    """
+    broker = mosquitto()
+    sides = {name: Side(name, broker, Receiver(broker)) for name in NAMES}
+    for side, table in zip(sides.values(), (first, second), strict=True):
+        for k, value in table.items():
+            record = b'{"t":"%s","value":%s}' % (iso_time(START_MS + k * SLOT_MS).encode(), value)
+            side.inbox.messages[side.topic("m")].append(record)
+    with service(tmp_path, "") as agent:
+        rounds = Rounds(agent, broker, sides, make_clock(tmp_path, START_MS))
+    if len(first) == 9:
+        begin_ms, end_ms = (START_MS + k * SLOT_MS for k in (3, 7))
+        before = frozenset(START_MS + k * SLOT_MS for k in (0, 1))
+        rounds.barriers.append(Barrier(NAMES[1], "m", begin_ms, end_ms, before))
+    mistakes = rounds.mistakes()
+    assert [mistake in text for text in mistakes] == [True] if mistake else not mistakes

@@ -13,6 +13,7 @@ from meteragent.cli import admission, common
 from meteragent.domain.terms import Terms
 from meteragent.report import catalogue, event, facts, guarantee, terminal, whole
 from meteragent.store import read_only, terms
+from meteragent.texts import ENGLISH
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     or a statement was requested. JSON and the statement are always in English, whatever `--lang` says.
     """
     is_plain_text = not (options.json or options.statement)
-    with catalogue.speaking(options.lang if is_plain_text else catalogue.ENGLISH):
+    with catalogue.speaking(options.lang if is_plain_text else ENGLISH):
         return _run(options)
 
 

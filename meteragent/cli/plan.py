@@ -13,6 +13,7 @@ from meteragent.report import catalogue, plan
 from meteragent.report.plan import amount, ask, nested
 from meteragent.report.plan.ask import Goal, Share
 from meteragent.report.plan.solve import Question
+from meteragent.texts import ENGLISH
 
 _FORMATS = (".png", ".pdf", ".svg")
 _LEVEL = re.compile(r"\d{1,6}(\.\d{1,6}|/\d{1,6})?", re.ASCII)
@@ -25,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
     A question that cannot be answered is a usage error. JSON is always in English.
     """
-    with catalogue.speaking(catalogue.ENGLISH if options.json else options.lang):
+    with catalogue.speaking(ENGLISH if options.json else options.lang):
         return _run(options)
 
 

@@ -1,46 +1,18 @@
-"""The texts that `check`, the statement, `plan` and the local page share: one file for each language.
-
-Placeholders are written ``{name}``; Python and the page's script replace them by the same rule. A translation
-is another file beside `en.json`. It has the same keys, and one more for each counter, problem and cure;
-the English texts of these are in `domain`.
+"""Texts in the language of the reader (`meteragent.texts`).
 
 `speaking` sets the language for the code that it encloses. Outside `speaking`, and in JSON, the language is
 English.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from pathlib import Path
 
-from meteragent.domain.counters import COUNTERS
-from meteragent.domain.problem import PROBLEMS
+from meteragent.texts import ENGLISH, LANGUAGES, texts
 
-ENGLISH = "en"
-
-_FOLDER = Path(__file__).parent / "texts"
-LANGUAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
-"""The languages that have a file of texts."""
 _VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """The variables of POSIX that set the language of messages; the first that is set decides."""
 _language: ContextVar[str] = ContextVar("language", default=ENGLISH)
-
-
-@cache
-def texts(language: str) -> Mapping[str, str]:
-    """Read all texts of a language, by key."""
-    text_by_key: dict[str, str] = json.loads((_FOLDER / f"{language}.json").read_text("utf-8"))
-    return text_by_key | _domain_texts() if language == ENGLISH else text_by_key
-
-
-def _domain_texts() -> dict[str, str]:
-    """Return the English texts of counters and problems, by key."""
-    counters = {f"counter.{name}": meaning for name, meaning in COUNTERS.items()}
-    causes = {f"problem.{code}": meaning.cause for code, meaning in PROBLEMS.items()}
-    cures = {f"cure.{code}": meaning.cure for code, meaning in PROBLEMS.items()}
-    return counters | causes | cures
 
 
 @contextmanager

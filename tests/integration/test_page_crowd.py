@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from meteragent.report import catalogue
+from meteragent.texts import texts as texts_of
 from tests.integration.browser import chromium
 from tests.integration.look import PICTURES, Look, serious, window
 from tests.support.broker import free_port
@@ -29,7 +29,7 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest.mark.parametrize(("language", "width"), [("en", 1280), ("de", 360)])
 async def test_a_home_sees_its_reports(browser: Browser, tmp_path: Path, language: str, width: int) -> None:
     """It shows the group, the reports and who learns what, and nothing about numbers, which do not leave."""
-    world, port, texts = crowd_world(tmp_path), free_port(), catalogue.texts(language)
+    world, port, texts = crowd_world(tmp_path), free_port(), texts_of(language)
     options = {"locale": language, "viewport": {"width": width, "height": 900}, "timezone_id": "UTC"}
     async with world.serving(port=port), window(browser, **options) as page:
         look = Look(world, page, language)

@@ -13,10 +13,11 @@ from meteragent.cli import main
 from meteragent.domain.problem import PROBLEMS, problem
 from meteragent.report import format as written
 from meteragent.report import guarantee, state, terminal
-from meteragent.report.catalogue import LANGUAGES, of_environment, of_reader, say, speaking, texts
+from meteragent.report.catalogue import of_environment, of_reader, say, speaking
 from meteragent.report.event import EVENTS
 from meteragent.report.plan import ask
 from meteragent.report.plan.ask import MORE_SHARES, SHARES
+from meteragent.texts import LANGUAGES, texts
 from tests.support.configurations import written as toml
 
 ENGLISH = texts("en")

@@ -13,7 +13,7 @@ from tests.support.configurations import energy, streams, written
 from tests.support.not_run import ROOT
 from tests.support.page_world import PageWorld
 
-TEXTS = ROOT / "meteragent" / "report" / "texts" / "en.json"
+TEXTS = ROOT / "meteragent" / "texts" / "en.json"
 LOCAL = "timezone = 'Europe/Amsterdam'"
 KEPT = "every = '0s'\ndead_band = 0"
 SECTIONS: dict[str, dict[str, str]] = {

@@ -20,6 +20,7 @@ from meteragent.agent.page.guard import COOKIE, LOGIN, Guard, Keys
 from meteragent.agent.page.view import Promises, Route, Settings, StreamView, View
 from meteragent.agent.page.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report import catalogue
+from meteragent.texts import texts
 
 GATHER_S = 0.2
 """How long readings and records are collected into one event."""
@@ -199,7 +200,7 @@ def _language(request: Request) -> str:
 
 def _texts(request: Request) -> Mapping[str, str]:
     """Return the texts in a request's language."""
-    return catalogue.texts(_language(request))
+    return texts(_language(request))
 
 
 def _html(name: str, texts: Mapping[str, str], status: int = 200) -> Response:

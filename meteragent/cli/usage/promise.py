@@ -5,7 +5,8 @@ import os
 from typing import Any
 
 from meteragent.cli.usage.command import JSON, NO_CONFIG, Command, add_config, add_options, parsed_by
-from meteragent.report.catalogue import LANGUAGES, of_environment
+from meteragent.report.catalogue import of_environment
+from meteragent.texts import LANGUAGES
 
 
 def check(parser: argparse.ArgumentParser) -> None:

@@ -1,20 +1,18 @@
 """The configuration: one TOML file, parsed once into frozen models, or refused with all its errors.
 
-Decimals are read exactly (never through a binary float), unknown keys are errors, and settings that would
-break the promise are refused here, before anything runs. `model` lists the keys, `form` and `refuse` find all
-errors of a file at once, `lines` finds the line of each key, and `terms` turns keys into the parameters of
-the mechanism.
+Settings that would break the promise are refused here, before anything runs. `model` lists the keys, `form`
+and `refuse` find all errors of a file at once, `tables` says which streams a file has, and `terms` turns keys
+into the parameters of the mechanism.
 """
 
 import contextlib
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from meteragent.config.accept import is_too_coarse, lost, missing_extras, refusals
 from meteragent.config.broker import Receiver
-from meteragent.config.crowd import joined
 from meteragent.config.files import (
     endpoint,
     exposed,
@@ -26,10 +24,7 @@ from meteragent.config.files import (
 )
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Archive, Config, Page, Stream
-from meteragent.config.nested import expanded
 from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profiles
-from meteragent.config.receivers import first_receiver, shared_streams
-from meteragent.config.receivers import link as receiver_link
 from meteragent.config.refuse import problems
 from meteragent.config.shapes import COMPLETE
 from meteragent.config.source import (
@@ -45,6 +40,8 @@ from meteragent.config.source import (
     has_times,
     topic_of,
 )
+from meteragent.config.tables import expanded, first_receiver
+from meteragent.config.tables import link as receiver_link
 from meteragent.config.tariff import Month, band_names, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.decode.profile import Profile
@@ -106,8 +103,7 @@ __all__ = [
 def load(path: Path) -> Config:
     """Read and check a configuration file and the `profiles` folder beside it; return the configuration.
 
-    Raises ConfigError, which lists the errors. Each error states its key, the value found, the value expected
-    and, if known, the file and the line. Errors beyond the first `EXPLAINED_MAX` of a file are only counted.
+    Raises ConfigError, which lists the errors with their places.
     """
     profiles, refusals = own_profiles(path.parent / PROFILES_FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]
@@ -116,31 +112,22 @@ def load(path: Path) -> Config:
     except ConfigError as refusal:
         # A profile whose file is refused must not also be reported as unknown.
         names = {repr(name) for name in refusals}
-        unrelated_errors = [error for error in refusal.errors if not _is_unknown_profile(error, names)]
+        unrelated_errors = [
+            error for error in refusal.errors if not (error.key.endswith(".profile") and error.found in names)
+        ]
         errors = [*(locate(error, path) for error in unrelated_errors), *errors]
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None
     return config
 
 
-def _is_unknown_profile(error: ConfigError, names: Collection[str]) -> bool:
-    """Return whether an error says that one of these profiles is unknown."""
-    return error.key.endswith(".profile") and error.found in names
-
-
 def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config:
-    """Parse and check a configuration, and return it; `profiles` are the profiles that are not built in.
-
-    Raises ConfigError as `load` does, but without the name of a file.
-    """
+    """Parse and check a configuration; `profiles` are those that are not built in. Raises ConfigError."""
     document = parse_toml(text)
     form = Form(document, text, profiles)
     config = form.read()
     _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
-    if config.receiver:
-        streams = shared_streams(config)
-        return config.with_streams(streams, [0] * len(streams))
-    return expanded(joined(config))
+    return expanded(config)
 
 
 def accepted(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config | None:

@@ -1,7 +1,4 @@
-"""Refusals of readings that follow the load too coarsely or complete slots too late, and of missing extras.
-
-The refusal of readings names settings that would be accepted.
-"""
+"""Refusals of readings that follow the load too coarsely or complete slots too late; of missing extras."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -47,12 +44,9 @@ def lost(stream: Stream) -> tuple[Fraction, Fraction]:
 
 
 def _lossy_streams(config: Config) -> Iterator[tuple[Stream, ConfigError]]:
-    """Yield each stream whose slots may lose much energy at their ends, with its refusal.
-
-    Archives lose nothing. Of nested streams, only the first is yielded.
-    """
+    """Yield each stream whose slots may lose much energy, with its refusal; of nested streams, the first."""
     prefixes = set[str]()
-    for place, stream in enumerate(config.stream if config.archive is None else ()):
+    for place, stream in enumerate(config.stream if config.archive is None else ()):  # archives lose nothing
         prefix = config.prefix(place)
         error = _loss(stream, prefix)
         if error is not None and prefix not in prefixes:
@@ -69,9 +63,7 @@ def _loss(stream: Stream, prefix: str) -> ConfigError | None:
     share, lost_wh = lost(stream)
     if share <= LOST_MAX or _LOST in stream.privacy.accept:
         return None
-    late, period = (
-        format_duration(duration_ms) for duration_ms in (lateness_ms(source, window), every_ms(source))
-    )
+    late, period = map(format_duration, (lateness_ms(source, window), every_ms(source)))
     cost = f"{late!r}, up to {_energy(lost_wh)} of each slot ({figures(100 * share)}%) are lost"
     longer = f"at least {period!r}, because the reading that completes a slot comes so long after its end"
     return ConfigError(f"{prefix}window.lateness", cost, f"{longer}; or privacy.accept = ['{_LOST}']")
@@ -101,10 +93,7 @@ def page_needs(module: str) -> ConfigError:
 
 
 def _coarse_streams(config: Config) -> Iterator[tuple[Stream, str]]:
-    """Yield each stream that is too coarse, with the prefix of its keys.
-
-    Of nested streams, which share one table, only the stream with the largest factor is yielded.
-    """
+    """Yield each stream that is too coarse, with the prefix of its keys; of nested streams, the worst."""
     largest: dict[str, tuple[Fraction, Stream]] = {}
     for place, stream in enumerate(config.stream):
         factor, prefix = loads.factor(terms(stream)), config.prefix(place)
@@ -136,13 +125,10 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 def _cost(rules: Terms) -> str:
     """Return, in words, why a change by the hidden energy can count as more, and as how much."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
-    if rules.readings.kind is Kind.POWER:
-        sparse = f"power is read every {format_duration(rules.readings.longest_hold_ms)}"
-        reason = (
-            sparse
-            if rules.readings.longest_hold_ms
-            else "changes of power within the dead band are not reported"
-        )
+    if rules.readings.kind is Kind.POWER and rules.readings.longest_hold_ms:
+        reason = f"power is read every {format_duration(rules.readings.longest_hold_ms)}"
+    elif rules.readings.kind is Kind.POWER:
+        reason = "changes of power within the dead band are not reported"
     else:
         step = (rules.readings.dead_band or Fraction(0)) * UNIT_FACTOR[rules.readings.unit]
         reason = f"energy is counted in steps of {_energy(step)}"

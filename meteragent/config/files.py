@@ -17,8 +17,7 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 def read_secret(key: str, path: Path) -> bytes:
     """Read a file that holds one secret; return the secret without trailing line endings.
 
-    Raises ConfigError with the configuration key if the file cannot be read or is empty. No error shows the
-    secret.
+    Raises ConfigError with the key, but not the secret, if the file cannot be read or is empty.
     """
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
@@ -102,10 +101,8 @@ def _brokers(config: Config) -> Iterator[tuple[str, Broker]]:
         if not stream.receivers:
             yield f"{prefix}sink", stream.sink
         elif stream.sink.pseudonym_key_file is not None:
-            yield (
-                f"{prefix}sink",
-                Sink(topic=stream.sink.topic, pseudonym_key_file=stream.sink.pseudonym_key_file),
-            )
+            key_file = stream.sink.pseudonym_key_file
+            yield f"{prefix}sink", Sink(topic=stream.sink.topic, pseudonym_key_file=key_file)
     for number, receiver in enumerate(config.receiver):
         yield f"receiver[{number}]", receiver
 
@@ -115,10 +112,9 @@ _IDENTITY = ("username", "password_file", "cert_file", "key_file")
 
 
 def sink_broker(stream: Stream) -> Broker:
-    """Return the settings of the sink's broker.
+    """Return the settings of the sink's broker; if it is the source's, the sink inherits missing keys.
 
-    If the sink's broker is also the source's, the sink inherits missing keys from the source. A sink that
-    sets a key of `_IDENTITY` has its own login, and inherits only `ca_file` and `protocol`.
+    A sink that sets a key of `_IDENTITY` has its own login, and inherits only `ca_file` and `protocol`.
     """
     source, sink = stream.source, stream.sink
     if not _is_source_broker(stream):

@@ -9,8 +9,7 @@ default, or by a stand-in if it has no default. A renamed key has a known name, 
 valid, so the process ends.
 
 The repaired configuration never runs. It lets the other checks find further errors, and `wrong_paths` holds
-the paths on which these checks must not rely. A misspelt required key is refused once, under its name in the
-file.
+the paths on which these checks must not rely.
 """
 
 import copy
@@ -24,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from meteragent.config.model import Config, Stream
-from meteragent.config.receivers import NO_TOPIC
+from meteragent.config.tables import NO_TOPIC
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, line_of, lines, path_of
@@ -87,10 +86,10 @@ _KEY_OF_TABLE = "[key]"
 
 
 class Form:
-    """A document, parsed from `text`, that is repaired until it is valid.
+    """A document, parsed from `text`, that is repaired until it is valid; `profiles` are those not built in.
 
-    The document may name the built-in profiles and `profiles`. `read` fills `errors`, and adds the paths that
-    it repairs to `wrong_paths`. `flat` is true if the file has no `[[stream]]` tables.
+    `read` fills `errors`, and adds the paths that it repairs to `wrong_paths`. `flat` is true if the file has
+    no `[[stream]]` tables.
     """
 
     def __init__(self, document: dict[str, Any], text: str, profiles: Mapping[str, Profile]) -> None:
@@ -276,10 +275,7 @@ def _relative_path(path: Path) -> Path:
 
 
 def _path_in_other_table(name: str) -> str | None:
-    """Return the path of the key with this name in another table; None unless exactly one table has it.
-
-    If the name is that of a table of a stream, return the path of that table.
-    """
+    """Return the path of a stream's table, or of the key that exactly one other table has; or None."""
     places = [f"{table}.{name}" for table, model in _SECTIONS.items() if name in model.model_fields]
     if name in Stream.model_fields and name != "name":
         return f"stream.{name}"

@@ -19,10 +19,9 @@ def read(path: Path) -> Profile:
     try:
         return _read(path)
     except ConfigError as error:
-        refusal = error
-    for problem in (refusal, *refusal.errors):
-        problem.file = str(path)
-    raise refusal from None
+        for problem in (error, *error.errors):
+            problem.file = str(path)
+        raise
 
 
 def _read(path: Path) -> Profile:

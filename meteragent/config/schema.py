@@ -1,8 +1,7 @@
 """The configuration's JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Configurations that the models accept are valid against this schema, apart from rare spellings, such as
-capitals in the names of weekdays. Some configurations that the models refuse are also valid, because a schema
-cannot state, for example, that a radius is a multiple of the quantum. `meteragent check` finds such errors.
+Configurations that the models accept are valid, apart from rare spellings, such as capitals in the names of
+weekdays. A schema cannot state all that is refused, such as a radius that is no multiple of the quantum.
 """
 
 from fractions import Fraction

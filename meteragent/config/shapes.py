@@ -1,8 +1,7 @@
 """What a configuration says of each kind of window: one row a kind.
 
-A row builds the window's shape from the keys of `[window]`, and states which keys the kind needs and which it
-excludes. Rows must not fail on settings that are refused later, so a key that is missing has a value that no
-release ever sees.
+Rows must not fail on settings that are refused later, so a key that is missing has a value that no release
+ever sees.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -142,11 +141,7 @@ def _profile_rules(stream: Stream) -> BandRules:
 
 
 def _energy_rules(stream: Stream) -> BandRules:
-    """Return the rules of a tariff's bands.
-
-    After an outage, a register does not show the bands in which the energy was used, so its stream has an
-    extra band for that energy.
-    """
+    """Return the rules of a tariff's bands; a register has one for energy of unknown time (`Bands`)."""
     window, holidays = stream.window, frozenset(stream.window.holidays)
     rules = tuple(BandRule(band.name, band.hours, band.days, holidays) for band in window.band)
     return BandRules(rules, window.rest, stream.source.kind is Kind.REGISTER)

@@ -158,19 +158,13 @@ def _has_local_times(source: Source) -> bool:
 
 
 def hold_ms(source: Source) -> int:
-    """Return the longest time for which a power reading counts.
-
-    It is `hold`, or else the profile's time (of parts: the longest), or else 15 minutes.
-    """
+    """Return the longest time for which a power reading counts: as set, or the longest of its profiles."""
     devices = map(profile, part_sources(source))
     return source.hold or max(_HOLD_MS if device is None else device.hold_ms for device in devices)
 
 
 def interval_ms(source: Source) -> int:
-    """Return the duration that an energy refers to: its interval, or an hour for a register.
-
-    Return 0 for power, and for an interval energy whose interval is unknown.
-    """
+    """Return the duration that an energy refers to (an hour for a register); 0 for power or if unknown."""
     if source.kind is Kind.POWER:
         return 0
     if source.kind is Kind.REGISTER:
@@ -180,9 +174,9 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """Return the usual time between readings: `every`, or else `interval`, or else the profile's.
+    """Return the usual time between readings: `every`, or `interval`, or the longest of its profiles.
 
-    A duration of 0 counts as not set. Return the longest time of all parts, and 0 if one is unknown.
+    A duration of 0 counts as not set. Return 0 if a time is unknown.
     """
     times = [_usual_ms(part) for part in part_sources(source)]
     return source.every or source.interval or (max(times) if all(times) else 0)
@@ -196,8 +190,8 @@ def _usual_ms(source: Source) -> int:
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
-    Without `every`, the time is unknown for energies. A power with a configured dead band and without `every`
-    is sent on change, even if the device's profile states a fixed period. So is a sum if a part of it is.
+    Without `every`, it is unknown for energies, and a power with a configured dead band is sent on change,
+    even if its profile states a fixed period. A sum is sent on change if a part of it is.
     """
     if source.every is not None:
         return source.every
@@ -210,10 +204,7 @@ def period_ms(source: Source) -> int | None:
 
 
 def completes_slots(source: Source, window: Window) -> bool:
-    """Return whether a slot waits for the reading after its end: that of an energy, by the wall clock.
-
-    Under the event clock it is this reading that ends the slot.
-    """
+    """Return whether a slot waits for the reading after its end: of an energy, unless that ends it."""
     return source.kind is not Kind.POWER and window.clock is Clock.WALL
 
 
@@ -225,9 +216,8 @@ def has_period(source: Source) -> bool:
 def lateness_ms(source: Source, window: Window) -> int:
     """Return a slot's lateness: as configured, or else the time in which the reading that completes it comes.
 
-    This reading comes up to a period after the slot's end. The default is the period and a tenth of it, which
-    is at least 10 s. It is 0 for power and for an unknown period. Under the event clock, where readings come
-    when they come, it is the period: then a wrong reading at a slot's end is known before the slot closes.
+    This is the period and a tenth of it, which is at least 10 s; 0 for power and for an unknown period. Under
+    the event clock it is the period: then a wrong reading at a slot's end is known before the slot closes.
     """
     if window.lateness is not None or source.kind is Kind.POWER:
         return window.lateness or 0
@@ -248,22 +238,20 @@ def reports_on_change(source: Source) -> bool:
 
 
 def forget_ms(source: Source, configured_ms: int | None) -> int:
-    """Return how long a meter may be silent: as configured, or else a day (30 days if it reports on change).
-
-    A device that reports on change is silent while the load is constant. If its records stopped after a
-    day of silence, the time at which they stop would reveal when something was last used.
-    """
+    """Return how long a meter may be silent: as configured, or else a day (30 if it reports on change)."""
     if configured_ms is not None:
         return configured_ms
+    # While the load is constant, a device that reports on change is silent. If its records stopped after a
+    # day, the time at which they stop would reveal when something was last used.
     return 30 * DAY_MS if reports_on_change(source) else DAY_MS
 
 
 def dead_band(source: Source) -> Fraction | None:
     """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    A configured dead band is returned unchanged. Otherwise, a power that is sent at a configured interval
-    (`every`) has no dead band, so 0 is returned. If phases or parts are summed, the dead bands of their
-    powers add up, but the step remains that of a single counter (see `counters`): the largest.
+    A power that is sent at a configured interval (`every`) has no dead band unless it is configured. If
+    phases or parts are summed, the dead bands of their powers add up; of steps, the largest counts (see
+    `counters`).
     """
     if source.dead_band is not None:
         return source.dead_band
@@ -306,10 +294,8 @@ def counters(source: Source) -> int:
 def nearest_profile(name: str, more_names: Iterable[str] = ()) -> tuple[str | None, str]:
     """Return, in words, the profiles that were probably meant (or None), and the names of all profiles.
 
-    `more_names` come first among the names of devices.
-
     A prefix of a profile's name is a closer match than a name that differs by a character: `shelly-gen2`
-    means the second-generation devices, not `shelly-gen1`.
+    means the second-generation devices, not `shelly-gen1`. `more_names` come first.
     """
     devices = [*more_names, *PROFILES]
     names = [*FORMATS, *devices]

@@ -77,14 +77,12 @@ def usual_shape(stream: Stream) -> Shape:
 def quantum(stream: Stream) -> Fraction:
     """Return the lattice step of slot values, in their unit: as configured, or else the preset's.
 
-    All windows of a stream share one lattice, computed for the shortest slot of an ordinary window. Records
-    and accumulators are stored in millionths of the unit. If the preset's quantum over that slot is not a
-    whole number of millionths (1 W over 5 minutes is 1/12 Wh), the next smaller step of the series 1, 2, 5,
-    10, ... is used (0.05 Wh). A finer lattice does not weaken the promise, because the loss is counted in
-    whole quanta, rounded up (THEORY-2 A.1.2).
+    All windows of a stream share one lattice, computed for the shortest slot of an ordinary window. If the
+    preset's quantum over that slot is not a whole number of millionths (1 W over 5 minutes is 1/12 Wh), the
+    next smaller step of the series 1, 2, 5, 10, ... is used (0.05 Wh). A finer lattice does not weaken the
+    promise, because the loss is counted in whole quanta, rounded up (THEORY-2 A.1.2).
     """
-    configured_quantum = stream.privacy.quantum
-    return _preset_quantum(stream) if configured_quantum is None else configured_quantum
+    return stream.privacy.quantum or _preset_quantum(stream)
 
 
 @lru_cache(maxsize=64)
@@ -126,10 +124,7 @@ def level(stream: Stream) -> Fraction:
 
 
 def others_per_day(config: Config, stream: Stream) -> Fraction:
-    """Return the sum of the daily charges of a meter's other streams, as epsilon in 1/W.
-
-    Streams whose receivers are all paused charge nothing.
-    """
+    """Return the daily charge of a meter's other streams, as epsilon in 1/W; none if nobody gets them."""
     siblings = (sibling for sibling in config.stream if sibling is not stream and sibling.is_received)
     return sum((terms(sibling).per_day for sibling in siblings), Fraction(0))
 
@@ -137,10 +132,7 @@ def others_per_day(config: Config, stream: Stream) -> Fraction:
 def schedule(
     stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING
 ) -> Schedule:
-    """Return the stream's schedule: the start and the terms of each window.
-
-    `other_charges` is the daily charge of the other streams on a meter, as epsilon in 1/W.
-    """
+    """Return the stream's schedule; `other_charges` is that of `others_per_day`."""
     usual = terms(stream, other_charges, rounding)
     if unit(stream) is None:
         return Schedule(usual, grid(stream))
@@ -153,10 +145,7 @@ def schedule(
 
 
 def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
-    """Return the terms of an ordinary window; only calendar windows differ in their terms.
-
-    `other_charges` is the daily charge of the other streams on a meter, as epsilon in 1/W.
-    """
+    """Return the terms of an ordinary window; `other_charges` is that of `others_per_day`."""
     usual = _terms(stream, length_ms(stream), _usual_bands(stream), rounding)
     return replace(usual, others_per_day=other_charges)
 
@@ -205,8 +194,7 @@ def _readings(stream: Stream) -> Readings:
 @lru_cache(maxsize=64)
 def _preset_name(stream: Stream) -> str | None:
     """Return the preset's name; None if a number or the slots differ from the preset's."""
-    names = ("level", "hide", "radius", "quantum", "space", "metric")
-    no_numbers = dict.fromkeys(names)
+    no_numbers = dict.fromkeys(("level", "hide", "radius", "quantum", "space", "metric"))
     privacy = stream.privacy.model_copy(update=no_numbers)
     window = window_of(preset(stream), stream.window)
     preset_stream = stream.model_copy(update={"privacy": privacy, "window": window})
@@ -237,8 +225,7 @@ def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, .
 def budget(stream: Stream) -> Fraction | None:
     """Return the budget as epsilon in 1/W per period; None if the stream has no budget.
 
-    The configuration states the budget as a level. If epsilon differs between windows, the largest epsilon
-    counts, so a level of k pays for at least k windows of level 1.
+    If epsilon differs between windows, the largest counts, so a level of k pays for k windows of level 1.
     """
     if stream.privacy.budget is None:
         return None

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from meteragent import config
-from meteragent.config.crowd import counted
+from meteragent.config.tables import counted
 from meteragent.crowd.group import Group
 from meteragent.domain.grid import format_duration, iso_time
 from simulators.simtest.crowd import group_text, make_group

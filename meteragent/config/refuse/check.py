@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from meteragent.config.model import Stream, Window
 from meteragent.config.shapes import SLOT_KEYS
@@ -14,54 +15,55 @@ Problems = Iterator[ConfigError]
 GRID = (*(f"window.{key}" for key in SLOT_KEYS), "window.timezone", "privacy.preset", "privacy.space")
 """Keys that determine the windows and slots of a stream."""
 
-AMOUNTS = (
-    *("source.kind", "source.unit", "source.interval", "source.profile", "source.value", "source.part"),
-)
+AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value", "source.part")
 """Keys that determine the size, in W, of the unit of a stream's numbers."""
 
 PROMISE = (
-    *GRID,
-    *AMOUNTS,
-    "privacy.metric",
-    "privacy.level",
-    "privacy.hide",
-    "privacy.radius",
-    "privacy.quantum",
+    *(*GRID, *AMOUNTS, "privacy.metric"),
+    *("privacy.level", "privacy.hide", "privacy.radius", "privacy.quantum"),
 )
 """Keys that determine the noise."""
-
 
 WITHOUT_SLOTS = frozenset(Window.model_fields).difference(SLOT_KEYS, ["timezone"])
 """The keys of `[window]` that determine neither windows nor slots."""
 
 
+class Table(NamedTuple):
+    """A stream, the prefix of its keys in the file, and the paths of its keys that have been refused."""
+
+    stream: Stream
+    prefix: str
+    wrong_paths: set[Path]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of one stream, which yields nothing if one of its keys has already been refused."""
+    """A check of one stream, and the keys that it reads."""
 
     problems: Callable[[Stream], Problems]
-    keys: tuple[Path, ...]
+    keys: tuple[str, ...]
 
-    def __call__(self, stream: Stream, wrong_paths: Collection[Path]) -> Problems:
-        """Yield refusals, unless they could result from a key that has already been refused."""
-        if not any(depends(key, path) for key in self.keys for path in wrong_paths):
-            yield from self.problems(stream)
+    def __call__(self, stream: Stream, wrong_paths: set[Path]) -> Problems:
+        """Yield refusals, and add their keys to `wrong_paths`.
+
+        Nothing is yielded if a key that the check reads is among these: a refusal might only follow from it.
+        """
+        if not is_wrong(wrong_paths, *self.keys):
+            for problem in self.problems(stream):
+                wrong_paths.add(path_of(problem.key))
+                yield problem
 
 
 def reads(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
     """Return a decorator that turns a function into a check; `keys` are the keys and tables that it reads."""
-
-    def check(problems: Callable[[Stream], Problems]) -> Check:
-        """Return a check that calls `problems`."""
-        return Check(problems, tuple(map(path_of, keys)))
-
-    return check
+    return lambda problems: Check(problems, keys)
 
 
-def depends(key: Path, path: Path) -> bool:
-    """Return whether two paths are equal or one lies within the other."""
-    shorter = min(len(key), len(path))
-    return key[:shorter] == path[:shorter]
+def is_wrong(wrong_paths: Collection[Path], *keys: str) -> bool:
+    """Return whether one of the keys, a table around it or a key within it has been refused."""
+    if not wrong_paths:
+        return False
+    return any(key[: len(path)] == path[: len(key)] for key in map(path_of, keys) for path in wrong_paths)
 
 
 def repeated(values: Iterable[object]) -> Iterator[int]:

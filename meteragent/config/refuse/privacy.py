@@ -30,7 +30,7 @@ _KEYS = {
 
 
 @reads("privacy.hide", "privacy.radius")
-def alternatives(stream: Stream) -> Problems:
+def _alternatives(stream: Stream) -> Problems:
     """Yield a refusal if two keys set how much is hidden."""
     privacy = stream.privacy
     if privacy.hide is not None and privacy.radius is not None:
@@ -39,7 +39,7 @@ def alternatives(stream: Stream) -> Problems:
 
 
 @reads("privacy.quantum", *GRID)
-def lattice(stream: Stream) -> Problems:
+def _lattice(stream: Stream) -> Problems:
     """Yield a refusal of a quantum that is not a number with at most six decimals."""
     step = quantum(stream)
     if (step * MICRO).denominator != 1:
@@ -48,7 +48,7 @@ def lattice(stream: Stream) -> Problems:
 
 
 @reads(*GRID, *AMOUNTS, "privacy.hide", "privacy.radius", "privacy.quantum")
-def radius(stream: Stream) -> Problems:
+def _radius(stream: Stream) -> Problems:
     """Yield a refusal of a radius that is not a multiple of the quantum."""
     step = quantum(stream)
     for window in shapes(stream):
@@ -61,7 +61,7 @@ def radius(stream: Stream) -> Problems:
 
 
 @reads(*PROMISE)
-def noise(stream: Stream) -> Problems:
+def _noise(stream: Stream) -> Problems:
     """Yield a refusal of a quantum so fine that the noise exceeds the samplers' range."""
     step = quantum(stream)
     for window in shapes(stream):
@@ -75,7 +75,7 @@ def noise(stream: Stream) -> Problems:
 
 
 @reads(*PROMISE)
-def receivable(stream: Stream) -> Problems:
+def _receivable(stream: Stream) -> Problems:
     """Yield a refusal of terms with a number that receivers refuse."""
     for window in shapes(stream):
         numbers: dict[str, int | Fraction] = {
@@ -99,7 +99,7 @@ def receivable(stream: Stream) -> Problems:
 
 
 @reads("privacy.budget", *PROMISE)
-def budget(stream: Stream) -> Problems:
+def _budget(stream: Stream) -> Problems:
     """Yield a refusal if the budget's period is not in whole days, or the schedule exceeds the budget."""
     limit = stream.privacy.budget
     if limit is None:
@@ -124,3 +124,7 @@ def _windows_within(stream: Stream, period_ms: int) -> int:
         return -(-period_ms // length_ms(stream))
     shortest_ms = min(window.length_ms for window in shapes(stream))
     return (period_ms - 1) // shortest_ms + 1
+
+
+CHECKS = (_alternatives, _lattice, _radius, _receivable, _noise, _budget)
+"""The checks in their order."""

@@ -1,7 +1,7 @@
 """Refusals for a source and settings that must fit it: names, brokers, kinds, devices and formats."""
 
-from meteragent.config.files import sink_broker as broker_of_sink
-from meteragent.config.files import wrong_address
+from meteragent.config.broker import Broker
+from meteragent.config.files import sink_broker, wrong_address
 from meteragent.config.model import Source, Stream
 from meteragent.config.refuse.check import Problems, reads, repeated
 from meteragent.config.refuse.window import unknown_zone
@@ -24,9 +24,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
 from meteragent.domain.units import UNITS, Kind
 
-_BROKER = ("url", "client_id", "username", "password_file", "ca_file", "cert_file", "key_file", "protocol")
-
-
+_BROKER = ("url", *Broker.model_fields)
 _PART_KEYS = ("profile", "value", "time", "id")
 _NOT_WITH_PARTS = {
     "phases": "no phases, each of which can be a part,",
@@ -36,15 +34,15 @@ _NOT_WITH_PARTS = {
 
 
 @reads(*(f"source.{key}" for key in _BROKER))
-def source_broker(stream: Stream) -> Problems:
+def _source_broker(stream: Stream) -> Problems:
     """Yield refusals of keys that do not form the address of the source's broker."""
     yield from wrong_address("source", stream.source.url, stream.source)
 
 
 @reads(*(f"{section}.{key}" for section in ("source", "sink") for key in _BROKER))
-def sink_broker(stream: Stream) -> Problems:
+def _sink_broker(stream: Stream) -> Problems:
     """Yield refusals of keys that do not form the address of the sink's broker."""
-    yield from wrong_address("sink", sink_url(stream), broker_of_sink(stream))
+    yield from wrong_address("sink", sink_url(stream), sink_broker(stream))
     is_same = stream.source.client_id == stream.sink.client_id and sink_url(stream) == stream.source.url
     if stream.sink.client_id is not None and is_same:
         expected = (
@@ -54,7 +52,7 @@ def sink_broker(stream: Stream) -> Problems:
 
 
 @reads("source.kind", "source.unit")
-def unit(stream: Stream) -> Problems:
+def _unit(stream: Stream) -> Problems:
     """Yield a refusal of a unit that does not fit the kind."""
     source = stream.source
     if source.unit not in UNITS[source.kind]:
@@ -63,10 +61,10 @@ def unit(stream: Stream) -> Problems:
 
 
 @reads("source.topic", "source.part", "source.meter", "source.phases", "source.shard", "source.unit_topic")
-def topic(stream: Stream) -> Problems:
+def _topic(stream: Stream) -> Problems:
     """Yield refusals of topics whose placeholders do not fit the keys, and of a shard for a single meter."""
     source = stream.source
-    if source.part and source.meter is None:  # `parts` asks for the name
+    if source.part and source.meter is None:  # `_parts` asks for the name
         source = source.model_copy(update={"meter": "home"})
     for key, part in (("topic", source.model_copy(update={"unit_topic": None})), ("unit_topic", source)):
         try:
@@ -81,7 +79,7 @@ def topic(stream: Stream) -> Problems:
 
 
 @reads(*(f"source.{key}" for key in ("part", "meter", "kind", *_NOT_WITH_PARTS, *_PART_KEYS)))
-def parts(stream: Stream) -> Problems:
+def _parts(stream: Stream) -> Problems:
     """Yield refusals of keys that exclude parts, of equal topics, and of a part's own keys."""
     source = stream.source
     if not source.part:
@@ -107,7 +105,7 @@ def parts(stream: Stream) -> Problems:
 
 def _own_keys(stream: Stream, path: str) -> Problems:
     """Yield refusals of a part's own keys; `stream` reads only this part."""
-    for check in (device, meter_id, expressions):
+    for check in (_device, _meter_id, _expressions):
         for error in check.problems(stream):
             key = error.key.removeprefix("source.")
             place = f"{path}.{key}" if key in _PART_KEYS else path
@@ -115,7 +113,7 @@ def _own_keys(stream: Stream, path: str) -> Problems:
 
 
 @reads("source.meter", "sink.pseudonym_key_file")
-def meter(stream: Stream) -> Problems:
+def _meter(stream: Stream) -> Problems:
     """Yield a refusal of a meter name that cannot be a segment of the sink's topic."""
     name, has_pseudonym = stream.source.meter, stream.sink.pseudonym_key_file is not None
     if name is not None and not has_pseudonym and (not identity.holds_name(name) or "/" in name):
@@ -124,7 +122,7 @@ def meter(stream: Stream) -> Problems:
 
 
 @reads("source.kind", "source.modulus", "source.phases")
-def kind(stream: Stream) -> Problems:
+def _kind(stream: Stream) -> Problems:
     """Yield refusals of keys that do not apply to the kind."""
     source = stream.source
     if source.modulus is not None and source.kind is not Kind.REGISTER:
@@ -136,7 +134,7 @@ def kind(stream: Stream) -> Problems:
 
 
 @reads("source.profile", "source.kind", "source.value", "source.time")
-def device(stream: Stream) -> Problems:
+def _device(stream: Stream) -> Problems:
     """Yield refusals of an unknown profile, of a quantity that it lacks, and of `time` beside a profile."""
     source, device_profile = stream.source, profile(stream.source)
     if source.profile in FORMATS:
@@ -164,7 +162,7 @@ def _quantity(source: Source, device: Profile) -> ConfigError:
 
 
 @reads("source.timezone", "source.profile", "source.kind", "source.value")
-def local_time(stream: Stream) -> Problems:
+def _local_time(stream: Stream) -> Problems:
     """Yield a refusal of a time zone that does not exist, or that the source's times do not need."""
     source, key = stream.source, "source.timezone"
     if source.timezone is None:
@@ -177,11 +175,12 @@ def local_time(stream: Stream) -> Problems:
         yield ConfigError(key, repr(source.timezone), expected)
     elif source.timezone != ARRIVAL:
         refusal = unknown_zone(key, source.timezone, ", or 'arrival' to ignore the meter's time")
-        yield from [] if refusal is None else [refusal]
+        if refusal is not None:
+            yield refusal
 
 
 @reads("source.profile", "source.kind", "source.value", "source.interval")
-def interval(stream: Stream) -> Problems:
+def _interval(stream: Stream) -> Problems:
     """Yield a refusal of an interval energy whose interval is unknown."""
     source = stream.source
     if source.kind is Kind.INTERVAL_ENERGY and not interval_ms(source):
@@ -190,7 +189,7 @@ def interval(stream: Stream) -> Problems:
 
 
 @reads("source.profile", "source.kind", "source.value", "source.time", "source.timezone", "source.stamp")
-def stamp(stream: Stream) -> Problems:
+def _stamp(stream: Stream) -> Problems:
     """Yield a refusal of `stamp` for readings that cover no interval, or that have no timestamp."""
     source = stream.source
     if source.stamp == "end" or (source.kind is Kind.INTERVAL_ENERGY and has_times(source)):
@@ -202,7 +201,7 @@ def stamp(stream: Stream) -> Problems:
 
 
 @reads("source.profile", "source.id")
-def meter_id(stream: Stream) -> Problems:
+def _meter_id(stream: Stream) -> Problems:
     """Yield a refusal of a missing id that the profile needs, or of an id without a device's profile."""
     source, device_profile = stream.source, profile(stream.source)
     if device_profile is None and source.id is not None:
@@ -214,7 +213,7 @@ def meter_id(stream: Stream) -> Problems:
 
 
 @reads("source.profile", "source.meter", "sink.pseudonym_key_file")
-def identifier(stream: Stream) -> Problems:
+def _identifier(stream: Stream) -> Problems:
     """Yield a refusal of a topic that would reveal the identifier of a device or a person."""
     source, device_profile = stream.source, profile(stream.source)
     is_named = source.meter is not None or stream.sink.pseudonym_key_file is not None
@@ -225,7 +224,7 @@ def identifier(stream: Stream) -> Problems:
 
 
 @reads("source.profile", "source.value", "source.time")
-def expressions(stream: Stream) -> Problems:
+def _expressions(stream: Stream) -> Problems:
     """Yield refusals of expressions that are invalid, or set although the payload is a bare number."""
     source = stream.source
     for key in ("value", "time") if source.profile in FORMATS else ():
@@ -240,3 +239,10 @@ def expressions(stream: Stream) -> Problems:
             json_profile.compile_expression(expression)
         except ValueError as error:
             yield ConfigError(f"source.{key}", repr(expression), str(error))
+
+
+CHECKS = (
+    *(_source_broker, _sink_broker, _unit, _topic, _parts, _meter, _kind),
+    *(_device, _local_time, _interval, _stamp, _meter_id, _identifier, _expressions),
+)
+"""The checks in their order."""

@@ -1,57 +1,55 @@
-"""Refusals of conflicts between or within streams (loops, shared topics and names), and of wrong pages."""
+"""Refusals of conflicts between or within streams (loops, shared topics, names), of tariffs and of pages."""
 
 import ipaddress
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from meteragent.config.model import Page, Stream
-from meteragent.config.refuse.check import Problems, depends, repeated
+from meteragent.config.model import Config, Page, Stream, Tariff
+from meteragent.config.refuse.check import GRID, Problems, Table, is_wrong, repeated
 from meteragent.config.shapes import row_of, space
 from meteragent.config.source import branches
+from meteragent.config.tariff import band_names
 from meteragent.config.terms import metric, sink_url
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.lines import Path, path_of
-from meteragent.domain.shapes import Metric
+from meteragent.domain.lines import Path
+from meteragent.domain.refusal import nearest
+from meteragent.domain.shapes import UNKNOWN_BAND, Metric
 from meteragent.mqtt import Endpoint
 
-_TOPIC_KEYS = tuple(map(path_of, ("source.topic", "source.part", "source.url", "sink.topic", "sink.url")))
+_TOPIC_KEYS = ("source.topic", "source.part", "source.url", "sink.topic", "sink.url")
 """Keys that determine the topics that a stream reads and writes."""
 
-WrongPaths = Sequence[Collection[Path]]
-"""For each stream, the paths of the keys that have already been refused."""
+
+def first_per_key(problems: Problems) -> Problems:
+    """Yield only the first problem of each key, because streams of one table often share a problem."""
+    keys: set[str] = set()
+    for problem in problems:
+        if problem.key not in keys:
+            keys.add(problem.key)
+            yield problem
 
 
-def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
+def names(tables: Sequence[Table]) -> Problems:
     """Yield refusals of names that an earlier stream already has."""
-    for number in repeated(stream.name for stream in streams):
-        if not _is_wrong("name", wrong_paths[number]):
-            value, expected = repr(streams[number].name), "a different name for each stream"
-            yield ConfigError(f"{prefixes[number]}name", value, expected)
+    for number in repeated(table.stream.name for table in tables):
+        stream, prefix, wrong_paths = tables[number]
+        if not is_wrong(wrong_paths, "name"):
+            yield ConfigError(f"{prefix}name", repr(stream.name), "a different name for each stream")
 
 
-def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
+def topics(tables: Sequence[Table]) -> Problems:
     """Yield refusals of sink and status topics that a source reads, or that would be used twice.
 
     At most one topic of each stream is refused.
     """
-    sound_indices = [number for number in range(len(streams)) if _is_sound(wrong_paths[number])]
-    sound_streams = [streams[number] for number in sound_indices]
-    for index, number in enumerate(sound_indices):
-        problem = _sink(streams[number], sound_streams, sound_streams[:index])
-        if problem is None and not _is_wrong("sink.status", wrong_paths[number]):
-            problem = _status(streams[number], sound_streams, sound_streams[:index])
+    sound_tables = [table for table in tables if not is_wrong(table.wrong_paths, *_TOPIC_KEYS)]
+    streams = [table.stream for table in sound_tables]
+    for index, (stream, prefix, wrong_paths) in enumerate(sound_tables):
+        problem = _sink(stream, streams, streams[:index])
+        if problem is None and not is_wrong(wrong_paths, "sink.status"):
+            problem = _status(stream, streams, streams[:index])
         if problem is not None:
-            yield problem.under(prefixes[number])
-
-
-def _is_sound(wrong_paths: Collection[Path]) -> bool:
-    """Return whether no key that determines the stream's topics has been refused."""
-    return not any(depends(key, path) for key in _TOPIC_KEYS for path in wrong_paths)
-
-
-def _is_wrong(key: str, wrong_paths: Collection[Path]) -> bool:
-    """Return whether a key, a table around it or a key within it has already been refused."""
-    return any(depends(path_of(key), path) for path in wrong_paths)
+            yield problem.under(prefix)
 
 
 def _sink(stream: Stream, streams: Sequence[Stream], earlier_streams: Sequence[Stream]) -> ConfigError | None:
@@ -92,20 +90,20 @@ def _status(
     return None
 
 
-def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
+def prices(tables: Sequence[Table]) -> Problems:
     """Yield refusals of price topics that a stream also reads or writes.
 
     Prices are not readings, and if a home's messages served as prices, the prices could depend on the home's
     use.
     """
-    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
+    sound_tables = [table for table in tables if not is_wrong(table.wrong_paths, *_TOPIC_KEYS)]
+    for stream, prefix, wrong_paths in sound_tables:
         topic = None if stream.window.weights is None else stream.window.weights.topic
-        if topic is None or _is_wrong("window.weights", wrong_keys) or not _is_sound(wrong_keys):
+        if topic is None or is_wrong(wrong_paths, "window.weights"):
             continue
-        peers = [peer for peer, paths in zip(streams, wrong_paths, strict=True) if _is_sound(paths)]
-        if any(_uses(peer, topic, _broker(stream.source.url)) for peer in peers):
+        if any(_uses(peer.stream, topic, _broker(stream.source.url)) for peer in sound_tables):
             expected = "a topic with public prices that no stream writes to or gets readings from"
-            yield ConfigError("window.weights.topic", repr(topic), expected).under(prefix)
+            yield ConfigError(f"{prefix}window.weights.topic", repr(topic), expected)
 
 
 def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
@@ -121,12 +119,12 @@ def _reads(stream: Stream, segments: tuple[str, ...]) -> bool:
     return any(identity.overlap(topic, segments) for topic in branches(stream.source))
 
 
-def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
+def archive(tables: Sequence[Table]) -> Problems:
     """Yield refusals of streams that `sanitise` cannot release."""
-    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
+    for stream, prefix, wrong_paths in tables:
         if stream.sink.crowd is not None:
             yield ConfigError(f"{prefix}sink.crowd", "a table together with [archive]", "a file of its own")
-        is_known = not any(_is_wrong(key, wrong_keys) for key in ("privacy.metric", "privacy.space"))
+        is_known = not is_wrong(wrong_paths, "privacy.metric", "privacy.space")
         if is_known and metric(stream) is Metric.L1:
             expected = "the metric 'linf', the only metric that archives support"
             yield ConfigError(f"{prefix}privacy.metric", "'l1' together with [archive]", expected)
@@ -135,17 +133,63 @@ def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wro
             yield ConfigError(f"{prefix}privacy.space", problem, f"{expected}, such as 'linf' or 'profile'")
 
 
+# Tariffs ------------------------------------------------------------------------------------------
+
+
+def tariffs(config: Config, tables: Sequence[Table], wrong_paths: Collection[Path]) -> Problems:
+    """Yield refusals of repeated names, of a second currency, and of missing, unknown or unpriced bands."""
+    if is_wrong(wrong_paths, "tariff"):
+        return
+    for number in repeated(tariff.name for tariff in config.tariff):
+        value, expected = repr(config.tariff[number].name), "a different name for each tariff"
+        yield ConfigError(f"tariff[{number}].name", value, expected)
+    for number, tariff in enumerate(config.tariff):
+        if tariff.currency != config.tariff[0].currency:
+            expected = f"{config.tariff[0].currency!r}, as in the first tariff, because costs are compared"
+            yield ConfigError(f"tariff[{number}].currency", repr(tariff.currency), expected)
+    if config.tariff and not any(is_wrong(table.wrong_paths, *GRID, "source.kind") for table in tables):
+        yield from _bands(config)
+
+
+def _bands(config: Config) -> Problems:
+    """Yield refusals of tariffs without a stream that has bands, of unknown bands, and of missing prices."""
+    by_stream = [bands for stream in config.stream if (bands := band_names(stream))]
+    if not by_stream:
+        expected = "a stream with privacy.preset = 'tariff': tariffs price its bands"
+        yield ConfigError("tariff", "tariffs without bands", expected)
+        return
+    all_bands = list(dict.fromkeys(band for bands in by_stream for band in bands))
+    for number, tariff in enumerate(config.tariff):
+        unknown_bands = [band for band in tariff.prices if band not in all_bands]
+        for band in unknown_bands:
+            expected = f"one of {', '.join(map(repr, all_bands))}"
+            key, meant = f"tariff[{number}].prices.{band}", nearest(band, all_bands)
+            yield ConfigError(key, "a price", expected, meant=meant)
+        unpriced_bands = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
+        if unpriced_bands and not unknown_bands:  # an unknown band may be the missing one, misspelt
+            expected = "a price for each band of a stream"
+            names = ", ".join(map(repr, unpriced_bands))
+            yield ConfigError(f"tariff[{number}].prices", f"no price for {names}", expected)
+
+
+def _without_price(tariff: Tariff, bands: Sequence[str]) -> Iterator[str]:
+    """Yield the names of the bands that lack a price; the band for energy of unknown time needs none."""
+    return (band for band in bands if band not in {*tariff.prices, UNKNOWN_BAND})
+
+
+# Pages --------------------------------------------------------------------------------------------
+
+
 def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
     """Yield a refusal if the page's address is wrong, or if other machines can reach it without a token."""
-    if _is_wrong("listen", wrong_paths):
+    if is_wrong(wrong_paths, "page.listen"):
         return
     host, _, port = table.listen.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        yield ConfigError(
-            "page.listen", repr(table.listen), "an address and a port, such as '127.0.0.1:8321'"
-        )
-    elif table.token_file is None and not _is_wrong("token_file", wrong_paths) and not _is_local(host):
+        expected = "an address and a port, such as '127.0.0.1:8321'"
+        yield ConfigError("page.listen", repr(table.listen), expected)
+    elif table.token_file is None and not is_wrong(wrong_paths, "page.token_file") and not _is_local(host):
         expected = "a token file: the page shows raw readings, and other machines can reach this address"
         yield ConfigError("page.token_file", "nothing", expected)
 

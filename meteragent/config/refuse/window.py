@@ -1,15 +1,28 @@
-"""Refusals for windows: calendars, slots that do not divide a window, ranges, thresholds and gap values."""
+"""Refusals for windows: calendars, the keys of each kind of window, slots, bands, prices, ranges and gaps."""
 
 import zoneinfo
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import chain, pairwise
 
-from meteragent.config.model import Stream
+from meteragent.config.model import Stream, Weights
 from meteragent.config.refuse.check import GRID, PROMISE, Problems, reads
-from meteragent.config.shapes import band_rules
-from meteragent.config.terms import length_ms, shapes, terms, unit
+from meteragent.config.shapes import OWN_KEYS, ROWS, band_rules, row_of, shape_class, space
+from meteragent.config.source import interval_ms
+from meteragent.config.terms import length_ms, metric, shapes, terms, unit
+from meteragent.config.value import SPACES
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
-from meteragent.domain.grid import CALENDAR_UNITS, format_duration
+from meteragent.domain.grid import CALENDAR_UNITS, WEEKDAYS, format_duration
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.refusal import nearest
+from meteragent.domain.shapes import SHAPES, UNKNOWN_BAND, Space
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import HOUR_MS, MICRO, Kind
+
+HOURS_MAX = 96
+"""The largest number of bands or prices; more would take seconds to check, and longer when windows open."""
+_DAY_MIN = 24 * 60
 
 
 @reads("window.timezone", "window.length", "privacy.preset")
@@ -22,11 +35,9 @@ def zone(stream: Stream) -> Problems:
                 f"a time zone, such as 'Europe/Amsterdam' or 'UTC', which windows of {unit(stream)!r} need"
             )
             yield ConfigError(key, "nothing", expected)
-        return
-    if (refusal := unknown_zone(key, name)) is not None:
+    elif (refusal := unknown_zone(key, name)) is not None:
         yield refusal
-        return
-    if unit(stream) is None:
+    elif unit(stream) is None:
         expected = (
             f"one of {', '.join(map(repr, CALENDAR_UNITS))}: with a time zone, windows follow the calendar"
         )
@@ -44,7 +55,7 @@ def unknown_zone(key: str, name: str, alternative: str = "") -> ConfigError | No
 
 
 @reads("window.step", "window.blocks", "window.bands")
-def alternatives(stream: Stream) -> Problems:
+def _alternatives(stream: Stream) -> Problems:
     """Yield a refusal if more than one key defines the slots."""
     keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
     if len(keys) > 1:
@@ -52,8 +63,141 @@ def alternatives(stream: Stream) -> Problems:
         yield ConfigError(f"window.{keys[1]}", "a second definition", expected)
 
 
+# Kinds of windows ---------------------------------------------------------------------------------
+
+
 @reads(*GRID)
-def slots(stream: Stream) -> Problems:
+def _keys(stream: Stream) -> Problems:
+    """Yield refusals of keys of `[window]` that belong to other kinds, are missing, or define other slots."""
+    row, window = row_of(stream), stream.window
+    for key in OWN_KEYS:
+        if key not in row.own_keys and getattr(window, key):
+            yield _elsewhere(stream, key)
+    for key, example in row.own_keys.items():
+        if example is not None and not getattr(window, key):
+            yield ConfigError(f"window.{key}", "nothing", example)
+    for key, expected in row.excludes.items():
+        if getattr(window, key) is not None:
+            yield ConfigError(f"window.{key}", "slots of another kind", expected)
+
+
+def _elsewhere(stream: Stream, key: str) -> ConfigError:
+    """Return the refusal of a key that other kinds have, with the settings that choose them."""
+    kinds = [kind for kind, row in ROWS.items() if key in row.own_keys]
+    for kind in kinds:
+        if ROWS[kind].implied_by == key:
+            expected = f"'{kind}', which window.{key} implies"
+            return ConfigError("privacy.space", repr(str(space(stream))), expected)
+    names = [f"privacy.preset = '{name}'" for name, preset in PRESETS.items() if preset.space in kinds]
+    names += [f"privacy.space = '{kind}'" for kind in kinds]
+    return ConfigError(f"window.{key}", "a value", f"{' or '.join(names)}, or no {key}")
+
+
+@reads("privacy.metric", "source.kind", "sink.total", *GRID)
+def _numbers(stream: Stream) -> Problems:
+    """Yield refusals of a metric, of readings, and of a running total that the values do not support."""
+    shape, distance = shape_class(stream), metric(stream)
+    if distance not in shape.metrics:
+        spaces = [f"'{name}'" for name in SPACES if distance in SHAPES[Space(name)].metrics]
+        expected = (
+            f"'{shape.metrics[0]}', the default, or privacy.space = {' or '.join(spaces)}: other spaces do"
+            f" not support '{distance}'"
+        )
+        yield ConfigError("privacy.metric", f"'{distance}'", expected)
+    if stream.source.kind not in shape.kinds:
+        kinds = " or ".join(f"'{kind}'" for kind in sorted(shape.kinds))
+        expected = f"{kinds}: {row_of(stream).readings}"
+        yield ConfigError("source.kind", f"'{stream.source.kind}'", expected)
+    if stream.sink.total and not shape.is_additive:
+        expected = "false: only energies and means have a running total, which is the sum of all energy"
+        yield ConfigError("sink.total", "true", expected)
+
+
+@reads(*PROMISE, "source.every", "window.range")
+def further(stream: Stream) -> Problems:
+    """Yield the refusals of the kind's own."""
+    refusals = row_of(stream).refusals
+    if refusals is not None:
+        yield from refusals(stream, terms(stream))
+
+
+# Hours --------------------------------------------------------------------------------------------
+
+
+@reads(*GRID)
+def _names(stream: Stream) -> Problems:
+    """Yield refusals of repeated or reserved names of bands."""
+    names = [band.name for band in stream.window.band]
+    names += [] if stream.window.rest is None else [stream.window.rest]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        expected = "a different name for each band; a band may have several hours"
+        yield ConfigError("window.band", f"two bands named {name!r}", expected)
+    if UNKNOWN_BAND in names:
+        expected = "another name: this one is reserved for energy whose band is unknown"
+        yield ConfigError("window.band", repr(UNKNOWN_BAND), expected)
+
+
+@reads(*GRID, "source.kind")
+def _hours(stream: Stream) -> Problems:
+    """Yield refusals of hours that are too many or overlap, and of hours without local days."""
+    row, blocks = row_of(stream), stream.window.blocks
+    if row.rules is None:
+        return
+    if blocks is not None and _DAY_MIN % blocks:
+        expected = f"a number that divides {_DAY_MIN}, the number of minutes in a day"
+        yield ConfigError("window.blocks", str(blocks), expected)
+        return
+    rules, key = band_rules(stream).rules, "window.blocks" if blocks is not None else f"window.{row.hours}"
+    if rules and unit(stream) is None:
+        expected = "'1mo', '1w' or '1d' with window.timezone: hours are those of local days"
+        yield ConfigError("window.length", "a window without local days", expected)
+    if len(rules) > HOURS_MAX:
+        yield ConfigError(key, str(len(rules)), f"at most {HOURS_MAX}")
+    for day, weekday in enumerate(WEEKDAYS):
+        parts = sorted((part, rule.name) for rule in rules if day in rule.weekdays for part in rule.parts)
+        for ((_, to_min), name), ((from_min, _), next_name) in pairwise(parts):
+            if from_min < to_min:
+                problem = f"{name} and {next_name} on {weekday} from {_clock_text(from_min)}"
+                yield ConfigError(key, problem, "hours that do not overlap")
+                return
+
+
+@reads(*GRID, "source.kind")
+def _cover(stream: Stream) -> Problems:
+    """Yield a refusal of the first hours without a band."""
+    window = stream.window
+    for day, weekday in enumerate(WEEKDAYS) if window.band and window.rest is None else ():
+        parts = [part for rule in band_rules(stream).rules if day in rule.weekdays for part in rule.parts]
+        ends = [0, *chain.from_iterable(sorted(parts)), _DAY_MIN]
+        for from_min, to_min in zip(ends[::2], ends[1::2], strict=True):
+            if from_min < to_min:
+                problem = f"no band on {weekday} from {_clock_text(from_min)} to {_clock_text(to_min)}"
+                expected = (
+                    "a band for every hour of the week, or window.rest = 'night' for the remaining hours"
+                )
+                yield ConfigError("window.band", problem, expected)
+                return
+
+
+def _clock_text(minute: int) -> str:
+    """Return a minute of the day as a time."""
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
+@reads("window.band", "source.kind", "source.interval", "source.profile", "source.value")
+def _interval(stream: Stream) -> Problems:
+    """Yield a refusal of energies whose intervals are too long for bands."""
+    interval = interval_ms(stream.source)
+    if stream.window.band and stream.source.kind is Kind.INTERVAL_ENERGY and interval > HOUR_MS:
+        expected = "'1h' or less: the energy of a longer interval does not show in which band it was used"
+        yield ConfigError("source.interval", repr(format_duration(interval)), expected)
+
+
+# Slots and prices ---------------------------------------------------------------------------------
+
+
+@reads(*GRID)
+def _slots(stream: Stream) -> Problems:
     """Yield a refusal if the number or length of slots does not divide every window."""
     blocks, step = stream.window.blocks, stream.window.step
     for window in shapes(stream) if not band_rules(stream).rules else ():
@@ -76,30 +220,73 @@ def _step(length: int, step: int) -> ConfigError:
     return ConfigError("window.step", repr(format_duration(step)), expected)
 
 
+@reads(*GRID, "window.clock")
+def _weights(stream: Stream) -> Problems:
+    """Yield refusals of a table without prices, of an unsuitable topic, and of prices beyond the bound."""
+    table = stream.window.weights
+    if table is None:
+        return
+    if table.topic is None and not table.price:
+        expected = "[[window.weights.price]] with hours = ['07:00/23:00'] and price = 0.3"
+        yield ConfigError("window.weights.price", "nothing", expected)
+    if table.topic is not None and table.price:
+        expected = "only one of window.weights.topic and window.weights.price"
+        yield ConfigError("window.weights.topic", repr(table.topic), expected)
+    if table.topic is not None and stream.window.clock is not Clock.WALL:
+        expected = "'wall': a price counts only if it arrives before its time"
+        yield ConfigError("window.clock", repr(str(stream.window.clock)), expected)
+    for key, price in _numbers_by_key(table):
+        if (price * MICRO).denominator != 1:
+            yield ConfigError(f"window.weights.{key}", exact(price), "a number with at most six decimals")
+        elif abs(price) > table.bound:
+            expected = f"between plus and minus window.weights.bound = {exact(table.bound)}"
+            yield ConfigError(f"window.weights.{key}", exact(price), expected)
+
+
+def _numbers_by_key(table: Weights) -> Iterator[tuple[str, Fraction]]:
+    """Yield the table's numbers with their keys."""
+    yield "bound", table.bound
+    yield "default", table.default
+    for row in table.price:
+        yield "price", row.price
+
+
+# Values -------------------------------------------------------------------------------------------
+
+
 @reads("window.range")
-def limits(stream: Stream) -> Problems:
+def _limits(stream: Stream) -> Problems:
     """Yield a refusal of a range whose lowest value is not below its highest."""
     low, high = stream.window.range
     if low >= high:
-        yield ConfigError(
-            "window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W, the lowest first"
-        )
+        yield ConfigError("window.range", range_text(stream), "[lowest, highest] in W, the lowest first")
+
+
+def range_text(stream: Stream) -> str:
+    """Return a stream's range as written in its configuration."""
+    return f"[{', '.join(map(exact, stream.window.range))}]"
 
 
 @reads("window.range", *GRID)
-def threshold(stream: Stream) -> Problems:
+def _threshold(stream: Stream) -> Problems:
     """Yield a refusal of a threshold that no reading or every reading exceeds."""
     threshold_w, (low, high) = stream.window.threshold, stream.window.range
     if threshold_w is not None and not low <= threshold_w < high:
-        expected = f"a power within window.range = [{exact(low)}, {exact(high)}] W and below its upper end"
+        expected = f"a power within window.range = {range_text(stream)} W and below its upper end"
         yield ConfigError("window.threshold", exact(threshold_w), expected)
 
 
 @reads("window.range", "window.gap", *PROMISE)
-def gap(stream: Stream) -> Problems:
+def _gap(stream: Stream) -> Problems:
     """Yield a refusal of a gap value outside the range of readings."""
-    low, high = stream.window.range
     readings = terms(stream).readings
     if not readings.holds(readings.gap_u):
-        expected = f"a value inside window.range = [{exact(low)}, {exact(high)}] W"
+        expected = f"a value inside window.range = {range_text(stream)} W"
         yield ConfigError("window.gap", exact(stream.window.gap), expected)
+
+
+CHECKS = (
+    *(zone, _alternatives, _keys, _numbers, _names, _hours, _cover, _interval),
+    *(_slots, _weights, _limits, _threshold, _gap),
+)
+"""The checks in their order; `further` relies on those of the noise."""

@@ -1,0 +1,167 @@
+"""The streams that the tables of a file become: in a group's total, one for each share, one for each preset.
+
+Crowds. The file of a group sets the windows, the noise and the topic of a stream that counts in its total.
+
+Nested streams. `privacy.shares` divides the level of one table among streams of several lengths. Each stream
+hides the same energy at its share of the level, so for any change in the load the levels of all streams add
+up to at most the configured level (THEORY 3.8). The streams differ in name, windows, level, quantum and
+topics, but not in their source, so fine and coarse slots come from the same readings, and a receiver can
+combine them (`meteragent.consume.nested`).
+
+Receivers. The records of receivers of the same preset differ only in topic and broker, so these receivers
+share one stream. Its noise is drawn and charged once, so a second copy of a record reveals nothing more.
+Streams of other presets add to the charges of the meter. A stream is named after its preset and not after its
+receivers, because the name is a key of the ledger.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from meteragent.config.broker import Crowd, Receiver
+from meteragent.config.model import Config, Privacy, Sink, Stream
+from meteragent.config.shapes import preset, window_of
+from meteragent.config.terms import finer_step, level, usual_ms
+from meteragent.config.value import parse_length
+from meteragent.crowd.group import Group, parse
+from meteragent.domain.presets import PRESETS
+from meteragent.domain.refusal import text_of_file
+from meteragent.domain.shapes import Metric, Space
+from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
+
+NO_TOPIC = "{meter}"
+"""A stand-in for the topic of a sink with receivers or with a crowd, which have topics of their own."""
+_RECEIVER_KEYS = Receiver.model_fields.keys() & Sink.model_fields.keys()
+
+
+def expanded(config: Config) -> Config:
+    """Return a configuration whose tables are replaced by the streams that they become.
+
+    Raises ConfigError if a group's file cannot be used.
+    """
+    if config.receiver:
+        streams = shared_streams(config)
+        return config.with_streams(streams, [0] * len(streams))
+    pairs = [(part, table) for table, stream in enumerate(config.stream) for part in parts(counted(stream))]
+    return config.with_streams([part for part, _ in pairs], [table for _, table in pairs])
+
+
+# Crowds -------------------------------------------------------------------------------------------
+
+
+def counted(stream: Stream) -> Stream:
+    """Return a stream with the terms of its group, or the stream itself if it has no group.
+
+    Raises ConfigError as `group_of` does.
+    """
+    if stream.sink.crowd is None:
+        return stream
+    group = group_of(stream.sink.crowd)
+    privacy = {
+        "level": group.level,
+        "radius": group.hide_wh,
+        "quantum": group.quantum_wh,
+        "hide": None,
+        "space": Space.SHARE,
+        "metric": Metric.LINF,
+    }
+    window = {"length": 1000 * group.slot_s, "step": None, "blocks": None}
+    sink = {"topic": f"crowd/{group.name}/report/{{meter}}"}
+    return stream.changed(group=group, window=window, privacy=privacy, sink=sink)
+
+
+def group_of(settings: Crowd) -> Group:
+    """Read the file of a group. Raises ConfigError if it is refused."""
+    return parse(text_of_file(settings.group))
+
+
+# Nested streams -----------------------------------------------------------------------------------
+
+
+def parts(stream: Stream) -> tuple[Stream, ...]:
+    """Return the streams of a table, from fine to coarse: one per share, or one if there are no shares."""
+    shares = stream.privacy.shares
+    if shares is None:
+        return (stream,)
+    return tuple(_part(stream, length, shares[length]) for length in sorted(shares, key=ms_of))
+
+
+def ms_of(length: str) -> int:
+    """Return the length of an ordinary window, in ms."""
+    return usual_ms(parse_length(length))
+
+
+def _part(stream: Stream, length: str, share: Fraction) -> Stream:
+    """Return the stream that belongs to one share."""
+    length_or_ms, hide_wh = parse_length(length), stream.privacy.hide or preset(stream).hide_wh
+    follows_calendar = isinstance(length_or_ms, str)
+    status = stream.sink.status
+    return stream.changed(
+        name=f"{stream.name}-{length}",
+        privacy={
+            "shares": None,
+            "level": share * level(stream),
+            "hide": hide_wh,
+            "quantum": _quantum(stream, hide_wh, usual_ms(length_or_ms)),
+        },
+        window={"length": length_or_ms, "timezone": stream.window.timezone if follows_calendar else None},
+        sink={
+            "topic": f"{stream.sink.topic}/{length}",
+            "status": None if status is None else f"{status}/{length}",
+        },
+    )
+
+
+def _quantum(stream: Stream, hide_wh: Fraction, window_ms: int) -> Fraction:
+    """Return the quantum of a stream's values. Its energy is at most that of the preset's quantum.
+
+    If less is hidden than with the preset, the quantum is proportionally finer, so that rounding up enlarges
+    the radius by no greater fraction than with the preset. The quantum is also finer if it would not be a
+    whole number of millionths of the unit.
+    """
+    numbers = preset(stream)
+    quantum_wh = numbers.quantum * Fraction(usual_ms(numbers.length), HOUR_MS)
+    quantum = quantum_wh * min(Fraction(1), hide_wh / numbers.hide_wh) / UNIT_FACTOR[stream.source.unit]
+    if stream.source.kind is Kind.POWER:
+        quantum = quantum * HOUR_MS / window_ms
+    return quantum if (quantum * MICRO).denominator == 1 else finer_step(quantum)
+
+
+# Receivers ----------------------------------------------------------------------------------------
+
+
+def shared_streams(config: Config) -> list[Stream]:
+    """Return the streams of a file with receivers: one for each preset, in the order of the file.
+
+    For tools that use only one sink, a stream's sink is its `first_receiver`.
+    """
+    by_preset: dict[str, list[Receiver]] = {}
+    for receiver in config.receiver:
+        by_preset.setdefault(receiver.preset, []).append(receiver)
+    [base] = config.stream
+    return [
+        link(of_preset(base, name), first_receiver(peers)).shared_by(peers)
+        for name, peers in by_preset.items()
+    ]
+
+
+def first_receiver(peers: Sequence[Receiver]) -> Receiver:
+    """Return the receiver for tools that use only one: the first that is not paused, or else the first."""
+    return next((receiver for receiver in peers if not receiver.paused), peers[0])
+
+
+def of_preset(base: Stream, name: str) -> Stream:
+    """Return the stream of a preset: the file's stream with the preset's slots and noise.
+
+    The bands and the time zone of the file stay if the preset uses them. All other settings are the file's.
+    """
+    preset = PRESETS.get(name)  # an unknown preset is refused later
+    window = base.window if preset is None else window_of(preset, base.window)
+    privacy = Privacy(preset=name, accept=base.privacy.accept, budget=base.privacy.budget)
+    return base.model_copy(update={"name": f"{base.name}-{name}", "window": window, "privacy": privacy})
+
+
+def link(stream: Stream, receiver: Receiver) -> Stream:
+    """Return a stream with the receiver's broker, login and topic as its sink."""
+    sink = stream.sink.model_copy(update={name: getattr(receiver, name) for name in _RECEIVER_KEYS})
+    sink.model_fields_set.difference_update(_RECEIVER_KEYS - receiver.model_fields_set)
+    return stream.model_copy(update={"sink": sink})

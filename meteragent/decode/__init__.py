@@ -1,9 +1,7 @@
 """Decode payloads into readings: one module per wire format, and profiles for known devices.
 
-`config.source.decoder` makes a stream's decoder from its configuration, and `core.intake` calls the decoder.
-
-A decoder takes the bytes of a payload and returns its readings in the stream's unit. If it refuses the
-payload, it raises PayloadError with the name of a counter. A decoder never logs. It calls parsers through
+`config.source.decoder` makes a stream's decoder, which returns the readings in a payload, in the stream's
+unit, or raises PayloadError with the name of a counter. A decoder never logs. It calls parsers through
 `parse_without_context`, because a parser's chained exception would contain the payload.
 """
 
@@ -25,8 +23,7 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 class PayloadNumber(NamedTuple):
     """A number in a payload, or a sum of such numbers, in the device's unit.
 
-    `time_ms` and `seen_ms` have the same meaning as in `Reading`. `id` is the meter that the payload names;
-    None if the payload names no meter.
+    `time_ms` and `seen_ms` have the same meaning as in `Reading`. `id` is the meter that the payload names.
     """
 
     time_ms: int | None
@@ -43,8 +40,7 @@ def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
 def stamped_at_start(decode: Decoder, interval_ms: int) -> Decoder:
     """Make a decoder whose readings have the end of their interval, from one whose readings have its start.
 
-    A reading without a time keeps the time of its arrival as its end. The decoder raises PayloadError for an
-    interval that begins at a time relative to the arrival and ends after the arrival.
+    A reading without a time ends when it arrives. An interval that ends after its arrival is refused.
     """
 
     def end_ms(start_ms: int | None) -> int | None:
@@ -61,13 +57,9 @@ def stamped_at_start(decode: Decoder, interval_ms: int) -> Decoder:
 def parse_without_context(
     reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], value: _In
 ) -> _Out:
-    """Return `parse(value)`; if it raises `mistake` or RecursionError, raise PayloadError with `reason`.
-
-    PayloadError is raised outside the handler, because `from None` would leave the parser's exception, and
-    the payload in it, in `__context__`.
-    """
+    """Return `parse(value)`; if it raises `mistake` or RecursionError, raise PayloadError with `reason`."""
     try:  # not `suppress`, which takes longer than parsing a short payload
         return parse(value)
     except (mistake, RecursionError):
         pass
-    raise PayloadError(reason)
+    raise PayloadError(reason)  # in the handler, the exception with the payload would stay in `__context__`

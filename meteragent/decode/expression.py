@@ -1,8 +1,7 @@
 """Evaluate JMESPath expressions with exact numbers.
 
-The jmespath library's functions support only integers and binary floats. The functions here calculate with a
-document's decimals. Minima and maxima are exact, and so are sums of numbers up to 10^100 with at most 130
-decimals. A mean is exact if it has at most 64 digits; otherwise it is rounded half up to 64 digits. The
+The jmespath library's functions support only integers and binary floats; those here calculate with decimals.
+Minima and maxima are exact, and so are sums (`number.total`). A mean is rounded half up to 64 digits. The
 library's comparisons in filters are exact, but a fraction in an expression (`` `0.1` ``) is a binary float,
 which rarely equals a decimal.
 """
@@ -107,9 +106,6 @@ def _sort_pairs(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
 
 
 def searcher(expression: str) -> Callable[[Any], Any]:
-    """Compile an expression into a function of documents. Raises JMESPathError if the expression is invalid.
-
-    The library does not document which exceptions the compiled function raises.
-    """
+    """Compile an expression into a function of documents. Raises JMESPathError if it is invalid."""
     query, options = jmespath.compile(expression), jmespath.Options(custom_functions=_Functions())
     return lambda document: query.search(document, options)

@@ -16,16 +16,10 @@ A payload becomes a reading in this order:
 5. Unit: a document that states another unit beside the value is refused (`is_another_unit`). The value is
    multiplied by a constant factor and rounded to whole millionths (`scaled`).
 
-If steps 1 to 4 refuse a payload, they raise PayloadError with the name of a counter. The error's context
-contains no parser exception, because such an exception would contain the payload. Expressions are compiled
-when the configuration is read, so an invalid expression is an error in the configuration, not in a payload.
-
-Most payloads are flat objects, for which `_fast_path` does all steps at once, in a third of the time.
-`_fast_path` refuses nothing: a payload that it does not recognise goes through the steps above. It returns
-the same readings as the steps above; a test compares the two.
-
-Decoding has no state in memory or on disk, so a power cut does not affect it: the broker sends an
-unacknowledged message again, and the same bytes give the same reading.
+Expressions are compiled when the configuration is read, so an invalid expression is an error in the
+configuration, not in a payload. Most payloads are flat objects, for which `_fast_path` does all steps at
+once, in a third of the time. It refuses nothing: a payload that it does not recognise goes through the steps
+above. It returns the same readings; a test compares the two.
 """
 
 import json
@@ -53,8 +47,6 @@ _MILLISECONDS_FROM = 10**11
 """The smallest Unix time that is read as milliseconds; in seconds, it would be after the year 5000."""
 _TIME_MAX = 10**15
 _INTEGER_MAX = 10**12
-
-
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FLOOR_CONTEXT = Context(prec=64, rounding=ROUND_FLOOR)
 _NOT_FINITE = object()
@@ -124,20 +116,19 @@ def number_or_text(value: Any) -> Decimal:
 
 
 def time_of(value: Any) -> int:
-    """Convert a selected time to ms since the Unix epoch. Raises PayloadError for any other value.
+    """Convert a time in Unix seconds, Unix milliseconds or RFC 3339 with a zone, from 1970 on, to Unix ms.
 
-    The value is a Unix time in seconds or milliseconds, or an RFC 3339 string with a zone, from 1970 on.
+    Raises PayloadError for any other value.
     """
     if value is None:
         raise PayloadError("refused_missing")
     if isinstance(value, Decimal) and 0 <= value < _TIME_MAX:
         scale = 1 if value >= _MILLISECONDS_FROM else 1000
         return int(_FLOOR_CONTEXT.multiply(value, Decimal(scale)))
-    if (
-        isinstance(value, str)
-        and (time_ms := parse_without_context("refused_time", ValueError, parse_time, value)) >= 0
-    ):
-        return time_ms
+    if isinstance(value, str):
+        time_ms = parse_without_context("refused_time", ValueError, parse_time, value)
+        if time_ms >= 0:
+            return time_ms
     raise PayloadError("refused_time")
 
 
@@ -170,11 +161,10 @@ def finder(expression: str) -> Callable[[Any], Any]:
 def reader(
     value: str, time: str | None, unit: str | None = None, factor: Fraction = Fraction(1)
 ) -> Callable[[bytes], PayloadNumber]:
-    """Make a reader of a payload's number and time, selected by the expressions `value` and `time`.
+    """Make a reader of a payload's number and time, selected by the expressions `value` and `time`, if any.
 
-    If `time` is None, readings have their time of arrival. The number 1 counts as 1 `unit` times `factor`; an
-    object that states another unit for the number is refused. The reader raises PayloadError if it refuses a
-    payload. This function raises ValueError if a JMESPath expression is invalid.
+    The number 1 counts as 1 `unit` times `factor`; an object that states another unit for the number is
+    refused. Raises ValueError if an expression is invalid.
     """
     find_value = finder(value)
     find_time = finder(time) if time is not None else None
@@ -198,9 +188,8 @@ def decoder(
 ) -> Callable[[bytes], Reading]:
     """Make a decoder from a `reader`. The number times `factor` is the value in the stream's unit."""
     read, micro = reader(value, time, unit, factor), scaled(factor)
-    fast_path = (
-        _fast_path(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None
-    )
+    is_plain = _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t")
+    fast_path = _fast_path(value, time, factor) if is_plain else None
 
     def decode(payload: bytes) -> Reading:
         """Return the reading of a payload. Raises PayloadError if the payload is refused."""
@@ -213,11 +202,9 @@ def decoder(
 
 
 def _fast_path(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], Reading | None]:
-    """Make the fast path for flat objects, which takes a third of the time and never refuses a payload.
+    """Make the fast path for objects with a number in the field `value` and, if it is set, a time in `time`.
 
-    The fast path returns a reading only if the payload is an object with a number in the field `value` and,
-    if `time` is given, a time in the field `time`. Otherwise it returns None, and the general decoder
-    decides. Whole numbers stay integers.
+    It returns None for any other payload, and then the general decoder decides. Whole numbers stay integers.
     """
     micro, unit = scaled(factor), factor * MICRO
     whole_factor = unit.numerator if unit.denominator == 1 else None

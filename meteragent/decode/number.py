@@ -1,8 +1,4 @@
-"""The profile `number`: the payload is one number as text, such as ``512.3``.
-
-The payload has no time, so the reading has its time of arrival. Other formats also use this module's exact
-arithmetic.
-"""
+"""The profile `number`, whose payload is one number as text, such as ``512.3``; and exact arithmetic."""
 
 import math
 import re
@@ -32,10 +28,7 @@ _ZERO = Decimal(0)
 
 
 def text_of(payload: bytes) -> str:
-    """Decode a payload as text, without the zero bytes and white space that programs append to it.
-
-    Raises PayloadError if the payload is empty or not UTF-8.
-    """
+    """Decode a payload as text without appended zeros and white space. Raises PayloadError if it is none."""
     content = payload.rstrip(b"\0 \t\r\n")
     if not content:
         raise PayloadError("refused_empty")
@@ -73,8 +66,7 @@ def micro(value: Decimal) -> int:
 def scaled(factor: Fraction) -> Callable[[Decimal], int]:
     """Make a function that scales a value and rounds it, exactly: floor(value * factor * 10**6 + 1/2).
 
-    Values beyond ±10**12 are clamped first (`window.range` clamps them anyway), and absolute values below
-    10**-19 become 0, so that no payload can produce an integer of a million digits.
+    The value is clamped first, so that no payload can produce an integer of a million digits.
     """
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
@@ -93,7 +85,7 @@ def _round_fraction(value: Decimal, unit: Fraction) -> int:
 
 
 def _clamp(value: Decimal) -> Decimal:
-    """Clamp a value to ±10**12, or to 0 if its absolute value is less than 10**-19."""
+    """Clamp a value to ±10**12 (`window.range` is less), or to 0 if its absolute value is below 10**-19."""
     if value.copy_abs() > _VALUE_MAX:  # abs() would round and could overflow
         return _VALUE_MAX.copy_sign(value)
     return value if value.adjusted() > _EXPONENT_MIN else _ZERO

@@ -1,10 +1,10 @@
 """Parse P1 telegrams from the customer ports of European meters, and D0 readouts (IEC 62056-21, mode D).
 
 A telegram begins with ``/`` and the manufacturer's name, has a line ``code(value*unit)`` for each object, and
-ends with ``!``. From DSMR 4 on, a CRC-16 over everything from ``/`` to ``!`` follows. Lines end with CR LF;
-if a program has replaced CR LF with LF, CR LF is restored before the CRC is checked. Some devices write the
-CRC without its leading zeros. A telegram without a CRC is read only if it states neither a protocol version
-nor a time, as in DSMR 2 and 3 and in D0 readouts.
+ends with ``!``. From DSMR 4 on, a CRC-16 over everything from ``/`` to ``!`` follows, for which CR LF is
+restored if a program has replaced it with LF. Some devices write the CRC without its leading zeros. A
+telegram without a CRC is read only if it states neither a protocol version nor a time, as in DSMR 2 and 3 and
+in D0 readouts.
 
 In a D0 readout, codes for present values end in ``*255``. Codes with other endings are for stored past values
 and are ignored. In power codes, some meters also write 255 instead of 0, as in ``1-0:1.7.255*255``. A readout

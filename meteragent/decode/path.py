@@ -24,10 +24,7 @@ _ANY = "*"
 
 
 def names_of(path: str) -> tuple[str, ...] | None:
-    """Return the names in a path; None if the path is a JMESPath expression.
-
-    Raises ValueError if a quoted name is not a JSON string.
-    """
+    """Return the names in a path; None if it is an expression. Raises ValueError for a wrong quoted name."""
     if not _PATH.fullmatch(path):
         return None
     return tuple(json.loads(part) if part.startswith('"') else part for part in _PART.findall(path))
@@ -39,10 +36,9 @@ def words_in(path: str) -> tuple[str, ...]:
 
 
 def finder(path: str) -> Find:
-    """Make a function that returns the value at a path, or `ABSENT`. Raises ValueError for an invalid path.
+    """Make a function that returns the value at a path, or `ABSENT`; it raises PayloadError if ambiguous.
 
-    The function raises PayloadError if several objects contain the path after a `*`, or if an expression does
-    not apply to the document.
+    Raises ValueError for an invalid path.
     """
     names = names_of(path)
     if names is None:

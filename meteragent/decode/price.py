@@ -1,8 +1,6 @@
-"""Messages with prices: a JSON object with `start`, `end` and `price`, or a list of such objects.
+"""Messages with prices per kWh: a JSON object, or a list of such objects.
 
-    {"start": "2026-12-01T00:00:00Z", "end": "2026-12-01T01:00:00Z", "price": 0.2815}
-
-A price is in the unit of `window.weights` per kWh, and is rounded to whole millionths.
+{"start": "2026-12-01T00:00:00Z", "end": "2026-12-01T01:00:00Z", "price": 0.2815}
 """
 
 from typing import Any

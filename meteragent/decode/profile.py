@@ -1,9 +1,8 @@
 """Profiles: the quantities in a known device's messages, their readers, and the fields that are dropped.
 
-A quantity is one number in a device's messages, or several numbers of the same kind. The kind and, if it is
-known, the unit come from the device's documentation. The configuration states both, too (law 5): a kind that
-the device does not have is refused, and numbers are converted to the configured unit. The rest of a message
-is ignored (default deny).
+The kind and, if it is known, the unit of a quantity come from the device's documentation. The configuration
+states both, too (law 5): a kind that the device does not have is refused, and numbers are converted to the
+configured unit. The rest of a message is ignored (default deny).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,15 +53,13 @@ class Knowledge:
 class Quantity:
     """A quantity in a device's messages.
 
-    `read` returns the numbers in a payload, or raises PayloadError. `every_ms` is the usual time between its
-    readings, if it is not that of the profile. `scale` is the number of W or Wh in one
+    `read` returns the numbers in a payload, or raises PayloadError. `scale` is the number of W or Wh in one
     of the device's units; None if the configuration has to state the unit. `interval_ms` is the time that an
-    interval energy covers, if the device's documentation states it. `timed` is False if the messages have no
-    unambiguous time; in that case the time of arrival counts. `step_wh` is the step in which an energy is
-    counted, if known; if `is_count`, the step is one count, whose energy `source.scale` states. `counters` is
-    the number of counters that are summed. `direction` is None if it is unknown. `topic` is the end of the
-    topic on which this quantity is sent as a bare number. If times are local, `in_zone` makes a reader for
-    another time zone, or for "arrival".
+    interval energy covers, and `every_ms` the usual time between readings, if it is not the profile's.
+    `timed` is False if the messages have no unambiguous time. `step_wh` is the step in which an energy is
+    counted, if known; if `is_count`, it is one count, whose energy `source.scale` states. `counters` is the
+    number of counters that are summed. `topic` is the end of the topic on which this quantity is sent as a
+    bare number. If times are local, `in_zone` makes a reader for another time zone, or for "arrival".
     """
 
     kind: Kind
@@ -83,19 +80,19 @@ class Quantity:
 class Profile:
     """A family of devices on MQTT.
 
-    `topics` are the usual topic templates, the most likely first. `quantities` maps names to quantities; the
-    first of a kind is the default of that kind. `named` makes the quantity for any other name, for families
-    whose users name the quantities; it returns None if the name is impossible.
+    `topics` are the usual topic templates, the most likely first. Of `quantities`, the first of a kind is the
+    default of that kind. `named` makes the quantity for any other name, for families whose users name the
+    quantities; it returns None if the name is impossible.
 
-    `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: powers
-    are sent on change; None: the operator has to state it). `hold_ms` is the default of `source.hold`.
-    `quantum_w` is the step in which the device states powers. The load is within `dead_band_w` of the last
-    power sent (DESIGN 2); if `dead_band_known` is False, the operator has to state the dead band.
+    `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: on
+    change; None: the operator has to state it). `hold_ms` is the default of `source.hold`. `quantum_w` is the
+    step in which the device states powers. The load is within `dead_band_w` of the last power sent (DESIGN
+    2); if `dead_band_known` is False, the operator has to state it.
 
-    `identifies` describes the `{meter}` in the topics if it names a device, a person or a contract and so
-    must not be published unchanged. If `needs_id`, one topic carries messages of several meters, each with
-    its meter's id. `personal` lists the fields that identify a person, a place or a contract; they are
-    dropped. `traps` are facts to know beforehand, and `fields` the names that the profile reads in payloads.
+    `identifies` describes the `{meter}` in the topics if it names a device, a person or a contract. If
+    `needs_id`, one topic carries messages of several meters. `personal` lists the fields that identify a
+    person, a place or a contract; they are dropped. `traps` are facts to know beforehand, and `fields` the
+    names that the profile reads in payloads.
     """
 
     name: str
@@ -148,9 +145,8 @@ def decoder(
 ) -> Decoder:
     """Make a decoder that converts the numbers from `read` to readings in `unit`.
 
-    `scale` is the number of W or Wh in one of the device's units; None if the device's unit is `unit`. With a
-    `meter_id`, only that meter's numbers count, because a radio also receives the neighbours' meters. The
-    decoder raises PayloadError if it refuses a payload.
+    `scale` is the number of W or Wh in one of the device's units; None if that is `unit`. With a `meter_id`,
+    only that meter's numbers count, because a radio also receives the neighbours' meters.
     """
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 

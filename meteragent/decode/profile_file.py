@@ -1,8 +1,4 @@
-"""Profiles as data: a TOML file that describes the messages of a family of devices, without code.
-
-A file either becomes a `Profile` or is refused with a list of errors, each with its line, actual value and
-expected value. docs/profiles.md is the guide for authors.
-"""
+"""Profiles as data: a TOML file that describes the messages of a family of devices (docs/profiles.md)."""
 
 import difflib
 import re
@@ -27,7 +23,7 @@ _RESERVED_NAMES = ("number", "json")
 def parse(text: str, name: str, *, is_coded: bool = False) -> Profile:
     """Parse the text of the profile file `name`.toml. Raises ConfigError, which lists the errors.
 
-    If `is_coded`, a module reads the messages, and the file may lack what the module states.
+    If `is_coded`, the file may lack what a module states.
     """
     document = parse_toml(text)
     try:

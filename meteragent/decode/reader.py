@@ -35,11 +35,7 @@ from meteragent.domain.errors import PayloadError
 
 Read = Callable[[bytes], Sequence[PayloadNumber]]
 Condition = bool | str | Decimal | int
-"""A condition on a value.
-
-True means that the value must be present, and False that it must be absent. Any other condition is the value
-that it must equal.
-"""
+"""A condition on a value: it is present (True), it is absent (False), or what it must equal."""
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
 """Conditions on a message: for each path, at least one of its conditions must hold."""
 
@@ -51,8 +47,8 @@ _NO_VALUE = ("unknown", "unavailable", "none")
 class Message:
     """The facts that all quantities of a profile share: conditions, and the paths of times and the id.
 
-    A message must meet one of the alternatives in `match`, if there are any. A message that meets one of the
-    alternatives in `partial` may lack the quantity, and is then counted as `other`.
+    A message must meet one of the alternatives in `match`, if there are any. One that meets one of those in
+    `partial` may lack the quantity.
     """
 
     match: tuple[Conditions, ...] = ()
@@ -149,10 +145,7 @@ def _limit(scale: Fraction | None) -> Decimal | None:
 
 
 def matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
-    """Make a function that returns whether a document meets at least one alternative.
-
-    If there are no alternatives, or one has no conditions, the function always returns True.
-    """
+    """Make a function that returns whether a document meets at least one alternative, or there is none."""
     checks = [[(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives]
     if not checks or not all(checks):
         return lambda _: True

@@ -79,11 +79,7 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
 
 
 def _add_base(fields: dict[str, Any], key: str, base: Any) -> Any:
-    """Return the sum of a field and its base; a missing field counts as 0.
-
-    If there is no base, or the field is not a number, return the field; None if it is missing. Raises
-    PayloadError if the base is not a number.
-    """
+    """Return the sum of a field, or 0, and its base; without a base, or if it is no number, the field."""
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
         return value
@@ -101,11 +97,7 @@ def _clamp(number: Decimal) -> Decimal:
 
 
 def _time_ms(time_s: Decimal) -> int | None:
-    """Convert a time to the time of a `Reading`.
-
-    The result is in ms since the epoch or, if negative, relative to the arrival; None is the arrival itself.
-    Raises PayloadError for a time after the arrival, or for an impossible time.
-    """
+    """Convert a time to that of a `Reading`. Raises PayloadError if it is impossible or after the arrival."""
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
         raise PayloadError("refused_time")
     return int(_EXACT_CONTEXT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
@@ -116,8 +108,8 @@ def reader(
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
-    If `name` is None, the reader selects records whose unit fits `kind`. `of_sum` selects the sum of a power,
-    which is a register. For a register, a named record in W or kW contributes its sum.
+    Without a name, records whose unit fits `kind` are selected; `of_sum` selects the sum of a power. For a
+    register, a named record in W or kW contributes its sum.
     """
     units = WATTS if kind is Kind.POWER or of_sum else JOULES
 

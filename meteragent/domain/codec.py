@@ -1,9 +1,8 @@
 """The text of a value: JSON that states all fields of dataclasses by name.
 
 Equal values have equal texts, and different values of one type have different texts, so a digest of the text
-identifies a value. Integers of any size are numbers, fractions are strings such as "1/3", bytes are hex
-digits and tuples are lists. A kind of window is stated with its name. What a text means follows from the
-types of the fields alone, so no second list of fields can differ from the type's own.
+identifies a value. Fractions are strings such as "1/3", bytes are hex digits and tuples are lists. A kind of
+window is stated with its name. What a text means follows from the types of the fields alone.
 """
 
 import hashlib
@@ -47,8 +46,7 @@ def digest(value: object) -> str:
 def decode(kind: type[T], text: str | bytes) -> T:
     """Return the value of a type that a text states; tuples with names may be objects.
 
-    Raises ValueError, TypeError, KeyError, AttributeError, ArithmeticError or RecursionError if it is not the
-    text of such a value.
+    Raises ValueError, TypeError, KeyError, AttributeError, ArithmeticError or RecursionError for other texts.
     """
     return cast(T, _reader(cast(Any, kind))(json.loads(text)))
 

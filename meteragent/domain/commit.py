@@ -1,9 +1,7 @@
-"""The public side: the types of all values that may be stored or sent.
+"""The public side: the types of all values that may be stored or sent. None of them can hold a raw reading.
 
-A commit is everything that one step of the core asks the store to write in one transaction. Each item of a
-commit is public (times, terms, charges), hidden by noise that was drawn before any reading was added
-(accumulators; THEORY 3.4), or independent of the readings (noise bounds, sealed pads). No field of these
-types can hold a raw reading.
+Each item of a commit is public (times, terms, charges), hidden by noise that was drawn before any reading was
+added (accumulators; THEORY 3.4), or independent of the readings (noise bounds, sealed pads).
 """
 
 from collections import Counter
@@ -19,10 +17,7 @@ from meteragent.privacy.exact import round_half_up
 
 
 class Slot(NamedTuple):
-    """An open slot of a window: its index, and *noise + dither + energy so far* (law 3).
-
-    In a peak, the energy is that of the largest part.
-    """
+    """A slot: its index, and *noise + dither + energy so far*, in a peak of the largest part (law 3)."""
 
     slot_index: int
     accumulator: int
@@ -50,15 +45,14 @@ class Destination(NamedTuple):
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
-    The window's records leave for `destinations`, those of the receivers that got the window when it opened,
-    under the name `public_id`. `noise_bound` is the secret R of THEORY 2.1. It is None once noise has been
-    drawn for all n slots; in l1 and in crowds, it is always None. Noise is drawn for the slots in the order
-    of their indices; `draws` is the number of slots that have it or, in a peak, the number of draws for its
-    one slot. `slots` are the open slots. `masked_slot` is the index of the slot that holds a difference
-    instead of an accumulator: the register at the newest integrated reading minus the accumulator. This
-    difference equals the register at the slot's start minus noise and dither. `masked_slot` is None if no
-    slot holds a difference. `sealed_pad` is the pad of a crowd's slot, whose accumulator started from the
-    negated pad instead of noise; outside crowds, it is None.
+    Its records leave under the name `public_id` for `destinations`, those of the receivers that got the
+    window when it opened. `noise_bound` is the secret R of THEORY 2.1 until noise has been drawn for all n
+    slots; in l1 and in crowds, it is always None. Noise is drawn for the slots in the order of their indices;
+    `draws` is the number of slots that have it or, in a peak, the number of draws for its one slot. The open
+    slot `masked_slot`, if any, holds a difference instead of an accumulator: the register at the newest
+    integrated reading minus the accumulator, which is the register at the slot's start minus noise and
+    dither. `sealed_pad` is the pad of a crowd's slot, whose accumulator started from the negated pad instead
+    of noise.
     """
 
     start_ms: int
@@ -77,9 +71,8 @@ class TimelineState(NamedTuple):
 
     All energy used before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the
     newest reading whose span was added, at least in part; the spans of earlier readings were added in full.
-    `newest_ms` is the newest accepted timestamp. Before the first reading, `standing_ms` and `newest_ms` are
-    None. `next_ms` is the start of the next window. `idle_windows` is the number of windows that have begun
-    since the meter last sent a reading.
+    `newest_ms` is the newest accepted timestamp. Both are None before the first reading. `next_ms` is the
+    start of the next window, and `idle_windows` the number of windows that have begun since the last reading.
     """
 
     integrated_until_ms: int
@@ -93,8 +86,7 @@ class TimelineState(NamedTuple):
 class Total(NamedTuple):
     """The running sum of all records under a public name from `since_ms` to `end_ms`, without gaps.
 
-    `sum` is `HOUR_MS` times the energy in millionths of `unit`. `variance` is the variance of the sum's
-    noise, in `unit` squared.
+    `sum` is `HOUR_MS` times the energy in millionths of `unit`; `variance` is that of its noise, in `unit`^2.
     """
 
     since_ms: int
@@ -145,8 +137,8 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send to a receiver, byte for byte, at `due_ms` (wall clock) or later.
 
-    `queue` is the receiver's queue in the outbox, and `slot` the slot of a record; None for other messages. A
-    report to a crowd is not sent at or after `until_ms`, which is None for other messages.
+    `queue` is the receiver's queue in the outbox. Only a record has a `slot`, and only a report to a crowd
+    has `until_ms`, the time from which it is not sent any more.
     """
 
     queue: str
@@ -168,9 +160,9 @@ class Descriptor(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A charge: the start of the UTC day on which it counts (on which the window starts), and epsilon in 1/W.
+    """A charge: the start of the UTC day on which it counts, and epsilon in 1/W.
 
-    A peak whose noise is drawn again is charged on the day of the part that needs the noise.
+    It is the day on which the window starts or, for noise of a peak that is drawn again, of the part.
     """
 
     day_ms: int
@@ -184,11 +176,10 @@ class Commit:
     `marks`: for each meter, the time before which none of its windows opens any more (law 1; never lowered).
     `charges`: the number of windows opened and of peaks drawn again, by charge and meter (law 2). `redrawn`:
     the meters charged for a peak that drew noise again after a restart. `states`: the new state of each
-    meter, or None to delete the state of a forgotten meter. States, like their rows in the store, are in the
-    order in which their meters' messages arrived, so that meters that report together share pages of the
-    database. `terms`: the terms to which states refer, by id. `descriptors`: new descriptors. `outgoing`: the
-    messages to send, in order. `totals`: running totals by public name. `prices`: all prices of the stream
-    that are still needed, or None if they have not changed.
+    meter, or None to delete that of a forgotten meter, in the order in which the meters' messages arrived, so
+    that meters that report together share pages of the database. `terms`: the terms to which states refer, by
+    id. `outgoing`: the messages to send, in order. `totals`: running totals by public name. `prices`: all
+    prices of the stream that are still needed, or None if they have not changed.
     """
 
     stream: str
@@ -213,9 +204,8 @@ class Commit:
 class Snapshot:
     """The contents of the store for one stream when the agent starts.
 
-    `marks`, `states`, `terms` and `totals` are as in `Commit`. `floor_ms`: the time before which no window of
-    any meter opens because a store was lost or restored; 0 if that has not happened. `announced`: the id of
-    the latest descriptor at each destination. `prices`: the latest committed prices.
+    `floor_ms`: the time before which no window of any meter opens because a store was lost or restored, or 0.
+    `announced`: the id of the latest descriptor at each destination. All else is as in `Commit`.
     """
 
     marks: dict[str, int]
@@ -230,9 +220,9 @@ class Snapshot:
 class Receiver(NamedTuple):
     """A receiver of a stream, and the period for which it gets the stream: public facts alone (law 4).
 
-    The receiver gets windows that start at or after `since_ms`, and of these the slots that end by
-    `until_ms`. If `until_ms` is None, the period has no end; the sink of a stream is a receiver that gets
-    everything. `queue` names its queue in the outbox, and `topic` is the template of its topics.
+    It gets windows that start at or after `since_ms`, and of these the slots that end by `until_ms`, if that
+    is set; the sink of a stream gets everything. `queue` names its queue in the outbox, and `topic` is the
+    template of its topics.
     """
 
     queue: str

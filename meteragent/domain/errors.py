@@ -41,9 +41,9 @@ class ConfigError(MeteragentError):
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
     `meant` is the value that was probably intended, or None. The attribute `text` is the message without its
-    place: the key, and then the argument `text` or, if that is None, the value found and the value expected.
-    `file` and `line` are None while the position is unknown. Whatever the key, the message repeats no value
-    that contains an address with a password.
+    place, `file` and `line`, which are None while it is unknown: the key, and then the argument `text` or, if
+    that is None, the value found and the value expected. No value that contains an address with a password is
+    repeated.
     """
 
     def __init__(
@@ -56,14 +56,10 @@ class ConfigError(MeteragentError):
         else:
             advice = f"did you mean {meant}?" + ("" if meant == expected else f" Expected {expected}")
         name = "an address" if _WITH_PASSWORD.search(key) else key
-        self.text = (f"{name}: found {value}; {advice}" if text is None else f"{name}: {text}").removeprefix(
-            ": "
-        )
+        message = f"found {value}; {advice}" if text is None else text
+        self.text = f"{name}: {message}" if name else message
         super().__init__(self.text)
-        self.key = key
-        self.found = value
-        self.expected = expected
-        self.meant = meant
+        self.key, self.found, self.expected, self.meant = key, value, expected, meant
         self.file: str | None = None
         self.line: int | None = None
 

@@ -15,10 +15,7 @@ _NUMBER_CHARS_MAX = 100
 
 
 def parse_exact(value: Any) -> Fraction:
-    """Parse an exact number from a TOML file.
-
-    Raises ValueError for anything else; the text states the expected value.
-    """
+    """Parse an exact number from a TOML file. Raises ValueError, which states the expected value."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
     if not _is_ordinary(value):

@@ -2,16 +2,12 @@
 
 Theory of operation
 -------------------
-Times are whole milliseconds since the Unix epoch, and durations are whole milliseconds. There are two
-grids, `Epoch` and `Calendar`. Both are determined by the configuration and public time-zone rules alone, so a
-window's boundaries reveal nothing.
+Times are whole milliseconds since the Unix epoch. Both grids are determined by the configuration and public
+time-zone rules alone, so a window's boundaries reveal nothing. `Epoch` cuts time at multiples of a fixed
+length, `Calendar` at local midnights: a window is a day, a week (from Monday) or a month, from the first
+instant of its first day to the first instant of the next window.
 
-`Epoch` cuts time at multiples of a fixed length. `Calendar` cuts it at local midnights: a window is a day, a
-week (from Monday) or a month, from the first instant of its first day to the first instant of the next
-window.
-
-Some local times occur twice, and some never occur. Their meaning is decided in one place, `_instant_ms`,
-which maps a local day and minute to an instant:
+Some local times occur twice, and some never occur. `_instant_ms` decides what they mean:
 
 - an ambiguous time (clocks are set back) means its first occurrence;
 - a time that never occurs (clocks are set forward) means the instant of the change. So a day whose midnight
@@ -19,10 +15,9 @@ which maps a local day and minute to an instant:
 - a day that a country skipped, as Samoa skipped 2011-12-30, has no instants. It has no window of its own, and
   its bands are empty.
 
-In any zone, the windows of a grid do not overlap and leave no gap (`end_ms` of one window is the start of the
-next), and `first_ms` returns the start of a window. Law 1 relies on both facts, because a mark is the end of
-a window. If the time-zone data change, windows under the old and new rules may overlap; the mark then
-prevents the overlapping window from opening.
+In any zone, the windows of a grid do not overlap and leave no gap, and `first_ms` returns the start of a
+window. Law 1 relies on both facts, because a mark is the end of a window. If the time-zone data change,
+windows under the old and new rules may overlap; the mark then prevents the overlapping window from opening.
 """
 
 import re
@@ -137,11 +132,7 @@ class BandRule:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Windows on the local calendar of a time zone: one day, one week or one month each.
-
-    `unit` is one of CALENDAR_UNITS. Even if a zone's rules change, no interval opens twice, because a window
-    opens only at or after the end of the last window (law 1).
-    """
+    """Windows on the local calendar of a time zone; `unit` is one of CALENDAR_UNITS."""
 
     timezone: str
     unit: str
@@ -154,12 +145,10 @@ class Calendar:
         return start_ms
 
     def start_ms(self, time_ms: int) -> int:
-        """Return the start of the unit that contains `time_ms`.
-
-        Where clocks go back across midnight, such as at 00:01, the previous date recurs for up to an hour.
-        That time belongs to the day that has already begun.
-        """
+        """Return the start of the unit that contains `time_ms`."""
         start_ms = self._instant_ms(self._first_day(self._date(time_ms)))
+        # Where clocks go back across midnight, the previous date recurs for up to an hour; that time belongs
+        # to the day that has already begun.
         while (end_ms := self.end_ms(start_ms)) <= time_ms:
             start_ms = end_ms
         return start_ms
@@ -172,11 +161,10 @@ class Calendar:
         return end_ms
 
     def stretches(self, start_ms: int, rule: BandRule) -> tuple[tuple[int, int], ...]:
-        """Return a band's stretches in the window that starts at `start_ms`, in order.
+        """Return a band's stretches in a window, in order: (from, to) in ms after the window's start.
 
-        A stretch is (from, to) in ms after the window's start. If hours span midnight, each of their two
-        parts belongs to the day on which it falls: on a Saturday, 22:00/06:00 means 00:00 to 06:00 and 22:00
-        to 24:00.
+        If hours span midnight, each of their two parts belongs to the day on which it falls: on a Saturday,
+        22:00/06:00 means 00:00 to 06:00 and 22:00 to 24:00.
         """
         stretches: list[tuple[int, int]] = []
         minutes = [minute for part in rule.parts for minute in part]
@@ -227,10 +215,7 @@ def day(time_ms: int) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Parse a duration such as ``30min``, ``10s``, ``24h`` or ``30d`` to milliseconds.
-
-    Raises ValueError unless the string is a whole number followed by ms, s, min, h or d.
-    """
+    """Parse a duration such as ``30min`` or ``30d`` to ms. Raises ValueError for any other string."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError("a whole number and ms, s, min, h or d, such as '30min'")
@@ -263,10 +248,7 @@ def duration_parts(duration_ms: int, units: int = len(_PARTS_MS)) -> list[tuple[
 
 
 def duration_text(duration_ms: int, units: int = len(_PARTS_MS)) -> str:
-    """Format a duration for people: ``30 min``, ``1 day``, ``2 days 4 h``.
-
-    A long duration is rounded down to its largest `units` units: ``2,191 days 23 h``.
-    """
+    """Format a duration for people, rounded down to its largest `units` units: ``2,191 days 23 h``."""
     parts = duration_parts(duration_ms, units)
     return " ".join(f"{count:,} {unit}{'s' if unit == 'day' and count > 1 else ''}" for unit, count in parts)
 
@@ -292,10 +274,7 @@ def iso_time(time_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Parse an RFC 3339 time with a zone to milliseconds since the Unix epoch, rounded down.
-
-    Raises ValueError for any other string, including a time without a zone.
-    """
+    """Parse an RFC 3339 time with a zone to Unix ms, rounded down. Raises ValueError for any other string."""
     if RFC3339.fullmatch(text) is None:
         raise ValueError("not an RFC 3339 time with a zone, such as 2026-11-20T12:00:00Z")
     return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND
@@ -304,8 +283,7 @@ def parse_time(text: str) -> int:
 class Band(NamedTuple):
     """Hours of the day that form one slot; `stretches` are (from, to) in ms after the window's start.
 
-    The band for energy whose time of use is unknown has no hours: its only stretch is empty and lies at the
-    window's end.
+    The only stretch of the band for energy whose time of use is unknown is empty, at the window's end.
     """
 
     name: str

@@ -2,11 +2,9 @@
 
 A source template such as ``meters/{meter}/power`` has one segment for the meter's name, unless the
 configuration names the meter. The same name, or a keyed pseudonym of it, is inserted into the sink template.
-The templates of devices with a topic for each phase have a segment ``{phase}``.
-
-Each agent of a fleet processes the meters of its shard. If the source's template has a segment ``{shard}``,
-these are the meters whose topics have the shard's number in that segment; otherwise they are the meters whose
-names hash to the shard's number.
+Devices with a topic for each phase have a segment ``{phase}``. An agent of a fleet processes the meters of
+its shard: those whose topics have its number in the segment ``{shard}`` or, without this segment, those whose
+names hash to its number.
 """
 
 import hashlib
@@ -37,33 +35,17 @@ _WILDCARDS = "+#"
 
 
 def holds_topic(text: str) -> bool:
-    """Return whether clients may publish to the topic `text`.
-
-    The topic must not be empty, contain a wildcard or a character that a broker may refuse (`_UNFIT`), or
-    begin with $, which is reserved for brokers.
-    """
-    return (
-        bool(text)
-        and not text.startswith("$")
-        and not set(_WILDCARDS) & set(text)
-        and not _UNFIT.search(text)
-    )
+    """Return whether clients may publish to the topic `text`; topics that begin with $ are for brokers."""
+    return bool(text) and not (text[0] == "$" or set(_WILDCARDS) & set(text) or _UNFIT.search(text))
 
 
 def holds_name(name: str) -> bool:
-    """Return whether a meter's name has only characters that are allowed in any segment of a sink topic.
-
-    The rules are those of `holds_topic`, and $ is not allowed anywhere. A slash is not checked here.
-    """
+    """Return whether a meter's name, apart from slashes, may be any segment of a sink topic."""
     return holds_topic(name) and "$" not in name
 
 
 def parse_template(text: str) -> tuple[str, ...]:
-    """Split a template into segments.
-
-    Raises ValueError unless exactly one segment is ``{meter}``, there is no other ``{``, clients may publish
-    to the topic, and it has at most `_TEMPLATE_MAX_BYTES` bytes.
-    """
+    """Split a sink's template into segments. Raises ValueError, which says what would be right."""
     segments = tuple(text.split("/"))
     if segments.count(PLACEHOLDER) != 1 or text.count("{") != 1:
         raise ValueError("a topic with one segment {meter}, such as 'meters/{meter}/power'")
@@ -77,10 +59,7 @@ def parse_template(text: str) -> tuple[str, ...]:
 
 
 def fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash (Fowler, Noll, Vo).
-
-    The hash starts at 2166136261; for each byte, it is xored with the byte and multiplied by 16777619.
-    """
+    """Return the 32-bit FNV-1a hash (Fowler, Noll, Vo)."""
     digest = 2_166_136_261
     for byte in data:
         digest = (digest ^ byte) * 16_777_619 & 0xFFFF_FFFF
@@ -108,19 +87,15 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def holds(self, meter: str) -> bool:
-        """Return whether a meter is in the shard: the hash of its name, modulo `count`, is `number`.
-
-        The hash is FNV-1a of the name in UTF-8. NATS uses the same hash to map subjects to partitions.
-        """
+        """Return whether a meter's name hashes to `number`, as NATS maps subjects to partitions."""
         return fnv1a(meter.encode()) % self.count == self.number
 
 
 def parse_source(text: str, *, named: bool, phases: bool, shard: Shard | None = None) -> tuple[str, ...]:
-    """Split a source's template into segments.
+    """Split a source's template into segments, with the shard's number. Raises ValueError if it is wrong.
 
     One segment is ``{meter}``, unless the meter is `named` in the configuration. One segment is ``{phase}``
-    if there are `phases`. If there is a `shard`, one segment may be ``{shard}``, which is replaced by the
-    shard's number. Raises ValueError for any other template.
+    if there are `phases`. If there is a `shard`, one segment may be ``{shard}``.
     """
     if text.startswith(_SHARED):
         # The broker sends each message to one of the agents, or to another agent if the first is offline.
@@ -200,11 +175,10 @@ class SourceTopic:
         return None if names is None else names[0]
 
     def place(self, topic: str) -> tuple[str, str | None] | None:
-        """Return the meter and phase that `topic` names.
+        """Return the meter and the phase that `topic` names; the phase is None if the template has none.
 
-        The result is None if the topic does not match the template, if its meter's name is empty or longer
-        than `_NAME_MAX` characters, or if its phase is not one of `phases`. The phase is None if the template
-        has no ``{phase}``.
+        The result is None if the topic does not match, its meter's name is empty or too long, or its phase is
+        not one of `phases`.
         """
         if self.parts:
             return (self.name or "", self.parts[topic]) if topic in self.parts else None
@@ -227,8 +201,7 @@ class SourceTopic:
 def overlap(source: tuple[str, ...], sink: tuple[str, ...]) -> bool:
     """Return whether a topic of the sink template, or one of its subtopics, could match the source template.
 
-    The subtopics are those of descriptors and totals. Segments are compared one by one; ``{meter}``,
-    ``{phase}`` and ``{shard}`` match any segment.
+    The subtopics are those of descriptors and totals. A placeholder matches any segment.
     """
     topics = [sink, (*sink, "privacy"), (*sink, "privacy", PLACEHOLDER), (*sink, "total")]
     return any(len(source) == len(topic) and all(map(_meet, source, topic)) for topic in topics)
@@ -249,18 +222,14 @@ def public_id(template: str, topic: str) -> str:
 
 
 def pseudonym(key: bytes, meter: str) -> str:
-    """Return a keyed name for a meter: 16 hex digits of HMAC-SHA-256(key, meter).
-
-    Without the key, nobody can tell which meter a pseudonym stands for, or test a name against a pseudonym.
-    """
+    """Return a keyed name for a meter, which nobody can test without the key: HMAC-SHA-256, 16 hex digits."""
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
 
 
 def claim(key: bytes, sink_topic: str) -> str:
     """Return a store's mark on a sink topic: 16 hex digits of HMAC-SHA-256(key, sink topic).
 
-    The mark distinguishes two stores on one topic and reveals nothing else, because a store's marks differ
-    from topic to topic.
+    It distinguishes two stores on one topic, and tells nothing else, because it differs from topic to topic.
     """
     return hmac.new(key, sink_topic.encode(), hashlib.sha256).hexdigest()[:16]
 
@@ -268,8 +237,7 @@ def claim(key: bytes, sink_topic: str) -> str:
 def delay_ms(secret: bytes, stream: str, meter: str, spread_ms: int) -> int:
     """Return a meter's fixed delay in a stream, from 0 to `spread_ms`, derived from a keyed hash (law 4).
 
-    A meter's delays in different streams are independent, so two receivers cannot match its pseudonyms by
-    delay.
+    It differs from stream to stream, so two receivers cannot match a meter's pseudonyms by delay.
     """
     digest = hmac.new(secret, f"spread/{stream}/{meter}".encode(), hashlib.sha256).digest()
     return int.from_bytes(digest[:8], "big") % (spread_ms + 1)

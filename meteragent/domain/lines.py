@@ -10,8 +10,8 @@ ends of statements, keys and values. Four constructs need care:
 * `a.b.c = 1` and `[a.b]` also create the tables above the last name;
 * below `[[a]]`, and in `[a.b]` after it, `a` is the newest element of the array.
 
-A path consists of the names of tables and keys, and of the indices of elements, from 0. The line of a path is
-the line of its first mention, counted from 1. Quoted keys are decoded by `tomllib` itself.
+A path consists of the names of tables and keys, and of the indices of elements, from 0. Its line is that of
+its first mention, counted from 1. Quoted keys are decoded by `tomllib` itself.
 """
 
 import re
@@ -36,10 +36,7 @@ _PARTS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def lines(text: str) -> dict[Path, int]:
-    """Return the line numbers of all keys, tables and elements of a valid TOML document, by path.
-
-    The result is empty if the document is nested too deeply.
-    """
+    """Return the line numbers of all keys, tables and elements of a TOML document, unless it is too deep."""
     scanner = _Scanner(text.replace("\r\n", "\n"))
     try:
         scanner.document()
@@ -49,10 +46,7 @@ def lines(text: str) -> dict[Path, int]:
 
 
 def line_of(path: Path, key_lines: Mapping[Path, int]) -> int | None:
-    """Return the line of `path` or, if the file lacks it, the line of the nearest table or array around it.
-
-    If the file lacks these too, return None.
-    """
+    """Return the line of `path` or, if the file lacks it, of the nearest table or array around it, if any."""
     return next((key_lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in key_lines), None)
 
 
@@ -168,10 +162,7 @@ class _Scanner:
             self._position = match.end()
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        """Return the string that a pattern matches at the current position, and move past it.
-
-        In a valid document the pattern always matches.
-        """
+        """Return the string that a pattern matches at the current position, and move past it."""
         match = pattern.match(self._text, self._position)
         if match is None:
             raise ValueError("not TOML")

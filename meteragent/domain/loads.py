@@ -2,8 +2,7 @@
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds how much larger a change in the
 load can be in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
-Facts about a source that are unknown (`unknown`) are ignored; the true level may then be higher than the
-stated level.
+Facts about a source that are unknown (`unknown`) are ignored; the true level may then be higher.
 
 In all. A change that adds or removes X over any number of slots has a loss of at most
 kappa * level * X / hide if the readings follow the load (THEORY T.7; kappa is `privacy.in_all.kappa`).
@@ -99,9 +98,8 @@ def wh_per_unit(terms: Terms) -> Fraction:
 def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
     """Return a bound, in Wh, on the change of all slot values that a change of the load causes.
 
-    `change_wh` is the energy that the change adds and removes, over any number of slots. `slots` is the
-    number of slots from the first that the change touches to the last that is observed. `rises` is the number
-    of times that the change rises and falls.
+    `change_wh` is the energy that the change adds and removes, `slots` the number of slots from the first
+    that it touches to the last that is observed, and `rises` how often it rises and falls.
     """
     if not change_wh:
         return change_wh
@@ -115,9 +113,9 @@ def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> 
 def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
     """Return a bound on the level of a change in all, over any number of slots (THEORY T.7).
 
-    The arguments are those of `in_all_wh`. With dithered rounding, the bound is the smaller of two: kappa
-    level / hide per Wh, and the level if the value of each slot is rounded up by a quantum. Without a dither,
-    or if a (epsilon times the quantum) exceeds `A_LIMIT`, only the second bound applies.
+    The bound is the smaller of two: kappa level / hide per Wh, and the level if the value of each slot is
+    rounded up by a quantum. Without a dither, or if a (epsilon times the quantum) exceeds `A_LIMIT`, only the
+    second applies. The arguments are those of `in_all_wh`.
     """
     effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

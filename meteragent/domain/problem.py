@@ -29,9 +29,8 @@ PROBLEMS = {code: Meaning(_CAUSES[code], cure) for code, cure in english("cure."
 class Problem:
     """A condition that needs a person's attention, in one stream or in the agent (`stream` is None).
 
-    `fields` are those of the cause; the names of fields in milliseconds end in `_ms`, and `reasons` is a list
-    of counters of refusals, separated by spaces. If `of` is among them, `meters` of `of` meters have the
-    problem.
+    `fields` are those of the cause; those that end in `_ms` are in milliseconds, and `reasons` is a list of
+    counters of refusals, separated by spaces. If there is `of`, `meters` of `of` meters have the problem.
     """
 
     code: str

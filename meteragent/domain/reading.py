@@ -28,12 +28,11 @@ class Observer(Protocol):
 
 
 class Reading(NamedTuple):
-    """One value of one meter.
+    """One value of one meter, in millionths of the stream's unit.
 
-    `time_ms` is in whole milliseconds, since the Unix epoch or, if negative, relative to the arrival. It is
-    None if the payload has no time; the time of arrival is then used. `value_u` is the value in millionths of
-    the stream's unit. `seen_ms` is when a gateway last heard from the meter, if it says so: it may repeat a
-    value that it has kept.
+    `time_ms` is in whole milliseconds, since the Unix epoch or, if negative, relative to the arrival; None is
+    the arrival itself. `seen_ms` is when a gateway, which may repeat a value, last heard from the meter, if
+    it says so.
     """
 
     time_ms: int | None

@@ -60,10 +60,7 @@ def key_text(path: Sequence[str | int]) -> str:
 
 
 def nearest(value: Any, words: Sequence[str]) -> str | None:
-    """Return, in quotes, the word that equals `value` apart from case or, if there is none, the closest word.
-
-    The result is None if no word is close, or if `value` is not a string.
-    """
+    """Return, in quotes, the word that equals `value` apart from case, or else the closest, if any."""
     if not isinstance(value, str):
         return None
     matches = [word for word in words if word.lower() == value.lower()]
@@ -72,9 +69,9 @@ def nearest(value: Any, words: Sequence[str]) -> str | None:
 
 
 def value_text(name: str | int, value: Any) -> str:
-    """Return a value as shown in an error: no table, address or secret, and only the start of a long value.
+    """Return a value as shown in an error: no table, address (which may contain a password) or secret.
 
-    An address may contain a password, and a secret may have been entered in place of its file's name.
+    A secret may have been entered in place of its file's name. Of a long value, only the start is shown.
     """
     if isinstance(value, dict):
         return "a table"
@@ -116,10 +113,7 @@ def reason(error: Exception) -> str:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML and return its tables, in which numbers with a point or an exponent are decimals.
-
-    Raises ConfigError, with the reason and the line, if the text is not TOML.
-    """
+    """Parse TOML, with decimals for numbers with a point or an exponent. Raises ConfigError with the line."""
     if text.startswith(_BYTE_ORDER):
         raise ConfigError("", "a byte order mark before the text", "UTF-8 without such a mark")
     try:
@@ -150,8 +144,7 @@ def _not_toml(error: Exception, text: str) -> ConfigError:
 def raise_all(problems: Iterable[ConfigError]) -> None:
     """Raise one ConfigError with all problems, if any, sorted by file and line.
 
-    Problems without a file, which are those of the file that was named first, come first. In each file,
-    problems without a line come last.
+    Those without a file are of the file that was named first; in a file, those without a line come last.
     """
     errors = sorted(problems, key=lambda error: (error.file or "", error.line is None, error.line or 0))
     if errors:

@@ -1,8 +1,7 @@
 """When a stream's windows start, and the terms under which each window is released.
 
-On the epoch grid, all windows are alike. On the local calendar, a day has 23, 24 or 25 hours and months
-differ in length, so the radius that hides a given energy differs as well. The schedule depends on the
-configuration and public time-zone rules, never on readings.
+On the local calendar, days and months differ in length, so the radius that hides a given energy differs as
+well. The schedule depends on the configuration and public time-zone rules, never on readings.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,10 +28,7 @@ class BandRules:
     has_unknown: bool = False
 
     def bands(self, calendar: Calendar, start_ms: int) -> tuple[Band, ...]:
-        """Return the bands of a window in the order in which they begin, without those that have no time.
-
-        If `has_unknown`, the unknown band is added at the end.
-        """
+        """Return the bands of a window in the order in which they begin, without those that have no time."""
         length_ms = calendar.end_ms(start_ms) - start_ms
         bands = [Band(rule.name, calendar.stretches(start_ms, rule)) for rule in self.rules]
         if self.remainder is not None:
@@ -53,11 +49,10 @@ def uncovered(bands: Iterable[Band], length_ms: int) -> tuple[tuple[int, int], .
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The windows of a stream: their grid, and the terms of each window.
+    """The windows of a stream: their grid, and the terms of each window, which all treat readings alike.
 
     `usual` are the terms of an ordinary window (a day of 24 hours, a month of 30 days). `shape` computes the
-    terms of each window; if it is None, all windows have the usual terms. The terms of all windows treat
-    readings alike.
+    terms of each window; if it is None, all windows have the usual terms.
     """
 
     usual: Terms

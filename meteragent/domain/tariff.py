@@ -13,10 +13,10 @@ MONTH_DAYS = 30.4375
 
 @dataclass(frozen=True)
 class Tariff:
-    """Prices by band in `currency` per kWh, and a monthly `fee`.
+    """Prices by band in `currency` per kWh, which may be negative, and a monthly `fee`.
 
-    A price may be negative. Energy whose band is unknown was used in some of the bands, in unknown shares. So
-    only the range of its price is known, unless `prices` has the band "unknown".
+    Energy whose band is unknown was used in some of the bands, in unknown shares. So only the range of its
+    price is known, unless `prices` has the band "unknown".
     """
 
     name: str
@@ -35,10 +35,7 @@ class Tariff:
         return [price for band, price in self.prices.items() if band != UNKNOWN_BAND]
 
     def price_range(self, band: str) -> tuple[float, float]:
-        """Return the lowest and the highest price of energy in a band; they differ only for "unknown".
-
-        Raises ValueError if there is no price for the band.
-        """
+        """Return the lowest and the highest price of energy in a band. Raises ValueError if it has none."""
         if band in self.prices:
             return self.prices[band], self.prices[band]
         if band == UNKNOWN_BAND:
@@ -46,10 +43,7 @@ class Tariff:
         raise ValueError(f"the tariff {self.name!r} has no price for the band {band!r}")
 
     def fees(self, length_ms: int, *, is_month: bool) -> float:
-        """Return the fee for a window: the monthly fee for a local month, otherwise a fee in proportion.
-
-        In proportion, a month counts as 30.4375 days, so 365.25 days cost twelve monthly fees.
-        """
+        """Return the fee for a window: the monthly fee for a local month, otherwise in proportion to it."""
         return self.fee if is_month else self.fee * length_ms / (DAY_MS * MONTH_DAYS)
 
 

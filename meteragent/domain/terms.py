@@ -117,10 +117,7 @@ class Terms:
 
     @cached_property
     def prices_count(self) -> int:
-        """The largest number of prices in a window, or 1 if there are none.
-
-        With each price, the count of a register's energy starts again.
-        """
+        """The largest number of prices in a window (at least 1); each starts a register's count again."""
         if not isinstance(self.shape, Amount):
             return 1
         if self.prices:
@@ -166,8 +163,7 @@ class Terms:
     def value_per_reading(self) -> Fraction:
         """The largest change in a value per unit of a reading (for energies of a power: per unit and hour).
 
-        It is 1 unless values are amounts, means of energies, or shares in a unit other than the readings'
-        unit.
+        It is 1 unless values are amounts, means of energies, or shares in another unit than the readings.
         """
         hours = 1 if self.readings.kind is Kind.POWER else self.hours
         return UNIT_FACTOR[self.readings.unit] / self.wh_per_value / hours

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from string import Formatter
 
 import pytest
 
@@ -17,16 +16,10 @@ from meteragent.report.catalogue import of_environment, of_reader, say, speaking
 from meteragent.report.event import EVENTS
 from meteragent.report.plan import ask
 from meteragent.report.plan.ask import MORE_SHARES, SHARES
-from meteragent.texts import LANGUAGES, texts
+from meteragent.texts import texts
 from tests.support.configurations import written as toml
 
 ENGLISH = texts("en")
-TRANSLATIONS = [language for language in LANGUAGES if language != "en"]
-PRINTED = (
-    *("and", "cost.", "duration.", "event.", "guess.", "hidden.", "in_all.", "near.", "next.", "number."),
-    *("plan.", "promise.", "receivers.", "share.", "stream.", "tariff.", "warning."),
-)
-"""Texts that `check` and `plan` print on a terminal, which may not be one of UTF-8."""
 CONFIGURATIONS = {
     "the default": toml(),
     "all warnings of a register": toml(
@@ -51,11 +44,6 @@ QUESTIONS = {
 }
 
 
-def placeholders(text: str) -> set[str]:
-    """Return the names in braces."""
-    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
-
-
 def english_in(text: str) -> list[str]:
     """Return the English texts that a text contains: whole ones, or their parts between placeholders."""
     pieces = {
@@ -74,24 +62,6 @@ def config_path(tmp_path: Path) -> Path:
     path = tmp_path / "home.toml"
     path.write_text(toml())
     return path
-
-
-@pytest.mark.parametrize("language", TRANSLATIONS)
-def test_a_translation_is_complete(language: str) -> None:
-    """It has the texts of English, each with the same placeholders, and nothing else; it names itself."""
-    translated = texts(language)
-    assert set(translated) == set(ENGLISH)
-    assert [key for key in ENGLISH if placeholders(translated[key]) != placeholders(ENGLISH[key])] == []
-    assert translated["lang"] == language
-    assert all(text.strip() and not re.search(r"[<>&]", text) for text in translated.values())
-
-
-@pytest.mark.parametrize("language", TRANSLATIONS)
-def test_a_terminal_without_utf_8_can_print_it(language: str) -> None:
-    """What commands print has only characters of ISO 8859-15, as a terminal in de_DE@euro has."""
-    for key, text in texts(language).items():
-        if key.startswith(PRINTED):
-            text.encode("iso8859-15")
 
 
 def test_names_in_english_are_those_of_commands_and_json() -> None:

@@ -18,7 +18,7 @@ from statistics import median
 from benchmarks.harness import ROOT, ROUNDS
 from benchmarks.line import folder, open_store
 from meteragent import config
-from meteragent.agent.crowd import Keys
+from meteragent.agent.link.crowd import Keys
 from meteragent.agent.parts import Links, core
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
@@ -71,7 +71,7 @@ def rss_kb():
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")]
     return int(line.split()[1])
 before = rss_kb()
-import meteragent.agent.crowd
+import meteragent.agent.link.crowd
 from meteragent.crowd.seal import is_usable
 is_usable(bytes([9]) + bytes(31))
 print(rss_kb() - before)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from meteragent import config
 from meteragent.agent import Agent
-from meteragent.agent.clock import BootClock
 from meteragent.agent.environment import Environment
 from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service
+from meteragent.service.boot_clock import BootClock
 from meteragent.service.notify import Notify
 from meteragent.service.process import log_to_stderr, until_signalled
 

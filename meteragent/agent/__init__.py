@@ -9,31 +9,26 @@ slot closes; then the sinks send the messages that are due, for at most `DRAIN_S
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from meteragent import config as settings
-from meteragent.agent import banner, page, parts, receivers
-from meteragent.agent.clock import LOOK_S, POLL_S, CatchUp, ClockJumped, SteadyClock, run_until
-from meteragent.agent.environment import Environment
-from meteragent.agent.first_minutes import FirstMinutes
-from meteragent.agent.outlets import Outlet, OutletMaker, Outlets
-from meteragent.agent.page_data import CrowdWatch, PageData, WatchedStream, page_settings, routes
-from meteragent.agent.runner import FlushPolicy, Runner
+from meteragent.agent import banner, page, parts
+from meteragent.agent.clock import POLL_S, ClockJumped, SteadyClock, run_until
+from meteragent.agent.environment import Context, Environment
+from meteragent.agent.link import receivers
+from meteragent.agent.link.outlets import withdraw
+from meteragent.agent.page.view import Settings, StreamView, View, routes
 from meteragent.agent.store_thread import StoreThread
-from meteragent.agent.watch import StreamWatch, Watch
-from meteragent.core.charges import Spending
-from meteragent.core.stream import Crowd, Stream
-from meteragent.domain import grid, identity
-from meteragent.domain.commit import Receiver
+from meteragent.agent.unit import Unit, assemble
+from meteragent.agent.viewers import Viewers
+from meteragent.agent.watch import Watch
+from meteragent.domain import grid
 from meteragent.domain.counters import Counts
-from meteragent.domain.problem import Alarms, advice
+from meteragent.domain.problem import Alarms
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
-from meteragent.mqtt import WEEK_S, Entropy, Link, keep_connected
-from meteragent.privacy.composition import Odometer
+from meteragent.service.boot_clock import LOOK_S
 from meteragent.store import Store, grants, meta, read_only
 
 DRAIN_S = 10.0
@@ -49,110 +44,7 @@ restart."""
 
 _log = logging.getLogger("meteragent")
 
-
-class Unit(NamedTuple):
-    """The parts of one running stream, and what keeps its connections."""
-
-    stream: settings.Stream
-    links: parts.Links
-    runner: Runner
-    watch: StreamWatch
-    outlets: tuple[Outlet, ...]
-    source_id: str
-
-    async def keep_source(self, entropy: Entropy) -> None:
-        """Keep the connection to the source until cancelled."""
-        source = self.runner.source
-        link = Link(
-            self.links.source,
-            self.source_id,
-            on_message=source.on_message,
-            receive_maximum=source.receive_maximum,
-            session_expiry_s=WEEK_S if parts.keeps_session(self.stream) else 0,
-            count=self._count("source", self.stream.name),
-            role=parts.role(self.stream, "source"),
-            on_failed=partial(self.watch.note_failed, "source", self.stream.name),
-            advice=partial(advice, side="source"),
-        )
-        serve = self.watch.wrap_serve("source", self.stream.name, source.serve)
-        await keep_connected(link, serve, entropy)
-
-    async def keep_sink(self, outlet: Outlet, entropy: Entropy) -> None:
-        """Keep the connection to the sink or to a receiver until cancelled."""
-        link = Link(
-            outlet.endpoint,
-            outlet.client_id,
-            on_message=outlet.on_message,
-            on_delivered=outlet.sink.on_delivered,
-            on_refused=outlet.sink.on_refused,
-            will=outlet.sink.presence.will,
-            inflight=outlet.stream.sink.inflight,
-            count=self._count("sink", outlet.queue),
-            role=outlet.role,
-            on_failed=partial(self.watch.note_failed, "sink", outlet.queue),
-            advice=partial(advice, side="sink"),
-        )
-        serve = self.watch.wrap_serve("sink", outlet.queue, outlet.serve)
-        await keep_connected(link, serve, entropy)
-
-    @property
-    def shown(self) -> Receiver:
-        """The receiver that the page shows: the first, or one without messages if none is admitted yet."""
-        places = [(outlet.queue, outlet.stream.sink.topic) for outlet in self.outlets]
-        return Receiver(*(places or [(self.stream.name, identity.PLACEHOLDER)])[0])
-
-    def watched(self, config: settings.Config) -> WatchedStream:
-        """Return the parts that the page shows."""
-        return WatchedStream(
-            self.stream,
-            settings.others_per_day(config, self.stream),
-            self.links.pseudonym_key,
-            self.runner.pipeline.meters,
-            self.watch.up.__getitem__,
-            self.runner.pipeline.upcoming,
-            self.shown,
-            self.watch.arrivals,
-            settings.tariffs(config, self.stream),
-            CrowdWatch.of(self.outlets),
-        )
-
-    def _count(self, side: str, queue: str) -> Callable[[str], None]:
-        """Return a function that counts a connection's events; `side` is "source" or "sink"."""
-
-        def count(event: str) -> None:
-            """Count an event, and note a lost connection."""
-            if event == "lost":
-                self.watch.note_lost(side, queue)
-            self.runner.counts.add(f"{side}_lost" if event == "lost" else event)
-
-        return count
-
-
-def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """Log only the type of an exception that the event loop caught: the context may hold a payload."""
-    _log.error("in the event loop: %s", type(context.get("exception")).__name__)
-
-
-async def _compare(clock: SteadyClock) -> None:
-    """Compare the wall clock with the boot clock every `LOOK_S`. Raises ClockJumped after a jump."""
-    while True:
-        clock.check()
-        await asyncio.sleep(LOOK_S)
-
-
-async def _drain(units: list[Unit]) -> None:
-    """Give all sinks, even disconnected ones, `DRAIN_S` to send due messages; mark the delivered rows."""
-    sinks = [outlet.sink for unit in units for outlet in unit.outlets]
-    for sink in sinks:
-        sink.finish()
-    if sinks := [sink for sink in sinks if await sink.has_due()]:
-        _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
-                for sink in sinks:
-                    await sink.idle.wait()
-    for unit in units:
-        await unit.runner.flush()
+Work = Coroutine[Any, Any, None]
 
 
 class Agent:
@@ -163,7 +55,7 @@ class Agent:
         self._alarm_timer: asyncio.TimerHandle | None = None
         self._config = config
         self._environment = environment
-        self._viewers = page.Viewers()
+        self._viewers = Viewers()
 
     async def run(self) -> None:
         """Run until cancelled, then drain the sinks.
@@ -173,7 +65,7 @@ class Agent:
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
-        address = None if self._config.page is None else page_settings(self._config.page)
+        address = None if self._config.page is None else Settings.of(self._config.page)
         for line in banner.lines(self._config):
             _log.info("%s", line)
         for key, path in settings.exposed(self._config).items():
@@ -215,65 +107,40 @@ class Agent:
             self._environment.restore_store(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
 
     async def _run_on_store(
-        self, clock: SteadyClock, links: dict[str, parts.Links], address: page.Settings | None
+        self, clock: SteadyClock, links: Mapping[str, parts.Links], address: Settings | None
     ) -> None:
         """Open the store and run until cancelled, or until a receiver is to be admitted or revoked.
 
         Raises ClockJumped, alone or in an exception group, after a jump of the clock.
         """
-        store = self._open(await self._synchronised_ms(clock))
+        config = self._config
+        store = self._open(await _synchronised_ms(clock))
         now_ms = max(clock.newest_ms, store.clock_ms)
-        streams = [stream for stream in self._config.stream if receivers.runs(stream, now_ms)]
-        names = {stream.name for stream in streams}
-        max_bytes = self._config.store.max_mb * 2**20
-        keep_ms = self._config.store.keep
-        thread = self._environment.store_thread(store, keep_ms, max_bytes, names, self.counts)
+        streams = [stream for stream in config.stream if receivers.runs(stream, now_ms)]
+        queues = {stream.name for stream in streams}
+        max_bytes = config.store.max_mb * 2**20
+        thread = self._environment.store_thread(store, config.store.keep, max_bytes, queues, self.counts)
         try:
-            if store.set_aside:
-                self.counts.add("store_set_aside")
-                _log.error("the store was corrupt or missing; a new one has replaced it: see the runbook")
-            if not store.blanked:
-                _log.error(
-                    "the open windows in the store that was set aside could not be erased: delete that file"
-                )
-            receivers.settle(self._config, store, now_ms)
+            self._report_replaced(store)
+            receivers.settle(config, store, now_ms)
             revoked_grants = grants.withdrawing(store.connection)
-            names.update(grant.queue for grant in (*grants.active(store.connection), *revoked_grants))
-            for stream in streams:
-                wall = stream.window.clock is Clock.WALL
-                store.claim(stream.name, settings.fleet_share(stream.source), follows_wall_clock=wall)
-            self.counts.add("retired", store.retire([stream.name for stream in streams]))
+            queues.update(grant.queue for grant in (*grants.active(store.connection), *revoked_grants))
+            self._claim(streams, store)
             clock.not_before(store.clock_ms)
-            odometers = parts.odometers(self._config, store)
-            units = [
-                self._assemble(stream, links[stream.name], thread, clock, odometers) for stream in streams
-            ]
-            outlet_maker = self._outlet_maker(thread, clock)
-            watch = Watch(self.counts, clock, thread, self._environment.notify, self.alarms)
-            watch.streams += [unit.watch for unit in units]
-            service_tasks = [
-                watch.answer(),
-                watch.tell(),
-                _compare(clock),
-                self._keep_totals(odometers, clock),
-                *(outlet_maker.withdraw(grant) for grant in revoked_grants),
-            ]
+            context = self._context(thread, clock)
+            units = [assemble(stream, links[stream.name], context) for stream in streams]
+            watch = Watch([unit.watch for unit in units], context)
+            services = [watch.answer(), watch.tell(), _compare(clock), _keep_totals(context)]
+            services += [withdraw(grant, context) for grant in revoked_grants]
             if address is not None:
-                service_tasks.append(self._keep_page(address, units, thread, clock, watch))
-            end_ms = receivers.next_ms(self._config, now_ms)
-            await run_until(end_ms, clock, self._serve(units, service_tasks))
+                views = [StreamView.of(unit, config) for unit in units]
+                view = View(views, thread, clock, self.counts, watch.problems)
+                services.append(page.serve(address, view, self._viewers, routes(watch)))
+            end_ms = receivers.next_ms(config, now_ms)
+            await run_until(end_ms, clock, _serve(units, services, self._environment))
         finally:
             _log.info("totals: %s", self.counts.text())
             await thread.close()
-
-    async def _synchronised_ms(self, clock: SteadyClock) -> int:
-        """Wait until the clock shows a time, and return it. Raises ClockJumped after a jump."""
-        while True:
-            clock.check()
-            now_ms = clock.now_ms()
-            if now_ms is not None:
-                return now_ms
-            await asyncio.sleep(POLL_S)
 
     def _open(self, now_ms: int) -> Store:
         """Open the store, or replace a store that is damaged or missing, and return it.
@@ -290,108 +157,102 @@ class Agent:
         path = self._config.store.path
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
-    def _core(self, stream: settings.Stream, links: parts.Links, store: Store, crowd: Crowd | None) -> Stream:
-        """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
-        others_per_day, get = settings.others_per_day(self._config, stream), receivers.of(stream, store)
-        core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, receivers=get)
-        listens = self._environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None
-        return replace(core, listens=listens, crowd=crowd)
+    def _report_replaced(self, store: Store) -> None:
+        """Count and log that a store has been replaced, or could not be erased."""
+        if store.set_aside:
+            self.counts.add("store_set_aside")
+            _log.error("the store was corrupt or missing; a new one has replaced it: see the runbook")
+        if not store.blanked:
+            _log.error(
+                "the open windows in the store that was set aside could not be erased: delete that file"
+            )
 
-    def _outlet_maker(self, thread: StoreThread, clock: SteadyClock) -> OutletMaker:
-        environment = (self._environment.listen_s, self._environment.entropy, self._config.page)
-        return OutletMaker(thread, clock, self.counts, self.alarms, *environment)
+    def _claim(self, streams: list[settings.Stream], store: Store) -> None:
+        """Claim the streams that run in the store, and retire all others."""
+        for stream in streams:
+            wall = stream.window.clock is Clock.WALL
+            store.claim(stream.name, settings.fleet_share(stream.source), follows_wall_clock=wall)
+        self.counts.add("retired", store.retire([stream.name for stream in streams]))
 
-    def _assemble(
-        self,
-        stream: settings.Stream,
-        links: parts.Links,
-        thread: StoreThread,
-        clock: SteadyClock,
-        odometers: dict[str, Odometer],
-    ) -> Unit:
-        store, name = thread.store, stream.name
-        connections = self._outlet_maker(thread, clock).of(stream, links)
-        outlets = Outlets(
-            {outlet.queue: outlet.sink for outlet in connections},
-            {outlet.queue: outlet.listener for outlet in connections},
+    def _context(self, thread: StoreThread, clock: SteadyClock) -> Context:
+        return Context(
+            self._config,
+            self._environment,
+            thread,
+            clock,
+            self.counts,
+            self.alarms,
+            self._viewers,
+            parts.odometers(self._config, thread.store),
         )
-        crowd = connections[0].crowd if connections else None
-        core = self._core(stream, links, store, crowd)
-        spending = Spending(odometers.get(name), tuple(odometers.values()))
-        snapshot = store.snapshot(name)
-        counts = self.counts.part()
-        pipeline = self._environment.pipeline(core, snapshot, spending, self._environment.bits, counts)
-        source = parts.source(stream, core.source, clock.now_ms, self.counts)
-        pipeline.leave_after(outlets.last_due_ms(store))
-        # At the stop, the stream's time was before its first deadline. The store's time may be later, because
-        # other streams advance it, and so does a run that stops before the end of its catch-up.
-        due_ms = pipeline.deadline_ms(closing=True)
-        resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
-        now_ms, listen_s = clock.newest_ms, self._environment.listen_s
-        _log.info("%s", banner.next_number(stream, core, pipeline, now_ms, listen_s))
-        first_minutes = FirstMinutes(stream, counts)
-        watch = StreamWatch(stream, pipeline, outlets, clock, first_minutes)
-        watch.crowd = crowd
-        runner = Runner(
-            pipeline=pipeline,
-            source=source,
-            outlets=outlets,
-            store=thread,
-            clock=clock,
-            catch_up=CatchUp(resume_ms, stream.window.catch_up, waits=due_ms is not None),
-            budget=parts.budget(stream),
-            counts=self.counts,
-            resume_ms=resume_ms,
-            heartbeat=watch.heartbeat,
-            on_commit=first_minutes.on_commit,
-            flush_policy=FlushPolicy(self._config.store.flush, core.schedule.first_ms),
-            viewers=self._viewers,
-        )
-        return Unit(stream, links, runner, watch, connections, parts.client_ids(store, name, links)[0])
 
-    async def _serve(self, units: list[Unit], service_tasks: list[Coroutine[Any, Any, None]]) -> None:
-        """Run all tasks; a stop ends runners and services, then drains the sinks unless one has failed."""
-        entropy = self._environment.entropy
-        async with asyncio.TaskGroup() as sinks:
-            sink_tasks = [
-                sinks.create_task(unit.keep_sink(outlet, entropy))
-                for unit in units
-                for outlet in unit.outlets
-            ]
-            try:
-                async with asyncio.TaskGroup() as intake:
-                    for unit in units:
-                        intake.create_task(unit.runner.run())
-                        intake.create_task(unit.keep_source(entropy))
-                    for service in service_tasks:
-                        intake.create_task(service)
-            except asyncio.CancelledError:
-                if not any(task.done() for task in sink_tasks):
-                    await _drain(units)
-                raise
-            finally:
-                for task in sink_tasks:
-                    task.cancel()
 
-    async def _keep_page(
-        self,
-        address: page.Settings,
-        units: list[Unit],
-        thread: StoreThread,
-        clock: SteadyClock,
-        watch: Watch,
-    ) -> None:
-        """Serve the local page and the routes for this machine's tools."""
-        watched_streams = [unit.watched(self._config) for unit in units]
-        page_data = PageData(watched_streams, thread, clock, self.counts, watch.problems)
-        await page.serve(address, page_data.view, self._viewers, routes(watch))
+async def _serve(units: list[Unit], services: list[Work], environment: Environment) -> None:
+    """Run all tasks; a stop ends runners and services, then drains the sinks unless one has failed."""
+    async with asyncio.TaskGroup() as sinks:
+        sink_tasks = [
+            sinks.create_task(unit.keep_sink(outlet, environment.entropy))
+            for unit in units
+            for outlet in unit.outlets
+        ]
+        try:
+            async with asyncio.TaskGroup() as intake:
+                for unit in units:
+                    intake.create_task(unit.runner.run())
+                    intake.create_task(unit.keep_source(environment.entropy))
+                for service in services:
+                    intake.create_task(service)
+        except asyncio.CancelledError:
+            if not any(task.done() for task in sink_tasks):
+                await _drain(units)
+            raise
+        finally:
+            for task in sink_tasks:
+                task.cancel()
 
-    async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
-        """Log totals every `TOTALS_S`; if no stream uses the event clock, also forget old budget periods."""
-        while True:
-            await asyncio.sleep(TOTALS_S)
-            _log.info("totals: %s", self.counts.text(public=True))
-            _log.debug("all totals: %s", self.counts.text())
-            if not parts.has_event_clock(self._config):
-                for odometer in odometers.values():
-                    odometer.forget_before(clock.newest_ms - FORGET_MS)
+
+async def _drain(units: list[Unit]) -> None:
+    """Give all sinks, even disconnected ones, `DRAIN_S` to send due messages; mark the delivered rows."""
+    sinks = [outlet.sink for unit in units for outlet in unit.outlets]
+    for sink in sinks:
+        sink.finish()
+    if sinks := [sink for sink in sinks if await sink.has_due()]:
+        _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                for sink in sinks:
+                    await sink.idle.wait()
+    for unit in units:
+        await unit.runner.flush()
+
+
+async def _synchronised_ms(clock: SteadyClock) -> int:
+    """Wait until the clock shows a time, and return it. Raises ClockJumped after a jump."""
+    while True:
+        clock.check()
+        if (now_ms := clock.now_ms()) is not None:
+            return now_ms
+        await asyncio.sleep(POLL_S)
+
+
+async def _compare(clock: SteadyClock) -> None:
+    """Compare the wall clock with the boot clock every `LOOK_S`. Raises ClockJumped after a jump."""
+    while True:
+        clock.check()
+        await asyncio.sleep(LOOK_S)
+
+
+async def _keep_totals(context: Context) -> None:
+    """Log totals every `TOTALS_S`; if no stream uses the event clock, also forget old budget periods."""
+    while True:
+        await asyncio.sleep(TOTALS_S)
+        _log.info("totals: %s", context.counts.text(public=True))
+        _log.debug("all totals: %s", context.counts.text())
+        if not parts.has_event_clock(context.config):
+            for odometer in context.odometers.values():
+                odometer.forget_before(context.clock.newest_ms - FORGET_MS)
+
+
+def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """Log only the type of an exception that the event loop caught: the context may hold a payload."""
+    _log.error("in the event loop: %s", type(context.get("exception")).__name__)

@@ -2,20 +2,18 @@
 
 Theory of operation
 -------------------
-Windows follow the wall clock, and a wall clock may be wrong, set back, or part of a copied machine. Three
+Windows follow the wall clock, and a wall clock may be wrong, set back, or part of a copied machine. Two
 classes turn the wall clock into times that the rest of the agent can rely on:
 
     SteadyClock  the time, which never runs backwards: it is never earlier than a time that the clock has
                  shown, the newest time in the store, or `EARLIEST_MS`. While the wall clock is earlier,
                  the SteadyClock shows no time, and processing pauses (law 4).
-    BootClock    the time since the machine's start, by which copies are recognised (law 1). Memory and disk
-                 that are resumed from a snapshot contain open windows whose intervals may have been released
-                 since, with the same noise. The wall clock reveals the copy, because it is set forward while
-                 the time since the machine's start has not advanced. A step before the clock is first
-                 synchronised does not indicate a copy, because the clock of a machine without a hardware
-                 clock is stepped at each start.
     CatchUp      the time up to which slots may close. After a start, or a pause because of the store,
                  readings for overdue slots wait in the broker; these slots stay open for `catch_up` (law 4).
+
+The time since the machine's start (`BootClock`) reveals copies (law 1). Memory and disk that are resumed from
+a snapshot contain open windows whose intervals may have been released since, with the same noise: the wall
+clock is then set forward, while the time since the machine's start has not advanced.
 
 A jump ends a SteadyClock permanently: `check` raises ClockJumped, the store is treated as a copy, and the
 agent restarts with a new clock.
@@ -28,70 +26,18 @@ from typing import Any
 
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time
-from meteragent.domain.units import HOUR_MS, MINUTE_MS
+from meteragent.service.boot_clock import LOOK_S, BootClock
 
 EARLIEST_MS = 1_767_225_600_000
 """2026-01-01; a clock that shows an earlier time, before the software existed, is not synchronised."""
 
 POLL_S = 1.0
 """The longest sleep of a part that follows the wall clock, which may be set meanwhile."""
-LOOK_S = 1.0
-"""The longest time between two comparisons of the wall clock with the boot clock."""
-STEP_MS = 5 * MINUTE_MS
-"""The longest forward step of a synchronised clock that is not a jump."""
-UNKNOWN_STEP_MS = HOUR_MS
-"""The longest forward step that is not a jump while it is unknown whether the clock is synchronised."""
-
 _log = logging.getLogger("meteragent")
 
 
 class ClockJumped(Exception):
     """A forward jump of the wall clock: the store may be a copy whose windows have already been released."""
-
-
-class BootClock:
-    """The time since the machine's start, which separates a jump of the wall clock from the passage of time.
-
-    Both clocks count suspended time, and both follow corrections of the clock's rate, so their difference
-    changes only when the wall clock is set. Four kinds of steps are not jumps: a step before the first
-    synchronisation (law 4), a step back, a step forward that only makes up for steps back, and a step of at
-    most `STEP_MS` (`UNKNOWN_STEP_MS` if it is unknown whether the clock is synchronised).
-    """
-
-    def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Start before the first comparison.
-
-        `synchronised` returns whether the wall clock is synchronised, or None if this is unknown.
-        """
-        self._boot_ms = boot_ms
-        self._query = synchronised
-        self._synchronised: bool | None = False
-        self._query_ms: int | None = None
-        self._ahead_ms: int | None = None
-
-    def step_ms(self, wall_ms: int) -> int:
-        """Return how far the wall clock has jumped forward, in ms; 0 if it has not.
-
-        The jump is measured from the largest lead over the boot clock at any earlier call. `wall_ms` must be
-        read before this call, so that a pause between the readings of the two clocks looks like a step back.
-        """
-        boot_ms = self._boot_ms()
-        ahead_ms = wall_ms - boot_ms
-        newest_ms, was_synchronised = self._ahead_ms, self._synchronised
-        if newest_ms is None or ahead_ms > newest_ms:
-            self._ahead_ms = ahead_ms
-        step_ms = 0 if newest_ms is None else ahead_ms - newest_ms
-        self._query_if_due(boot_ms, at_once=step_ms > STEP_MS)
-        if was_synchronised or self._synchronised is None:
-            return step_ms if step_ms > (STEP_MS if was_synchronised else UNKNOWN_STEP_MS) else 0
-        return 0
-
-    def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
-        """Query whether the clock is synchronised, until it is: at once, or at most once every `LOOK_S`."""
-        if self._synchronised:
-            return
-        if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
-            self._synchronised, self._query_ms = self._query(), boot_ms
 
 
 class SteadyClock:

@@ -1,28 +1,35 @@
-"""The world around an agent: clocks, randomness, the store and its thread, the core, and systemd.
+"""The world around an agent, and what all of its streams share while its store is open.
 
-`system` returns the real environment. A simulation passes other parts to the agent, and runs it in an event
-loop with simulated sockets and timers.
+`system` returns the real world. A simulation passes other parts to the agent, and runs it in an event loop
+with simulated sockets and timers.
 """
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from meteragent.agent import synchronised
-from meteragent.agent.clock import BootClock
-from meteragent.agent.other_agent import LISTEN_S
+from meteragent import config as settings
+from meteragent.agent.clock import SteadyClock
 from meteragent.agent.store_thread import StoreThread
+from meteragent.agent.viewers import Viewers
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
+from meteragent.domain.problem import Alarms
 from meteragent.privacy.bits import SecretBits
+from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import SystemBits
+from meteragent.service.boot_clock import BootClock, boot_clock
 from meteragent.service.notify import Notify
 from meteragent.store import Store, restore_at
+
+LISTEN_S = 10.0
+"""How long to wait for another agent's descriptor. Mosquitto sends retained messages at once, but a cluster
+of brokers may take longer."""
 
 
 class OpenStore(Protocol):
@@ -47,8 +54,6 @@ class Environment:
     boot           the time since the machine's start; if `wall_ms` jumps ahead of it, the store may be a copy
     bits           the random bits from which noise is drawn
     entropy        random bytes for the pauses between connections
-    open_store     the function that opens the store
-    restore_store  the function that makes a copy of a store usable
     store_thread   the class of the store's thread: StoreThread(store, keep_ms, max_bytes, streams, counts)
     pipeline       the class of a stream's core: Pipeline(stream, snapshot, spending, bits, counts)
     notify         the address at which systemd listens, and the interval of its watchdog
@@ -69,4 +74,23 @@ class Environment:
 
 def system(wall_ms: Callable[[], int], notify: Notify) -> Environment:
     """Return the environment of the operating system: clocks, randomness and files."""
-    return Environment(wall_ms=wall_ms, boot=synchronised.boot_clock(), notify=notify)
+    return Environment(wall_ms=wall_ms, boot=boot_clock(), notify=notify)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all streams of an agent share while its store is open; `odometers` holds those with a budget."""
+
+    config: settings.Config
+    environment: Environment
+    thread: StoreThread
+    clock: SteadyClock
+    counts: Counts
+    alarms: Alarms
+    viewers: Viewers
+    odometers: Mapping[str, Odometer]
+
+    @property
+    def store(self) -> Store:
+        """The open store."""
+        return self.thread.store

@@ -4,7 +4,7 @@ Vitals hold counts, durations, charges, problems and names, never readings or re
 which messages arrive reveal when a home is busy (law 4), so the vitals stay on the device.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -90,8 +90,7 @@ class AgentVitals(Vitals):
     def metrics(self) -> Iterator[Metric]:
         """Yield the metrics that only the agent has."""
         yield from counters("", COUNTERS, self.counts)
-        for name, text, samples in _gauges(self):
-            yield Metric(name, "gauge", text, samples)
+        yield from _gauges(self)
 
     def _problems(self) -> Iterator[Problem]:
         if self.stands is not None:
@@ -114,35 +113,32 @@ class AgentVitals(Vitals):
         yield from self.raised
 
 
-def _gauges(vitals: AgentVitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str], float]]]]:
+_OF_STREAMS: Mapping[str, tuple[str, Callable[[StreamVitals], float]]] = {
+    "waiting_messages": ("messages that have not been delivered", lambda stream: stream.waiting),
+    "lag_seconds": ("how long the first waiting message has been due", lambda stream: stream.lag_s),
+    "refused_topics": ("topics that the sink's broker refuses", lambda stream: stream.refused_topics),
+    "meters": ("meters that the agent knows", lambda stream: stream.meters),
+}
+"""The meaning and the value of each gauge that every stream has."""
+
+
+def _gauges(vitals: AgentVitals) -> Iterator[Metric]:
     streams = vitals.streams
-    yield (
-        "stands",
-        "1: processing is paused, because of the clock, the store's size, or a log that is not erased",
-        [({}, vitals.stands is not None)],
-    )
-    yield "store_bytes", "the size of the store's file, in bytes", [({}, vitals.store_bytes)]
+    text = "1: processing is paused, because of the clock, the store's size, or a log that is not erased"
+    yield Metric("stands", "gauge", text, [({}, vitals.stands is not None)])
+    yield Metric("store_bytes", "gauge", "the size of the store's file, in bytes", [({}, vitals.store_bytes)])
     sides = [
-        ({"stream": stream.name, "side": side}, float(is_up))
+        ({"stream": stream.name, "side": side}, is_up)
         for stream in streams
         for side, is_up in (("source", stream.source_up), ("sink", stream.sink_up))
     ]
-    yield "connected", "1: there is a connection to the broker", sides
-    waiting = [({"stream": stream.name}, float(stream.waiting)) for stream in streams]
-    yield "waiting_messages", "messages that have not been delivered", waiting
-    lag = [({"stream": stream.name}, stream.lag_s) for stream in streams]
-    yield "lag_seconds", "how long the first waiting message has been due", lag
-    refused = [({"stream": stream.name}, float(stream.refused_topics)) for stream in streams]
-    yield "refused_topics", "topics that the sink's broker refuses", refused
-    yield (
-        "meters",
-        "meters that the agent knows",
-        [({"stream": stream.name}, float(stream.meters)) for stream in streams],
-    )
+    yield Metric("connected", "gauge", "1: there is a connection to the broker", sides)
+    for name, (text, value) in _OF_STREAMS.items():
+        yield Metric(name, "gauge", text, [({"stream": stream.name}, value(stream)) for stream in streams])
     epsilons = [
         ({"stream": stream.name, "meter": meter}, float(epsilon))
         for stream in streams
         for meter, epsilon in stream.spent_per_w.items()
     ]
-    help_ = f"epsilon spent since midnight UTC, in 1/W; absent for streams of more than {METERS_MAX} meters"
-    yield "spent_per_watt", help_, epsilons
+    text = f"epsilon spent since midnight UTC, in 1/W; absent for streams of more than {METERS_MAX} meters"
+    yield Metric("spent_per_watt", "gauge", text, epsilons)

@@ -1,29 +1,19 @@
-"""The parts of a configured stream, such as its links, core settings, budget and client ids."""
+"""The parts of a configured stream: its brokers, core settings, budget, and how long it may be silent."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent.agent.announcer import Presence
-from meteragent.agent.source import Source
 from meteragent.config.source import every_ms, hold_ms, reports_on_change
 from meteragent.core.arrivals import Limits
 from meteragent.core.stream import Stream
-from meteragent.domain import identity
 from meteragent.domain.commit import Budget, Receiver
-from meteragent.domain.counters import Counts
-from meteragent.domain.identity import pseudonym
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, Kind
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, ledger
-from meteragent.wire.home_assistant import Discovery
-
-HOME_ASSISTANT_MS = 2000
-"""The largest delay, in addition to one second, before an agent answers a start of Home Assistant."""
 
 
 class Links(NamedTuple):
@@ -83,24 +73,6 @@ def core(
     )
 
 
-def source(
-    stream: settings.Stream, topic: identity.SourceTopic, now_ms: Callable[[], int | None], counts: Counts
-) -> Source:
-    """Return the incoming side of a stream.
-
-    The bound on held messages over MQTT 3.1.1 does not apply if `source.inflight` is set, because the
-    operator then knows the broker's limit.
-    """
-    inflight, max_payload = stream.source.inflight, stream.source.max_payload
-    is_capped = "inflight" not in stream.source.model_fields_set
-    prices = price_topic(stream)
-    filters = topic.filters if prices is None else (*topic.filters, prices)
-    unit_filters = () if topic.unit is None else topic.unit.filters
-    return Source(
-        filters, inflight, max_payload, now_ms, counts, is_capped=is_capped, unit_filters=unit_filters
-    )
-
-
 def intake_limits(stream: settings.Stream) -> Limits:
     """Return how long a stream, its meters and their phases may be silent.
 
@@ -131,16 +103,6 @@ def intake_limits(stream: settings.Stream) -> Limits:
 def price_topic(stream: settings.Stream) -> str | None:
     """Return the topic of prices; None if the weights do not come from a topic."""
     return None if stream.window.weights is None else stream.window.weights.topic
-
-
-def presence(stream: settings.Stream, secret: bytes, page: settings.Page | None) -> Presence:
-    """Return the status and the devices that the sink sends besides records; devices require a status."""
-    sink = stream.sink
-    if sink.status is None or sink.home_assistant is None:
-        return Presence(sink.status, retain=sink.retain)
-    discovery = Discovery(sink.home_assistant, sink.status, sink.total, page.url if page else None)
-    delay_ms = 1000 + identity.delay_ms(secret, stream.name, "home assistant", HOME_ASSISTANT_MS)
-    return Presence(sink.status, discovery, delay_ms / 1000, sink.retain)
 
 
 def role(stream: settings.Stream, side: str) -> str:
@@ -185,38 +147,3 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
             for odometer in odometers.values():
                 odometer.restore(meter, day_ms, epsilon)
     return odometers
-
-
-def keeps_session(stream: settings.Stream) -> bool:
-    """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
-
-    For a register without timestamps, it should not: an old reading would count as current, and all energy
-    used since that reading would count as used at once, which no radius hides. No energy is lost, because the
-    next reading includes it.
-    """
-    return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
-
-
-def receiver_client_id(store: Store, queue: str, endpoint: Endpoint) -> str:
-    """Return the client id at a receiver's broker; receivers cannot link their streams by it."""
-    return endpoint.client_id or f"meteragent-{pseudonym(store.secret, f'sink/{queue}')}-sink"
-
-
-def client_ids(store: Store, name: str, links: Links) -> tuple[str, str]:
-    """Return the client ids at a stream's source and sink brokers, which are the same at every start.
-
-    Each sink's client id is different and does not contain the stream's name, so the sinks' brokers cannot
-    link streams. A broker ends the connection of an earlier client with the same id, so a stream with a name
-    of its own adds it, or its pseudonym, to a configured id.
-    """
-    source_id, sink_id = links.source.client_id, None if links.sink is None else links.sink.client_id
-    if name == "main":
-        return (
-            source_id or f"meteragent-{store.client_id}-source",
-            sink_id or f"meteragent-{store.client_id}-sink",
-        )
-    alias = pseudonym(store.secret, f"sink/{name}")
-    return (
-        f"{source_id or f'meteragent-{store.client_id}-source'}-{name}",
-        f"meteragent-{alias}-sink" if sink_id is None else f"{sink_id}-{alias}",
-    )

@@ -31,10 +31,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from meteragent.agent.clock import POLL_S, CatchUp, SteadyClock
-from meteragent.agent.outlets import Outlets
-from meteragent.agent.page import Viewers
-from meteragent.agent.source import Source
+from meteragent.agent.link.outlets import Outlets
+from meteragent.agent.link.source import Source
 from meteragent.agent.store_thread import StoreThread
+from meteragent.agent.viewers import Viewers
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
 from meteragent.domain.commit import Budget, Commit
@@ -51,31 +51,19 @@ _log = logging.getLogger("meteragent")
 
 
 @dataclass(frozen=True, slots=True)
-class FlushPolicy:
-    """How long readings are collected before they are written.
-
-    flush_ms     the longest time, `store.flush`
-    boundary_ms  a function that returns the first boundary of the stream's windows at or after the given time
-
-    In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears out
-    flash memory. Waiting readings are not acknowledged. A slot that is due is never delayed.
-    """
-
-    flush_ms: int
-    boundary_ms: Callable[[int], int]
-
-
-WRITE_AT_ONCE = FlushPolicy(0, lambda time_ms: time_ms)
-
-
-@dataclass(frozen=True, slots=True)
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    resume_ms  the stream's time at the last stop, or the current time if nothing was scheduled
-    heartbeat  a function that is called in every round, for a watchdog
-    viewers    the open local pages
-    on_commit  a function that is called with the new rows of each commit
+    resume_ms    the stream's time at the last stop, or the current time if nothing was scheduled
+    heartbeat    a function that is called in every round, for a watchdog
+    flush_ms     how long readings may be collected before they are written, `store.flush`
+    boundary_ms  a function that returns the first boundary of the stream's windows at or after a time
+    viewers      the open local pages
+    on_commit    a function that is called with the new rows of each commit
+
+    In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears out
+    flash memory, so readings are collected. They are not acknowledged meanwhile, and a slot that is due is
+    never delayed.
     """
 
     pipeline: Pipeline
@@ -88,7 +76,8 @@ class Runner:
     counts: Counts
     resume_ms: int
     heartbeat: Callable[[], None]
-    flush_policy: FlushPolicy = WRITE_AT_ONCE
+    flush_ms: int = 0
+    boundary_ms: Callable[[int], int] = lambda time_ms: time_ms
     viewers: Viewers = field(default_factory=Viewers)
     on_commit: Callable[[Sequence[outbox.WaitingRow]], None] = lambda _: None
 
@@ -108,7 +97,7 @@ class Runner:
             if messages_first and closing_ms > last_closing_ms:
                 await self._close_after(now_ms, last_closing_ms, closing_ms)
             if self._may_wait(last_now_ms, now_ms, closing_ms):
-                await asyncio.sleep(min(self._pause_s(), self.flush_policy.flush_ms / 1000))
+                await asyncio.sleep(min(self._pause_s(), self.flush_ms / 1000))
                 continue
             await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
             last_now_ms, last_closing_ms = now_ms, closing_ms
@@ -124,11 +113,11 @@ class Runner:
         if (
             self.viewers
             or not 0 < self.source.backlog <= self.source.backlog_max
-            or now_ms - fed_ms >= self.flush_policy.flush_ms
+            or now_ms - fed_ms >= self.flush_ms
         ):
             return False
         deadline_ms = self.pipeline.deadline_ms(closing=closing_ms == now_ms)
-        due_ms = self.flush_policy.boundary_ms(fed_ms + 1)
+        due_ms = self.boundary_ms(fed_ms + 1)
         return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
     async def _close_after(self, now_ms: int, last_closing_ms: int, closing_ms: int) -> None:

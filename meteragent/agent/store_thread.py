@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from meteragent.agent.send_queue import OutboxReader
 from meteragent.domain.commit import Budget, Commit, Descriptor
 from meteragent.domain.counters import Counts
 from meteragent.store import Store, outbox, transaction
@@ -110,25 +109,6 @@ class StoreThread:
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
-    def outbox_reader(self, queue: str) -> OutboxReader:
-        """Return the functions with which the sink of a receiver's queue reads the store."""
-
-        async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
-            """Return up to `limit` undelivered rows after `position` that are due by `now_ms`."""
-            return await self.call(outbox.pending, self.store.connection, queue, now_ms, limit, position)
-
-        async def descriptors() -> list[Descriptor]:
-            """Return the latest descriptor of each topic."""
-            return await self.call(outbox.descriptors, self.store.connection, queue)
-
-        async def open_topics() -> set[str]:
-            """Return the receiver's topics of the open windows."""
-            states = (await self.call(self.store.snapshot, queue.partition("@")[0])).states.values()
-            windows = [window for state in states for window in state.windows]
-            return {item.topic for window in windows for item in window.destinations if item.queue == queue}
-
-        return OutboxReader(pending, descriptors, open_topics)
-
     async def close(self) -> None:
         """Close the store and end its threads. Raises StoreError, for example if the last erasure failed.
 
@@ -150,3 +130,29 @@ class StoreThread:
             await self.wait_until_erased()
         finally:
             self._thread.shutdown()
+
+
+class OutboxReader:
+    """A sink's view of the store: its queue of the outbox."""
+
+    def __init__(self, thread: StoreThread, queue: str) -> None:
+        self._thread = thread
+        self._queue = queue
+
+    async def pending(
+        self, now_ms: int, limit: int, position: tuple[float, float]
+    ) -> list[outbox.WaitingRow]:
+        """Return up to `limit` undelivered rows due by `now_ms`, after a position (due time, id)."""
+        connection = self._thread.store.connection
+        return await self._thread.call(outbox.pending, connection, self._queue, now_ms, limit, position)
+
+    async def descriptors(self) -> list[Descriptor]:
+        """Return the latest descriptor of each topic."""
+        return await self._thread.call(outbox.descriptors, self._thread.store.connection, self._queue)
+
+    async def open_topics(self) -> set[str]:
+        """Return the receiver's topics of the open windows."""
+        stream = self._queue.partition("@")[0]
+        states = (await self._thread.call(self._thread.store.snapshot, stream)).states.values()
+        windows = [window for state in states for window in state.windows]
+        return {item.topic for window in windows for item in window.destinations if item.queue == self._queue}

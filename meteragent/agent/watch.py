@@ -1,7 +1,8 @@
 """The state of the running agent, for `health`, the page and systemd."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -9,28 +10,26 @@ from typing import TYPE_CHECKING
 from meteragent import config as settings
 from meteragent.agent import metrics, parts
 from meteragent.agent.clock import SteadyClock
+from meteragent.agent.environment import Context
 from meteragent.agent.first_minutes import FirstMinutes
+from meteragent.agent.link.outlets import Outlets
 from meteragent.agent.metrics import AgentVitals, StreamVitals
-from meteragent.agent.outlets import Outlets
 from meteragent.agent.runner import UNERASED_MAX_S
 from meteragent.agent.store_thread import StoreThread
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.pipeline import Pipeline
-from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import floor
-from meteragent.domain.problem import Alarms, Problem, problem
+from meteragent.domain.problem import Problem, problem
 from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Serve, Session
 from meteragent.service import health
-from meteragent.service.health import socket_path
-from meteragent.service.notify import Notify
 from meteragent.service.vitals import as_json
 from meteragent.store import ledger, outbox
 from meteragent.store.file import has_room
 
 if TYPE_CHECKING:
-    from meteragent.agent.crowd import Keys
+    from meteragent.agent.link.crowd import Keys
 
 BY_METER = b"meters"
 """The question for what has arrived of each meter; without a question, nobody's name is in the answer."""
@@ -50,10 +49,11 @@ class StreamWatch:
         outlets: Outlets,
         clock: SteadyClock,
         first_minutes: FirstMinutes,
+        crowd: "Keys | None" = None,
     ) -> None:
         self.name = stream.name
         self.group = None if stream.group is None else stream.group.name
-        self.crowd: Keys | None = None
+        self._crowd = crowd
         self.shard = None if stream.source.shard is None else str(stream.source.shard)
         self.heartbeat_s = _now_s()
         self._down = {"source": {stream.name}, "sink": set(outlets.sinks)}
@@ -111,42 +111,38 @@ class StreamWatch:
 
         What has arrived of each meter is among them only if `by_meter` is set (law 4).
         """
-        public_ids = self._pipeline.public_ids()
+        public_ids, connection = self._pipeline.public_ids(), thread.store.connection
         queues, unmarked_ids = tuple(self._outlets.sinks), self._outlets.unmarked_ids
-        waiting_count, first_ms = await thread.call(_waiting, thread, queues, unmarked_ids)
-        lag_s = max(now_ms - first_ms, 0) / 1000 if now_ms is not None and first_ms is not None else 0.0
+        waiting_count, first_ms = await thread.call(_waiting, connection, queues, unmarked_ids)
         epsilons: dict[str, Fraction] = {}
         if len(public_ids) <= metrics.METERS_MAX and now_ms is not None:
-            epsilons = await thread.call(_spent, thread, public_ids, floor(now_ms, DAY_MS))
-        ups = self.up["source"], self.up["sink"]
-        refused_topics = len(self._outlets.refused)
-        meters = len(public_ids)
+            epsilons = await thread.call(_spent, connection, public_ids, floor(now_ms, DAY_MS))
         faults = {side: code for (side, _), code in self._faults.items() if code}
         if self.up["sink"] and not self._outlets.retains:
             faults["sink"] = "no_retain"
-        has_keys = self.crowd is None or now_ms is None or self.crowd.has_slot(now_ms)
         return StreamVitals(
-            self.name,
-            *ups,
-            waiting_count,
-            lag_s,
-            meters,
-            epsilons,
-            self.shard,
-            refused_topics,
-            self.group,
-            has_keys,
-            faults,
-            self._pipeline.arrivals.is_waiting(self._limits),
-            self.arrivals() if by_meter else (),
+            name=self.name,
+            source_up=self.up["source"],
+            sink_up=self.up["sink"],
+            waiting=waiting_count,
+            lag_s=0.0 if now_ms is None or first_ms is None else max(now_ms - first_ms, 0) / 1000,
+            meters=len(public_ids),
+            spent_per_w=epsilons,
+            shard=self.shard,
+            refused_topics=len(self._outlets.refused),
+            group=self.group,
+            has_keys=self._crowd is None or now_ms is None or self._crowd.has_slot(now_ms),
+            faults=faults,
+            is_waiting=self._pipeline.arrivals.is_waiting(self._limits),
+            arrivals=self.arrivals() if by_meter else (),
         )
 
 
 def _waiting(
-    thread: StoreThread, queues: Collection[str], unmarked_ids: frozenset[int]
+    connection: sqlite3.Connection, queues: Collection[str], unmarked_ids: frozenset[int]
 ) -> tuple[int, int | None]:
     """Return the number of unconfirmed messages, and when the first is due (None if there is none)."""
-    connection, firsts_ms = thread.store.connection, list[int]()
+    firsts_ms = list[int]()
     for queue in queues:
         rows = outbox.pending(connection, queue, 2**62, len(unmarked_ids) + 1)
         firsts_ms += [row.due_ms for row in rows if row.id not in unmarked_ids][:1]
@@ -154,8 +150,7 @@ def _waiting(
     return max(waiting_count - len(unmarked_ids), 0), min(firsts_ms, default=None)
 
 
-def _spent(thread: StoreThread, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
-    connection = thread.store.connection
+def _spent(connection: sqlite3.Connection, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
     return {
         public_id: ledger.sum_charges(connection, meter, day_ms, DAY_MS)
         for meter, public_id in public_ids.items()
@@ -165,38 +160,31 @@ def _spent(thread: StoreThread, public_ids: dict[str, str], day_ms: int) -> dict
 class Watch:
     """The state of the whole agent: its streams and its store."""
 
-    def __init__(
-        self, counts: Counts, clock: SteadyClock, thread: StoreThread, notify: Notify, alarms: Alarms
-    ) -> None:
-        self.streams: list[StreamWatch] = []
-        self._counts = counts
-        self._clock = clock
-        self._thread = thread
-        self._notify = notify
-        self._alarms = alarms
+    def __init__(self, streams: Sequence[StreamWatch], context: Context) -> None:
+        self._streams = streams
+        self._context = context
         self._start_s = _now_s()
 
     async def vitals(self, *, by_meter: bool = False) -> AgentVitals:
         """Return the vitals of the agent; with what has arrived of each meter if `by_meter` is set."""
-        now_ms = self._clock.now_ms()
-        has_space = await self._thread.has_space()
-        unerased_s = self._thread.unerased_s
+        thread, path = self._context.thread, self._context.store.path
+        now_ms = self._context.clock.now_ms()
+        has_space = await thread.has_space()
+        unerased_s = thread.unerased_s
         pause_reason = "no usable clock" if now_ms is None else None if has_space else "no room in the store"
         if pause_reason is None and unerased_s >= UNERASED_MAX_S:
             pause_reason = "the log is not erased"
-        problems = [item for stream in self.streams for item in stream.problems()] * (pause_reason is None)
-        if not has_room(self._thread.store.path):
+        problems = [item for stream in self._streams for item in stream.problems()] * (pause_reason is None)
+        if not has_room(path):
             problems.append(problem("disk_full"))
         return AgentVitals(
             service="agent",
             running_s=_now_s() - self._start_s,
-            store_bytes=self._thread.store.path.stat().st_size,
+            store_bytes=path.stat().st_size,
             stands=pause_reason,
-            counts=dict(self._counts),
-            streams=tuple(
-                [await stream.vitals(self._thread, now_ms, by_meter=by_meter) for stream in self.streams]
-            ),
-            raised=(*self._alarms.active, *problems),
+            counts=dict(self._context.counts),
+            streams=tuple([await item.vitals(thread, now_ms, by_meter=by_meter) for item in self._streams]),
+            raised=(*self._context.alarms.active, *problems),
             unerased_s=unerased_s,
         )
 
@@ -206,15 +194,15 @@ class Watch:
 
     async def answer(self) -> None:
         """Answer connections to the socket, until cancelled."""
-        await health.answer(socket_path(self._thread.store.path), self._reply)
+        await health.answer(health.socket_path(self._context.store.path), self._reply)
 
     async def _reply(self, question: bytes) -> str:
         return as_json(await self.vitals(by_meter=question == BY_METER), question)
 
     async def tell(self) -> None:
         """Report readiness and the status to systemd and, while all runners make progress, liveness."""
-        await health.tell(self._notify, self.problems, self._silent_s)
+        await health.tell(self._context.environment.notify, self.problems, self._silent_s)
 
     def _silent_s(self) -> float:
         """Return how long ago the runner that has been silent the longest last reported progress."""
-        return _now_s() - min((stream.heartbeat_s for stream in self.streams), default=_now_s())
+        return _now_s() - min((stream.heartbeat_s for stream in self._streams), default=_now_s())

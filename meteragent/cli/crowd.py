@@ -2,18 +2,21 @@
 
 import argparse
 import asyncio
-import importlib
 import json
 import logging
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from meteragent.cli import common
 from meteragent.domain.grid import iso_time
+from meteragent.domain.refusal import text_of_file
 from meteragent.service.notify import Notify
 from meteragent.service.process import log_to_stderr, until_signalled
 from meteragent.service.secrecy import forbid_dumps
+
+if TYPE_CHECKING:
+    from meteragent.operators.configuration import Settings
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     if common.lacks("crowd", "crowd"):
         return common.EXIT_CRASH
     try:
-        importlib.import_module("meteragent.crowd.seal")
+        import meteragent.crowd.seal  # noqa: F401, PLC0415 -- it needs the extra `crowd`
     except ImportError as error:
         print(f"meteragent: {error}", file=sys.stderr)
         return common.EXIT_CRASH
@@ -30,7 +33,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _operate(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT, or only check the configuration; return the exit code."""
-    operation = _module("configuration").load(options.config, options.action)
+    from meteragent.operators import clock, configuration, service  # noqa: PLC0415 -- they need the extra
+
+    operation = configuration.load(options.config, options.action)
     if options.check:
         print(f"{options.config}: accepted")
         print(f"{options.action} of the group {operation.group.name}, id {operation.group.id.hex()}")
@@ -39,14 +44,16 @@ def _operate(options: argparse.Namespace) -> int:
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     forbid_dumps()
     notify = Notify.of(os.environ, os.getpid())
-    service = _module("service").Service(operation, os.urandom, _module("clock").Clock(), notify)
-    asyncio.run(until_signalled(service.run()))
+    operator = service.Service(operation, os.urandom, clock.Clock(), notify)
+    asyncio.run(until_signalled(operator.run()))
     return 0
 
 
 def _ledger(options: argparse.Namespace) -> int:
     """Print a line for each finished slot."""
-    for line in _module("store").ledger(_settings(options).store.path):
+    from meteragent.operators import store  # noqa: PLC0415 -- it needs the extra
+
+    for line in store.ledger(_settings(options).store.path):
         slot, at = iso_time(line.slot_s * 1000), iso_time(line.at_s * 1000)
         if options.json:
             print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
@@ -61,7 +68,8 @@ def _key(options: argparse.Namespace) -> int:
 
     Return 1 if the file cannot be written. Raises KeyMissing if it cannot be read or holds no identity.
     """
-    identity = _module("identity")
+    from meteragent.operators import identity  # noqa: PLC0415 -- it needs the extra
+
     try:
         key = identity.create(options.file) if options.key_action == "new" else identity.load(options.file)
     except OSError as error:
@@ -71,15 +79,11 @@ def _key(options: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(options: argparse.Namespace) -> Any:
+def _settings(options: argparse.Namespace) -> "Settings":
     """Return the configuration without reading the files that it names, which another user may own."""
-    configuration = _module("configuration")
-    return configuration.parse(configuration.text_of_file(options.config))
+    from meteragent.operators import configuration  # noqa: PLC0415 -- it needs the extra
 
-
-def _module(name: str) -> Any:
-    """Return a module of `meteragent.operators`, which needs the extra `crowd`."""
-    return importlib.import_module(f"meteragent.operators.{name}")
+    return configuration.parse(text_of_file(options.config))
 
 
 _ACTIONS = {"leader": _operate, "helper": _operate, "ledger": _ledger, "key": _key}

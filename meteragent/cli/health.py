@@ -1,7 +1,6 @@
 """The `health` command: show the state of the running agent, collector or operator of a crowd."""
 
 import argparse
-import importlib
 import json
 import os
 import sys
@@ -70,8 +69,9 @@ def _service(path: Path) -> tuple[str, str, Path]:
         return "agent", "run", socket_path(config.load(path).store.path)
     if common.lacks("crowd", "crowd"):
         raise SystemExit(common.EXIT_CRASH)
-    operator = importlib.import_module("meteragent.operators.configuration")
-    store = operator.parse(operator.text_of_file(path)).store.path
+    from meteragent.operators import configuration  # noqa: PLC0415 -- it needs the extra
+
+    store = configuration.parse(text_of_file(path)).store.path
     return "operator", "crowd ROLE", socket_path(store)
 
 

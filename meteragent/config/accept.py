@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
-from importlib import import_module
 from math import ceil
 
 from meteragent import extras
@@ -81,7 +80,7 @@ def missing_extras(config: Config) -> list[ConfigError]:
     refusals = [] if module is None else [page_needs(module)]
     if any(stream.group is not None for stream in config.stream):
         try:
-            import_module("meteragent.crowd.home")
+            import meteragent.crowd.home  # noqa: F401, PLC0415 -- only crowds need its extra
         except ImportError as error:
             refusals.append(ConfigError("sink.crowd", str(error), extras.hint("crowd")))
     return refusals

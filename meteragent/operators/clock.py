@@ -8,8 +8,7 @@ lists for years.
 import time
 from typing import Final
 
-from meteragent.agent.clock import STEP_MS, BootClock
-from meteragent.agent.synchronised import synchronised
+from meteragent.service.boot_clock import STEP_MS, BootClock, synchronised
 
 TICK_S: Final = 10
 """The time between two ticks of a machine, in seconds."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from meteragent.agent.clock import BootClock
 from meteragent.agent.environment import Environment
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
@@ -14,6 +13,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.domain.reading import Message, Observer
 from meteragent.privacy.bits import SeededBits
+from meteragent.service.boot_clock import BootClock
 from meteragent.store import Store
 from simulators.simtest.disk import Disk
 from simulators.simtest.model import Model

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from meteragent.agent.clock import BootClock
 from meteragent.core.stream import Effects
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
+from meteragent.service.boot_clock import BootClock
 from meteragent.store import Store, restore_at
 from simulators.simtest import disk, power
 from simulators.simtest import schedule as s

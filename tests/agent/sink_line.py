@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from meteragent.agent.announcer import Presence
-from meteragent.agent.send_queue import OutboxReader
-from meteragent.agent.sink import Sink
+from meteragent.agent.link.announcer import Presence
+from meteragent.agent.link.sink import Sink
 from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.store import Store, outbox
@@ -29,10 +29,11 @@ class Line:
         self.unseen: set[int] = set()
         self.gate = asyncio.Event()
         self.gate.set()
-        outlet = OutboxReader(self._pending, self._descriptors, self._running)
-        self.sink = Sink(outlet, lambda: self.now_ms, self.counts, presence or Presence())
+        reader: Any = self
+        self.sink = Sink(reader, lambda: self.now_ms, self.counts, presence or Presence())
 
-    async def _pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
+    async def pending(self, now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
+        """Read the outbox once the gate is open; rows in `unseen` are left out once."""
         await self.gate.wait()
         rows = outbox.pending(self.store.connection, "main", now_ms, limit, after)
         rows = [row for row in rows if row.id not in self.unseen]
@@ -40,10 +41,12 @@ class Line:
         self.reads.release()
         return rows
 
-    async def _descriptors(self) -> list[Descriptor]:
+    async def descriptors(self) -> list[Descriptor]:
+        """Return the latest descriptors."""
         return outbox.descriptors(self.store.connection, "main")
 
-    async def _running(self) -> set[str]:
+    async def open_topics(self) -> set[str]:
+        """Return the topics that a test has set."""
         return self.running
 
     def commit(

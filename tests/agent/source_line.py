@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from meteragent.agent.source import Source
+from meteragent.agent.link.source import Source
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Token
 from tests.support.fake_session import FakeSession

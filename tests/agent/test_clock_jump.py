@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meteragent.agent as module
-from meteragent.agent.clock import STEP_MS, UNKNOWN_STEP_MS, BootClock, ClockJumped, SteadyClock
-from meteragent.agent.synchronised import kernel_state, synchronised
+from meteragent.agent.clock import ClockJumped, SteadyClock
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import bits
+from meteragent.service.boot_clock import STEP_MS, UNKNOWN_STEP_MS, BootClock, kernel_state, synchronised
 from meteragent.store import ledger, meta, read_only
 from tests.support.agent_world import START_MS, STREAM, World, quick, reading
 from tests.support.agent_world import STEP_MS as SLOT_MS

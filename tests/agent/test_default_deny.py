@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import meteragent.agent as module
-from meteragent.agent import runner
+from meteragent.agent import runner, unit
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Snapshot
@@ -32,10 +32,10 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose agent looks at its clock every 2 ms, and does not wait for brokers at a stop."""
     made = World(tmp_path)
     monkeypatch.setattr(module, "DRAIN_S", 0.01)
-    monkeypatch.setattr(module, "keep_connected", made.keep_connected)
+    monkeypatch.setattr(unit, "keep_connected", made.keep_connected)
     for place in (module, runner):
         monkeypatch.setattr(place, "POLL_S", 0.002)
-    monkeypatch.setattr("meteragent.agent.sink.POLL_S", 0.002)
+    monkeypatch.setattr("meteragent.agent.link.sink.POLL_S", 0.002)
     return made
 
 
@@ -181,7 +181,7 @@ def home(world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
 
     async def made(*watts: int | None) -> list[Publication]:
         own = World(tmp_path_factory.mktemp("home"))
-        monkeypatch.setattr(module, "keep_connected", own.keep_connected)
+        monkeypatch.setattr(unit, "keep_connected", own.keep_connected)
         async with own.running(STREAM.format("", "") + HOME):
             await slots(own, *watts)
             actual = (await sent(own))["sink"]

@@ -10,7 +10,7 @@ import pytest
 from meteragent import config
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.first_minutes import OF_TIMES, FirstMinutes
-from meteragent.agent.outlets import Outlets
+from meteragent.agent.link.outlets import Outlets
 from meteragent.agent.watch import StreamWatch
 from meteragent.core.arrivals import CODES
 from meteragent.domain.counters import Counts

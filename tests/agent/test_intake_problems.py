@@ -10,7 +10,8 @@ from typing import cast
 import pytest
 
 from meteragent import config
-from meteragent.agent import metrics, page_data, watch
+from meteragent.agent import metrics, watch
+from meteragent.agent.page import view
 from meteragent.agent.parts import intake_limits
 from meteragent.agent.watch import BY_METER
 from meteragent.cli import health
@@ -335,6 +336,6 @@ async def test_liveness_ignores_what_arrives(
                 raised=raised,
             )
 
-    routes = {route.path: route.answer for route in page_data.routes(cast(watch.Watch, Watched()))}
+    routes = {route.path: route.answer for route in view.routes(cast(watch.Watch, Watched()))}
     assert (await routes["/healthz"]())[0] == live
     assert (await routes["/readyz"]())[0] == ready

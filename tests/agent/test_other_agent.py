@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from meteragent.agent import other_agent
+from meteragent import config
+from meteragent.agent.link import other_agent
+from meteragent.agent.store_thread import StoreThread
 from meteragent.domain import identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
-from meteragent.domain.problem import Alarms
-from meteragent.mqtt import Session, SubscriptionRefused
+from meteragent.mqtt import SubscriptionRefused
 from meteragent.service.health import ask, socket_path
 from meteragent.store import ledger, read_only, restore_at
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World, quick
+from tests.support.contexts import context_of
 from tests.support.fake_session import FakeSession, Publication
 from tests.support.mqtt_peer import turns
 from tests.support.stores import open_store
@@ -97,10 +99,6 @@ async def published(world: World) -> Publication:
     return await world.sides["sink"].session.next()
 
 
-async def nothing(_: Session) -> None:
-    """Serve a session that sends nothing."""
-
-
 def refusing(error: LinkError) -> Callable[[str], Coroutine[Any, Any, None]]:
     """A broker that does not let anybody subscribe."""
 
@@ -177,22 +175,25 @@ async def test_another_agent_that_announces_a_meter_now_is_one(world: World, clo
         assert await codes(world) == ["other_agent"]
 
 
-async def test_another_agent_is_noticed_on_a_later_connection() -> None:
+async def test_another_agent_is_noticed_on_a_later_connection(tmp_path: Path) -> None:
     """The agent listens for its records on each connection, and no longer once it has heard one."""
-    alarms = Alarms()
-    listener = other_agent.Listener("main", b"key", 0, 10.0, Counts(), alarms)
+    counts = Counts()
+    thread = StoreThread(open_store(tmp_path / "db"), 0, 2**30, [], counts)
+    context = context_of(config.parse(STREAM.format("", "")), thread, counts)
+    listener = other_agent.Listener("main", context)
     listener.ask(["private/m"])
     listener.hear("private/m/privacy", json.dumps(ANNOUNCED).encode(), retain=True)
     for _ in range(2):
         session = FakeSession()
-        task = asyncio.ensure_future(listener.wrap_serve(nothing)(session))
+        task = asyncio.ensure_future(listener.serve(session))
         await turns(5)
         assert session.filters == ["private/m"]
         task.cancel()
-    assert [item.code for item in alarms.active] == ["earlier_store"]
+    assert [item.code for item in context.alarms.active] == ["earlier_store"]
     listener.hear("private/m", b"record", retain=False)
     assert session.filters == []
-    assert [item.code for item in alarms.active] == ["other_agent"]
+    assert [item.code for item in context.alarms.active] == ["other_agent"]
+    await thread.close()
 
 
 async def test_an_agent_of_an_earlier_version_counts_as_another(world: World, clock: Loop) -> None:

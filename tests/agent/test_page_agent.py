@@ -4,20 +4,21 @@ import json
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import meteragent.agent as module
 from meteragent import config
-from meteragent.agent import page, runner
+from meteragent.agent import page, runner, unit
 from meteragent.agent.clock import SteadyClock
-from meteragent.agent.page import serialise
-from meteragent.agent.page.viewers import Viewer, Viewers
-from meteragent.agent.page_data import CrowdWatch, PageData, WatchedStream, page_settings
-from meteragent.agent.parts import presence
-from meteragent.agent.sink import Sink
-from meteragent.agent.store_thread import StoreThread
+from meteragent.agent.link.outlets import presence_of
+from meteragent.agent.link.sink import Sink
+from meteragent.agent.page import serialise, view
+from meteragent.agent.page.history import NONE
+from meteragent.agent.store_thread import OutboxReader, StoreThread
+from meteragent.agent.viewers import Viewer, Viewers
 from meteragent.core.deadlines import Upcoming
 from meteragent.domain import identity
 from meteragent.domain.commit import Receiver
@@ -42,7 +43,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose agent looks at its clock every 2 ms."""
     made = World(tmp_path)
     monkeypatch.setattr(module, "DRAIN_S", 0.01)
-    monkeypatch.setattr(module, "keep_connected", made.keep_connected)
+    monkeypatch.setattr(unit, "keep_connected", made.keep_connected)
     for place in (module, runner):
         monkeypatch.setattr(place, "POLL_S", 0.002)
     return made
@@ -127,21 +128,21 @@ async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch
         world.agent._viewers.leave(viewer)
 
 
-def told(text: str, store: StoreThread | None = None, key: bytes | None = None) -> PageData:
+def told(text: str, store: StoreThread | None = None, key: bytes | None = None) -> view.View:
     """Return what the page gets of a configuration's first stream."""
     clock, none = SteadyClock(lambda: START_MS + STEP_MS, Counts()), None
     clock.now_ms()
     stream = config.parse(text).stream[0]
     connected = {"source": True, "sink": False}.__getitem__
     receiver, upcoming = Receiver("main", stream.sink.topic), {"m": NEXT}.get
-    watched = [WatchedStream(stream, Fraction(0), key, lambda: ["m"], connected, upcoming, receiver)]
-    return PageData(watched, store or none, clock, Counts(), none)  # type: ignore[arg-type]
+    watched = [view.StreamView(stream, Fraction(0), key, lambda: ["m"], connected, upcoming, receiver)]
+    return view.View(watched, store or none, clock, Counts(), none)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", ["", ENERGY, REGISTER])
 def test_every_preset_can_be_looked_at(source: str) -> None:
     """For a stream of any kind, the page gets the success limits of every other preset."""
-    [stream] = told(written(source=source)).view.streams
+    [stream] = told(written(source=source)).streams
     promises = stream.promises()
     assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day", "peak"}
     for preset in promises.presets.values():
@@ -155,7 +156,7 @@ def test_every_preset_can_be_looked_at(source: str) -> None:
 def test_presets_that_check_refuses_are_not_offered() -> None:
     """A device that reports only changes of 500 W is too coarse for half an hour, but not for a month."""
     source, zone = 'profile = "json"\nvalue = "power"\ndead_band = 500\nhold = "30min"', "timezone = 'UTC'"
-    [stream] = told(written(source=source, privacy='preset = "bill"', window=zone)).view.streams
+    [stream] = told(written(source=source, privacy='preset = "bill"', window=zone)).streams
     presets = set(stream.promises().presets)
     for name in ("appliance", "television", "street", "day", "typical-day"):
         window = zone if name in ("day", "typical-day") else ""
@@ -167,9 +168,9 @@ def test_presets_that_check_refuses_are_not_offered() -> None:
 
 def test_records_are_looked_for_where_they_leave() -> None:
     """A meter's records are found under the name under which they leave: its pseudonym."""
-    [stream] = told(written()).view.streams
+    [stream] = told(written()).streams
     assert stream.topic("m") == "private/m/power"
-    [stream] = told(written(), key=b"key").view.streams
+    [stream] = told(written(), key=b"key").streams
     assert stream.topic("m") == f"private/{identity.pseudonym(b'key', 'm')}/power"
 
 
@@ -178,7 +179,7 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     store = open_store(tmp_path / "db")
     thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
     look = told(written(), thread)
-    glance = await look.view.glance("main", "m")
+    glance = await look.glance("main", "m")
     assert glance.spent == dict.fromkeys(SPENT, 0)
     assert (glance.last_message, glance.waiting_count, glance.lag_ms) == (None, 0, None)
     assert (glance.source_is_connected, glance.sink_is_connected, glance.now_ms) == (
@@ -191,17 +192,17 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     for k in (now - 48 * 40, now - 48 * 8, now - 1, now):
         persist(store, opening(k, "m", "other"))
     persist(store, closing(now - 2, "m"))
-    glance = await look.view.glance("main", "m")
+    glance = await look.glance("main", "m")
     assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
     assert (glance.waiting_count, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
-    assert await look.view.latest_payloads("main", "private/m", 10) == [b"record %d" % (now - 2)]
+    assert await look.latest_payloads("main", "private/m", 10) == [b"record %d" % (now - 2)]
     [row] = outbox.pending(store.connection, "main", START_MS, 10)
     with store.transaction() as tx:
         outbox.mark_delivered(tx, [row.id], START_MS)
-    glance = await look.view.glance("main", "m")
-    assert glance.last_message == page.Message("private/m", row.payload, START_MS)
+    glance = await look.glance("main", "m")
+    assert glance.last_message == outbox.last_delivered(store.connection, "main")
     assert (glance.waiting_count, glance.lag_ms) == (0, None)
-    assert (await look.view.glance("main", "m")).last_message == glance.last_message
+    assert (await look.glance("main", "m")).last_message == glance.last_message
     await thread.close()
 
 
@@ -228,26 +229,26 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     clock, none = SteadyClock(lambda: START_MS + STEP_MS, Counts()), None
     clock.now_ms()
     known = {START_MS + STEP_MS: True}
-    sink = Sink(thread.outbox_reader("main"), clock.now_ms, Counts(delivered=5, report_late=2))
+    sink = Sink(OutboxReader(thread, "main"), clock.now_ms, Counts(delivered=5, report_late=2))
     sink.delivered_ms = START_MS
-    crowd = CrowdWatch(sink, lambda time_ms: known.get(time_ms, False))
+    keys = SimpleNamespace(has_slot=lambda time_ms: known.get(time_ms, False))
+    crowd: Any = SimpleNamespace(sink=sink, crowd=keys)
     upcoming, receiver = {"m": NEXT}.get, Receiver("main", stream.sink.topic)
-    watched = WatchedStream(
+    watched = view.StreamView(
         stream, Fraction(0), None, lambda: ["m"], lambda _: True, upcoming, receiver, crowd=crowd
     )
-    look = PageData([watched], thread, clock, Counts(), none)  # type: ignore[arg-type]
+    look = view.View([watched], thread, clock, Counts(), none)  # type: ignore[arg-type]
     persist(store, sending(0))
-    assert await look.view.latest_payloads("main", "private/m", 10) == []
-    assert await look.view.history("main", "m") == page.History("UTC", (), ())
-    glance = await look.view.glance("main", "m")
-    assert glance.reports == page.Reports(5, 1, 2, START_MS, has_keys=True)
+    assert await look.latest_payloads("main", "private/m", 10) == []
+    assert await look.history("main", "m") == NONE
+    glance = await look.glance("main", "m")
+    assert glance.reports == view.Reports(5, 1, 2, START_MS, has_keys=True)
     known.clear()
     sink._unmarked_ids.add(1)  # confirmed, but not marked yet
-    assert (await look.view.glance("main", "m")).reports == page.Reports(5, 0, 2, START_MS, has_keys=False)
-    [view] = look.view.streams
-    promises = view.promises()
+    assert (await look.glance("main", "m")).reports == view.Reports(5, 0, 2, START_MS, has_keys=False)
+    promises = watched.promises()
     assert promises.presets == {}
-    facts = json.loads(serialise.facts([view], [promises]))
+    facts = json.loads(serialise.facts([watched], [promises]))
     assert facts["streams"][0]["group"] == {
         "name": "elm-street",
         "id": make_group().id.hex(),
@@ -268,14 +269,14 @@ def test_settings_come_from_the_configuration(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("0123456789abcdef\n")
 
-    def settings(text: str) -> page.Settings:
+    def settings(text: str) -> view.Settings:
         table = config.parse(f"{written()}\n[page]\n{text}").page
         assert table is not None
-        return page_settings(table)
+        return view.Settings.of(table)
 
-    assert settings("") == page.Settings("127.0.0.1", 8321)
+    assert settings("") == view.Settings("127.0.0.1", 8321)
     far = settings(f'listen = "[::]:80"\nhosts = ["Gateway.local"]\ntoken_file = "{path}"')
-    assert far == page.Settings("::", 80, frozenset({"gateway.local"}), b"0123456789abcdef")
+    assert far == view.Settings("::", 80, frozenset({"gateway.local"}), b"0123456789abcdef")
     path.write_text("short")
     with pytest.raises(ConfigError, match=r"page\.token_file: found a token of 5 characters"):
         settings(f'token_file = "{path}"')
@@ -287,10 +288,10 @@ def test_settings_come_from_the_configuration(tmp_path: Path) -> None:
 def test_the_address_of_the_page_is_the_link_of_the_devices(url: str) -> None:
     """Home Assistant shows it on each device of the configuration."""
     parsed = config.parse(f"{written(sink=HOME_ASSISTANT)}\n[page]\nurl = '{url}'")
-    discovery = presence(parsed.stream[0], b"secret", parsed.page).discovery
+    discovery = presence_of(parsed.stream[0], b"secret", parsed.page).discovery
     assert discovery is not None
     assert discovery.page_url == url
-    without = presence(parsed.stream[0], b"secret", None).discovery
+    without = presence_of(parsed.stream[0], b"secret", None).discovery
     assert without is not None
     assert without.page_url is None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from starlette.types import ASGIApp
 
-from meteragent.agent import page
+from meteragent.agent.page import view as page
 from meteragent.agent.page.app import BODY_LIMIT, application
 from meteragent.agent.page.guard import COOKIE
 from meteragent.domain.errors import ConfigError

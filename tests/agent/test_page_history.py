@@ -9,11 +9,11 @@ import pytest
 from starlette.types import ASGIApp
 
 from meteragent import config
-from meteragent.agent import page, page_history
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.page import app, serialise
-from meteragent.agent.page.view import Costs
-from meteragent.agent.page_data import PageData, WatchedStream
+from meteragent.agent.page import history as page_history
+from meteragent.agent.page import view as page
+from meteragent.agent.page.history import Costs
 from meteragent.agent.store_thread import StoreThread
 from meteragent.consume import band_energies, collect, compare_tariffs, tariff_cost
 from meteragent.domain.commit import Commit, Descriptor, Outgoing, Receiver
@@ -42,7 +42,7 @@ def world() -> PageWorld:
     return made
 
 
-def history(world: PageWorld, **changes: Any) -> page.History:
+def history(world: PageWorld, **changes: Any) -> page_history.History:
     """Return the history that follows from a world's records and descriptors."""
     released: dict[str, Any] = {
         "records": world.history,
@@ -148,17 +148,17 @@ async def test_the_server_tells_what_left() -> None:
     assert (await ask(at, "/history.json")).status == 404
 
 
-def page_data(text: str, path: Path) -> tuple[PageData, StoreThread]:
+def page_data(text: str, path: Path) -> tuple[page.View, StoreThread]:
     """The page's data over a store, with one stream."""
     thread = StoreThread(open_store(path), 10**12, 10**9, {"main"}, Counts())
     clock, nothing = SteadyClock(lambda: NOW_MS, Counts()), None
     clock.now_ms()
     stream = config.parse(text).stream[0]
     receiver = Receiver("main", stream.sink.topic)
-    watched = WatchedStream(
+    watched = page.StreamView(
         stream, Fraction(0), None, lambda: ["house"], lambda _: True, lambda _: None, receiver
     )
-    return PageData([watched], thread, clock, Counts(), nothing), thread  # type: ignore[arg-type]
+    return page.View([watched], thread, clock, Counts(), nothing), thread  # type: ignore[arg-type]
 
 
 async def test_history_comes_from_the_outbox(world: PageWorld, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_history_comes_from_the_outbox(world: PageWorld, tmp_path: Path) -
     persist(store, commit)
     actual = outbox.descriptors_of(store.connection, "main", topic, names[0])
     assert actual == [message, message]
-    assert await look.view.history("main", "house") == history(world)
+    assert await look.history("main", "house") == history(world)
     await thread.close()
 
 
@@ -183,20 +183,20 @@ async def test_a_glance_has_what_remains_of_the_budget(tmp_path: Path) -> None:
     """The remaining budget is that of the present period; without a budget there is none."""
     look, thread = page_data(written(privacy=BUDGET % (1000, "10d")), tmp_path / "db")
     epsilon = config.terms(config.parse(written()).stream[0]).epsilon_per_w
-    glance = await look.view.glance("main", "house")
+    glance = await look.glance("main", "house")
     start_ms = NOW_MS - NOW_MS % (10 * DAY_MS)
     period = {"start_ms": start_ms, "end_ms": start_ms + 10 * DAY_MS}
     assert glance.allowance == page.Allowance(1000 * epsilon, Fraction(0), **period)
     for index in (start_ms // STEP_MS - 1, start_ms // STEP_MS, start_ms // STEP_MS + 1):
         persist(thread.store, opening(index, "house"))
-    glance = await look.view.glance("main", "house")
+    glance = await look.glance("main", "house")
     assert glance.allowance is not None
     assert glance.allowance.spent == 2 * epsilon
-    told = serialise._allowance(glance.allowance, look.view.streams[0].terms)
+    told = serialise._allowance(glance.allowance, look.streams[0].terms)
     assert told == {"limit": 1000.0, "left": 998.0, "windows": 998, **period}
     overspent = glance.allowance._replace(spent=1001 * epsilon)
-    assert serialise._allowance(overspent, look.view.streams[0].terms) == {**told, "left": 0.0, "windows": 0}
+    assert serialise._allowance(overspent, look.streams[0].terms) == {**told, "left": 0.0, "windows": 0}
     await thread.close()
     look, thread = page_data(written(), tmp_path / "db2")
-    assert (await look.view.glance("main", "house")).allowance is None
+    assert (await look.glance("main", "house")).allowance is None
     await thread.close()

@@ -11,14 +11,14 @@ from contextlib import AsyncExitStack
 import pytest
 
 from meteragent.agent import page
-from meteragent.agent.page import app, server
-from meteragent.agent.page.viewers import VIEWERS, Viewer, Viewers
+from meteragent.agent.page import app, server, view
+from meteragent.agent.viewers import VIEWERS, Viewer, Viewers
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.domain.errors import ConfigError, PageError
 from meteragent.domain.problem import PROBLEMS, problem
 from tests.support.broker import free_port
 from tests.support.page_asker import LIMIT_S, Line, ask, line
-from tests.support.page_world import START_MS, TOKEN, PageWorld
+from tests.support.page_world import START_MS, TOKEN, PageWorld, delivered
 
 
 class Noted(Viewers):
@@ -119,7 +119,7 @@ async def test_a_glance_says_how_things_stand(world: PageWorld, open_page: Line)
     """The privacy spent comes as a level and exactly, with the last message, health and counters."""
     world.counts.add("accepted", 3)
     payload = world.record(START_MS, 512)
-    world.last = page.Message("private/house/power", payload, START_MS + 9)
+    world.last = delivered("private/house/power", payload, START_MS + 9)
     async with asyncio.timeout(LIMIT_S):
         while (glance := await open_page.event("glance"))["last"] is None:
             pass
@@ -135,7 +135,7 @@ async def test_what_arrives_is_told_of_each_meter(world: PageWorld, port: int) -
     """Each meter and phase comes with its judgement: with the facts, and with every glance."""
     world.arrivals = (ArrivalRow("house", "b", 41, 90_000, None, "wrong_profile"),)
     row = {"meter": "house", "phase": "b", "messages": 41, "heard_ago_ms": 90_000, "counted_ago_ms": None}
-    at = app.application(page.Settings(), world.view, world.viewers, [])
+    at = app.application(view.Settings(), world.view, world.viewers, [])
     [stream] = json.loads((await ask(at, "/facts.json")).body)["streams"]
     assert stream["arrivals"] == [row | {"code": "wrong_profile"}]
     async with world.serving(port=port), line(port) as opened:
@@ -147,7 +147,7 @@ async def test_problems_are_told_with_what_to_do(world: PageWorld, port: int) ->
     """Problems come with the facts, even while no meter is known, and with every glance."""
     told = {"code": "sink_down", "text": "stream main: no connection to the broker of the sink"}
     told["cure"] = PROBLEMS["sink_down"].cure
-    at = app.application(page.Settings(), world.view, world.viewers, [])
+    at = app.application(view.Settings(), world.view, world.viewers, [])
     assert json.loads((await ask(at, "/facts.json")).body)["problems"] == []
     world.problems = [problem("sink_down", "main")]
     assert json.loads((await ask(at, "/facts.json")).body)["problems"] == [told]
@@ -281,10 +281,10 @@ async def test_a_taken_port_is_named(world: PageWorld, port: int, caplog: pytest
         caplog.set_level(logging.INFO, "meteragent")
         caplog.clear()
         with pytest.raises(PageError, match=rf"page\.listen: 127\.0\.0\.1:{port}: address already in use"):
-            await page.serve(page.Settings(port=port), world.view, world.viewers)
+            await page.serve(view.Settings(port=port), world.view, world.viewers)
     for host in ("no.such.invalid", "192.0.2.1"):
         with pytest.raises(ConfigError, match=rf"page\.listen: found {host}; expected an address"):
-            await page.serve(page.Settings(host=host, token=b"x" * 16), world.view, world.viewers)
+            await page.serve(view.Settings(host=host, token=b"x" * 16), world.view, world.viewers)
     assert not caplog.messages
 
 
@@ -327,13 +327,13 @@ async def test_without_the_extra_it_says_so(world: PageWorld, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "meteragent.agent.page.server", raising=False)
     with pytest.raises(ConfigError, match=r"pip install '\.\[page\]'"):
-        await page.serve(page.Settings(), world.view, world.viewers)
+        await page.serve(view.Settings(), world.view, world.viewers)
 
 
 async def test_the_page_speaks_its_reader_s_language(world: PageWorld, port: int) -> None:
     """HTML, texts, facts, problems and the login are in the language that each browser prefers."""
-    at = app.application(page.Settings(), world.view, world.viewers, ())
-    locked = app.application(page.Settings(token=TOKEN), world.view, world.viewers, ())
+    at = app.application(view.Settings(), world.view, world.viewers, ())
+    locked = app.application(view.Settings(token=TOKEN), world.view, world.viewers, ())
     world.problems = [problem("source_down", "main")]
     german = {"accept-language": "de-DE,de;q=0.9,en;q=0.8"}
     for headers, language, promise, cause, wrong in (

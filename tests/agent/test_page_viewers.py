@@ -1,9 +1,9 @@
-"""The page's viewers, and what waits for them: meteragent.agent.page.viewers."""
+"""The page's viewers, and what waits for them: meteragent.agent.viewers."""
 
 import pytest
 
 from meteragent import config
-from meteragent.agent.page.viewers import VIEWERS, WAITING, News, TooManyViewers, Viewer, Viewers
+from meteragent.agent.viewers import VIEWERS, WAITING, News, TooManyViewers, Viewer, Viewers
 from meteragent.domain.commit import Outgoing
 from tests.support.configurations import written
 

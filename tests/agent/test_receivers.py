@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from meteragent import config
-from meteragent.agent import receivers
-from meteragent.agent.clock import SteadyClock
-from meteragent.agent.outlets import OutletMaker
+from meteragent.agent.link import receivers
+from meteragent.agent.link.outlets import withdraw
 from meteragent.agent.store_thread import StoreThread
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError, StoreError
-from meteragent.domain.problem import Alarms
 from meteragent.store import grants
 from meteragent.store.grants import Wanted
+from tests.support.contexts import context_of
 from tests.support.stores import open_store
 
 TEXT = """
@@ -80,10 +79,9 @@ async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
         tx.execute("UPDATE receiver SET link = ?", (text,))
     [receipt] = grants.receipts(store.connection)
     thread = StoreThread(store, 0, 2**30, [], counts)
-    maker = OutletMaker(thread, SteadyClock(lambda: 0, counts), counts, Alarms(), 0.0, bytes)
     with caplog.at_level(logging.WARNING):
         async with asyncio.timeout(60):
-            await maker.withdraw(receipt.grant)
+            await withdraw(receipt.grant, context_of(config.parse(TEXT), thread, counts))
     await thread.close()
     assert "receiver app was revoked, but its descriptors stay: receiver app" in caplog.text
 

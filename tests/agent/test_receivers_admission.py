@@ -12,7 +12,8 @@ from random import Random
 import pytest
 
 from meteragent import config
-from meteragent.agent import parts, receivers
+from meteragent.agent import parts
+from meteragent.agent.link import receivers
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Destination

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from meteragent import config
-from meteragent.agent import parts, receivers
+from meteragent.agent import parts
+from meteragent.agent.link import receivers
 from meteragent.core.charges import Spending
 from meteragent.core.opening import Openings
 from meteragent.core.pipeline import Pipeline

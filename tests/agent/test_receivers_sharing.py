@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from meteragent import config
-from meteragent.agent import Unit, parts, receivers
-from meteragent.agent.clock import SteadyClock
-from meteragent.agent.outlets import OutletMaker
+from meteragent.agent import parts
+from meteragent.agent.link import receivers
+from meteragent.agent.link.outlets import outlets_of
+from meteragent.agent.page.view import first_receiver
 from meteragent.agent.store_thread import StoreThread
 from meteragent.consume import Record
 from meteragent.core.charges import Spending
@@ -17,12 +17,12 @@ from meteragent.core.pipeline import Pipeline
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time, parse_time
 from meteragent.domain.identity import pseudonym
-from meteragent.domain.problem import Alarms
 from meteragent.domain.reading import Message
 from meteragent.domain.units import MINUTE_MS
 from meteragent.mqtt import Endpoint
 from meteragent.privacy import SeededBits
 from meteragent.store import grants, outbox, transaction
+from tests.support.contexts import context_of
 from tests.support.stores import open_store
 
 NOON_MS, SLOT_MS, DAY_MS = parse_time("2027-03-01T12:00:00Z"), 30 * MINUTE_MS, 48 * 30 * MINUTE_MS
@@ -166,12 +166,12 @@ async def test_the_page_shows_a_receiver_that_is_admitted(home: Home) -> None:
     """The first of the file, until it has ended; then the next, and never what the first one got."""
     counts = Counts()
     thread = StoreThread(home.store, 0, 2**30, [], counts)
-    maker = OutletMaker(thread, SteadyClock(lambda: 0, counts), counts, Alarms(), 0.0, bytes)
+    context = context_of(parsed(ENDING), thread, counts)
     for app, name in ((ENDING, "app"), (PAUSED, "utility")):
         home.start(app)
         links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
-        outlets = maker.of(home.stream, links)
-        shown = Unit(home.stream, links, cast(Any, None), cast(Any, None), outlets, "").shown
-        assert shown.queue.startswith(f"{home.stream.name}@{name}.")
-        assert shown.topic == f"{name}/{{meter}}"
+        outlets = outlets_of(home.stream, links, context)
+        receiver = first_receiver(home.stream, outlets)
+        assert receiver.queue.startswith(f"{home.stream.name}@{name}.")
+        assert receiver.topic == f"{name}/{{meter}}"
     assert len(outlets) == 1

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.agent import refused_topics as refusal
-from meteragent.agent import sink
-from meteragent.agent.refused_topics import ABRUPT, STRIKES, TRY_S, Refusals
+from meteragent.agent.link import refused_topics as refusal
+from meteragent.agent.link import sink
+from meteragent.agent.link.refused_topics import ABRUPT, STRIKES, TRY_S, Refusals
 from meteragent.domain.commit import Destination
 from tests.agent.sink_line import NOW_MS, Line
 from tests.core.test_pipeline import core, feed

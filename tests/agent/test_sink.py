@@ -1,4 +1,4 @@
-"""Records out: meteragent.agent.sink, from a real outbox to connections that a test drives."""
+"""Records out: meteragent.agent.link.sink, from a real outbox to connections that a test drives."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.agent import sink
+from meteragent.agent.link import sink
 from meteragent.store import outbox
 from tests.agent.sink_line import NOW_MS, Line
 from tests.support.fake_session import LIMIT_S, Publication

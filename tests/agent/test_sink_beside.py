@@ -1,4 +1,4 @@
-"""What leaves besides records: meteragent.agent.sink's status, and devices for Home Assistant."""
+"""What leaves besides records: meteragent.agent.link.sink's status, and devices for Home Assistant."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from meteragent.agent import sink
-from meteragent.agent.announcer import UNRETAINED_S, Presence
+from meteragent.agent.link import sink
+from meteragent.agent.link.announcer import UNRETAINED_S, Presence
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
 from meteragent.mqtt import Will
@@ -154,7 +154,7 @@ class FakeClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
-        monkeypatch.setattr("meteragent.agent.sink._now_s", lambda: self.now_s)
+        monkeypatch.setattr("meteragent.agent.link.sink._now_s", lambda: self.now_s)
 
 
 async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:

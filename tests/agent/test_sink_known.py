@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from meteragent.agent import send_queue, sink
-from meteragent.agent.send_queue import SendQueue
+from meteragent.agent.link import sink
+from meteragent.agent.link.sink import SendQueue
 from meteragent.domain.commit import Commit, Outgoing
 from meteragent.store import outbox
 from meteragent.store.outbox import WaitingRow
@@ -54,7 +54,7 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
         assert not [item for item in waiting if (item.due_ms, item.id) <= min(known.end, (now_ms, EVER))]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(send_queue, "FETCH", page)
+        patch.setattr(sink, "FETCH", page)
         for what, number in plan:
             if what == "commit":
                 rows = [row(last := last + 1, max(0, now_ms + number - 6 + k % 3)) for k in range(number)]
@@ -133,8 +133,7 @@ async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
 ) -> None:
     """Rows handed over during a read, too many to keep and earlier than what is read, leave."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
-    for module in (sink, send_queue):
-        monkeypatch.setattr(module, "FETCH", 2)
+    monkeypatch.setattr(sink, "FETCH", 2)
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.connected() as session:

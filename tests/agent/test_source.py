@@ -1,4 +1,4 @@
-"""Messages in: meteragent.agent.source, on connections that a test drives."""
+"""Messages in: meteragent.agent.link.source, on connections that a test drives."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.agent.source import BATCH, HELD_MAX_3_1_1, PACKET_IDS
+from meteragent.agent.link.source import BATCH, HELD_MAX_3_1_1, PACKET_IDS
 from meteragent.domain.errors import LinkError
 from meteragent.domain.reading import Token
 from tests.agent.source_line import MAX_PAYLOAD, NOW_MS, Line

@@ -2,8 +2,8 @@
 
 import pytest
 
-from meteragent.agent import source
-from meteragent.agent.source import HELD_UNTESTED, PROMPT_S, SILENCES_S, InflightLimitProbe
+from meteragent.agent.link import source
+from meteragent.agent.link.source import HELD_UNTESTED, PROMPT_S, SILENCES_S, InflightLimitProbe
 from tests.agent.source_line import Line
 
 

@@ -15,8 +15,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from meteragent import config
+from meteragent.agent.link.source import BATCH
 from meteragent.agent.parts import Links, core
-from meteragent.agent.source import BATCH
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.counters import Counts

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.agent.crowd import Keys
+from meteragent.agent.link.crowd import Keys
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.shares import ShareWindow

@@ -1,6 +1,6 @@
 """The page asked by who has no token: no answer of the server's own failure, and nothing that is measured."""
 
-from meteragent.agent import page
+from meteragent.agent.page import view as page
 from meteragent.agent.page.app import application
 from tests.support.page_asker import ask
 from tests.support.page_world import TOKEN, PageWorld

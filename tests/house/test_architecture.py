@@ -17,7 +17,7 @@ FILE_LINES_MAX = 600
 CLASS_LINES_MAX = 250
 ATTRIBUTES_MAX = 15
 LARGE_CLASSES = {  # lines and attributes of classes beyond a limit: they may only fall
-    "meteragent/agent/sink.py Sink": (219, 19),
+    "meteragent/agent/link/sink.py Sink": (219, 19),
     "meteragent/core/stream.py Stream": (63, 18),
     "meteragent/core/timeline.py Timeline": (307, 11),
     "meteragent/decode/profile.py Profile": (48, 17),
@@ -249,6 +249,14 @@ def test_the_mathematics_stands_alone() -> None:
     assert all(name.startswith("meteragent.privacy") for name in ours)
     assert {"numpy", "meteragent.privacy.mechanism.vector"} <= set(loaded)
     assert not {"scipy", "pydantic"} & set(loaded)
+
+
+def test_no_import_of_ours_hides_in_a_string() -> None:
+    """Import contracts see every arrow between rooms; only commands are looked up by their names."""
+    hidden = re.compile(r"import_module\(f?[\"']meteragent\.")
+    rooms = [path for path in CODE if path.is_relative_to(ROOT / "meteragent")]
+    inner = [path for path in rooms if path.parent.name != "cli" and "usage" not in path.parts]
+    assert not [name_of(path) for path in inner if hidden.search(path.read_text())]
 
 
 def test_error_tree() -> None:

@@ -13,9 +13,10 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from meteragent import agent, cli
-from meteragent.agent import source
-from meteragent.agent.source import Source
+from meteragent import cli
+from meteragent.agent import unit
+from meteragent.agent.link import outlets, source
+from meteragent.agent.link.source import Source
 from meteragent.core.factory import Factory
 from meteragent.core.noise import Noise
 from meteragent.core.timeline import Timeline
@@ -92,7 +93,8 @@ def impatient_alone() -> None:
 def watchful() -> None:
     """Reconnect at once, and notice a silent broker within 2 s, not 10 or 120; this is not a mutant."""
     impatient()
-    agent.Link = partial(Link, keepalive_s=1)  # type: ignore[assignment,attr-defined]
+    for module in (unit, outlets):
+        module.Link = partial(Link, keepalive_s=1)  # type: ignore[attr-defined]
     source.SILENCES_S = (2.0, 3.0, 4.5)
 
 

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from meteragent import cli
-from meteragent.agent import synchronised
 from meteragent.cli import common
+from meteragent.service import boot_clock
 from tests.integration.alone import listen_for
 
 LOOK_S = 0.02
@@ -44,5 +44,5 @@ if __name__ == "__main__":
     listen_for(0)
     folder = Path(sys.argv[-1]).parent
     common.now_ms = WallClock(folder / "clock")
-    synchronised.synchronised = lambda *_: (folder / "synchronised").exists()
+    boot_clock.synchronised = lambda *_: (folder / "synchronised").exists()
     sys.exit(cli.main(sys.argv[1:]))

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from meteragent import cli
-from meteragent.agent import synchronised
 from meteragent.cli import common
+from meteragent.service import boot_clock
 from tests.integration.alone import listen_for
 
 HOUR_S = 4
@@ -63,5 +63,5 @@ if __name__ == "__main__":
     listen_for(float(path.read_text().split()[3]))
     common.now_ms = FastClock(path)
     # The machine's own clock is slower, so no step of the wall clock may count as a jump.
-    synchronised.synchronised = lambda *_: False
+    boot_clock.synchronised = lambda *_: False
     sys.exit(cli.main(sys.argv[1:]))

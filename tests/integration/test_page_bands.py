@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from meteragent.agent import page as page_module
 from meteragent.agent.page import app
+from meteragent.agent.page import view as page_module
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.units import DAY_MS
 from tests.integration.browser import chromium

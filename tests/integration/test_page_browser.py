@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from meteragent.agent import page as page_module
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.deadlines import Upcoming
 from meteragent.domain.grid import iso_time
@@ -20,7 +19,7 @@ from meteragent.report import guarantee, wording
 from tests.integration.look import DECISIVE, PICTURES, STEP_MS, Look, Site, serious, serving_site, tab, window
 from tests.integration.service import now_ms, until
 from tests.support.broker import free_port
-from tests.support.page_world import TOKEN, PageWorld
+from tests.support.page_world import TOKEN, PageWorld, delivered, named
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -194,7 +193,7 @@ async def test_another_stream_can_be_looked_at(site: Site) -> None:
     world, port = PageWorld(), free_port()
     world.now_ms = now_ms() // STEP_MS * STEP_MS
     [one] = world.view.streams
-    world.view = replace(world.view, streams=[one, replace(one, name="second")])
+    world.view = replace(world.view, streams=[one, named(one, "second")])
     async with world.serving(port=port), window(site.browser) as page:
         look = Look(world, page)
         await look.open(f"http://127.0.0.1:{port}/")
@@ -231,7 +230,7 @@ async def test_it_is_fit_for_everybody(site: Site, width: int) -> None:
     async with site.looking(viewport={"width": width, "height": 900}, color_scheme="light") as look:
         await look.live(6)
         payload = look.world.record(look.world.clock_ms, 512)
-        look.world.last = page_module.Message("private/house/power", payload, look.world.clock_ms)
+        look.world.last = delivered("private/house/power", payload, look.world.clock_ms)
         await expect(look.page.locator("#last-payload")).to_have_text(payload.decode())
         for summary in await look.page.locator("summary:visible").all():
             await summary.click()

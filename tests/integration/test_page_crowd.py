@@ -12,7 +12,7 @@ from meteragent.texts import texts as texts_of
 from tests.integration.browser import chromium
 from tests.integration.look import PICTURES, Look, serious, window
 from tests.support.broker import free_port
-from tests.support.page_world import START_MS, PageWorld, crowd_world
+from tests.support.page_world import START_MS, PageWorld, crowd_world, named
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -57,7 +57,7 @@ async def test_missing_keys_and_late_reports_are_marked(browser: Browser, tmp_pa
     assert world.reports is not None
     world.reports = world.reports._replace(late_count=2, last_ms=None, has_keys=False)
     [stream] = other.view.streams
-    world.view = replace(world.view, streams=[*world.view.streams, replace(stream, name="second")])
+    world.view = replace(world.view, streams=[*world.view.streams, named(stream, "second")])
     other.now_ms = START_MS
     async with world.serving(port=port), window(browser, locale="en") as page:
         look = Look(world, page)

@@ -13,10 +13,11 @@ import pytest
 
 import meteragent.agent as agent_module
 from meteragent import config
-from meteragent.agent import Agent, runner, sink
-from meteragent.agent.clock import BootClock
+from meteragent.agent import Agent, runner
 from meteragent.agent.environment import Environment
+from meteragent.agent.link import sink
 from meteragent.domain import identity
+from meteragent.service.boot_clock import BootClock
 from meteragent.store import ledger, meta, read_only
 from tests.conftest import MakeBroker
 from tests.integration.service import (

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from meteragent.agent.sink import Sink
+from meteragent.agent.link.sink import Sink
 from meteragent.crowd import share
 from meteragent.store import outbox
 

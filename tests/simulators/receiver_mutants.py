@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meteragent.agent import receivers
+from meteragent.agent.link import receivers
 from meteragent.core.opening import Openings
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.agent.clock import BootClock, CatchUp, SteadyClock
-from meteragent.agent.refused_topics import Refusals
+from meteragent.agent.clock import CatchUp, SteadyClock
+from meteragent.agent.link.refused_topics import Refusals
+from meteragent.agent.link.sink import Sink
+from meteragent.agent.link.source import Source
 from meteragent.agent.runner import Runner
-from meteragent.agent.sink import Sink
-from meteragent.agent.source import Source
 from meteragent.core.factory import Factory
 from meteragent.core.intake import Intake, MeterReading
 from meteragent.core.pipeline import Pipeline
@@ -25,6 +25,7 @@ from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
 from meteragent.mqtt.protocol import LAST_ID, Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
+from meteragent.service.boot_clock import BootClock
 from meteragent.store import Store, generation, ledger, outbox, transaction
 from meteragent.store.openings import Openings
 from meteragent.store.outbox import WaitingRow

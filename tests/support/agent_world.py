@@ -12,7 +12,6 @@ import pytest
 
 from meteragent import agent, config
 from meteragent.agent import Agent
-from meteragent.agent.clock import BootClock
 from meteragent.agent.environment import Environment
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects
@@ -21,6 +20,7 @@ from meteragent.domain.reading import Message
 from meteragent.mqtt import Entropy, Link, Session, Token
 from meteragent.privacy.bits import SecretBits
 from meteragent.privacy.sampling import SystemBits
+from meteragent.service.boot_clock import BootClock
 from meteragent.service.notify import Notify
 from tests.support.fake_session import LIMIT_S, FakeSession, Publication
 
@@ -80,10 +80,10 @@ def quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "World":
     """Return a world whose agent polls its clock every 2 ms and does not wait for brokers when it stops."""
     world = World(folder)
     monkeypatch.setattr(agent, "DRAIN_S", 0.01)
-    monkeypatch.setattr(agent, "keep_connected", world.keep_connected)
+    monkeypatch.setattr(agent.unit, "keep_connected", world.keep_connected)
     for place in (agent, agent.runner):
         monkeypatch.setattr(place, "POLL_S", 0.002)
-    monkeypatch.setattr("meteragent.agent.sink.POLL_S", 0.002)
+    monkeypatch.setattr("meteragent.agent.link.sink.POLL_S", 0.002)
     feed = Pipeline.feed
 
     def counted(core: Pipeline, batch: Sequence[Message], now_ms: int, *options: Any) -> Effects:

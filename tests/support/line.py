@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from fractions import Fraction
 
-from meteragent.agent import runner as module
 from meteragent.agent.clock import CatchUp, SteadyClock
-from meteragent.agent.outlets import Outlets
+from meteragent.agent.link.outlets import Outlets
+from meteragent.agent.link.sink import Sink
+from meteragent.agent.link.source import Source
 from meteragent.agent.runner import Runner
-from meteragent.agent.sink import Sink
-from meteragent.agent.source import Source
-from meteragent.agent.store_thread import StoreThread
+from meteragent.agent.store_thread import OutboxReader, StoreThread
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
@@ -93,7 +92,7 @@ class Line:
         self.session = FakeSession()
         clock = SteadyClock(self._wall_ms, self.counts)
         self.source = Source("in/+", 100, 100, clock.now_ms, self.counts)
-        self.sink = Sink(self.store.outbox_reader("main"), clock.now_ms, self.counts)
+        self.sink = Sink(OutboxReader(self.store, "main"), clock.now_ms, self.counts)
         pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
         stood_ms = store.clock_ms or START_MS
         catch_up = CatchUp(stood_ms, wait_ms, waits=waits)
@@ -109,7 +108,8 @@ class Line:
             self.counts,
             stood_ms,
             self._turn,
-            module.FlushPolicy(flush_ms, STREAM.schedule.first_ms),
+            flush_ms,
+            STREAM.schedule.first_ms,
         )
 
     def _turn(self) -> None:

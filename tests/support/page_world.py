@@ -1,17 +1,19 @@
 """The page without an agent: its server with a real configuration and with state that a test sets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from meteragent import config
-from meteragent.agent import page, page_history
-from meteragent.agent.page_data import PageData, WatchedStream
+from meteragent.agent.page import history as page_history
+from meteragent.agent.page import serve
+from meteragent.agent.page import view as page
+from meteragent.agent.viewers import Viewers
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.deadlines import Upcoming
 from meteragent.core.timeline import Pending, Timeline
@@ -21,6 +23,7 @@ from meteragent.domain.grid import Calendar
 from meteragent.domain.problem import Problem
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import MICRO
+from meteragent.store.outbox import DeliveredRow
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
@@ -40,14 +43,32 @@ hours = ["18:00/22:00"]
 TOKEN = b"0123456789abcdef"
 
 
-@lru_cache
 def seen(stream: config.Stream) -> page.StreamView:
-    """Return the page's view of a stream; its promises are computed once for all tests."""
-    missing: Any = None
+    """Return the page's view of a stream."""
     receiver = Receiver(stream.name, stream.sink.topic)
-    running = WatchedStream(stream, Fraction(0), None, list, lambda _: True, lambda _: None, receiver)
-    [view] = PageData([running], missing, missing, Counts(), missing).view.streams
-    return replace(view, promises=lru_cache(view.promises))
+    return page.StreamView(stream, Fraction(0), None, list, lambda _: True, lambda _: None, receiver)
+
+
+def named(view: page.StreamView, name: str) -> page.StreamView:
+    """Return the view of the same stream under another name."""
+    return replace(view, stream=view.stream.model_copy(update={"name": name}))
+
+
+def delivered(topic: str, payload: bytes, left_ms: int) -> DeliveredRow:
+    """Return a row of the stream `main` that was delivered when it was due."""
+    return DeliveredRow("main", topic, payload, left_ms, left_ms)
+
+
+@dataclass
+class FakeView:
+    """What the page can read, as `meteragent.agent.page.view.View` has it."""
+
+    streams: Sequence[page.StreamView]
+    glance: Callable[[str, str], Awaitable[page.Glance]]
+    latest_payloads: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
+    counts: Counts
+    problems: Callable[[], Awaitable[Sequence[Problem]]]
+    history: Callable[[str, str], Awaitable[page_history.History]]
 
 
 class PageWorld:
@@ -55,12 +76,12 @@ class PageWorld:
 
     def __init__(self, extra: str = "", *, text: str = "", **sections: str) -> None:
         self.stream = config.parse(text or written(**sections) + extra).stream[0]
-        self.viewers = page.Viewers()
+        self.viewers = Viewers()
         self.counts = Counts()
         self.meters = ["house"]
         self.now_ms = START_MS
         self.spent = {"today": Fraction(7, 220), "month": Fraction(900, 220), "start": Fraction(9000, 220)}
-        self.last: page.Message | None = None
+        self.last: DeliveredRow | None = None
         self.history: list[bytes] = []
         self.glances = 0
         self.upcoming: Upcoming | None = None
@@ -74,7 +95,7 @@ class PageWorld:
         self.arrivals: tuple[ArrivalRow, ...] = ()
         stream_view = replace(seen(self.stream), meters=lambda: self.meters, arrivals=lambda: self.arrivals)
         self.problems: list[Problem] = []
-        self.view = page.View(
+        self.view: Any = FakeView(
             [stream_view], self._glance, self._history, self.counts, self._problems, self._past
         )
 
@@ -101,7 +122,7 @@ class PageWorld:
     async def _history(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
         return self.history[-limit:]
 
-    async def _past(self, _stream: str, _meter: str) -> page.History:
+    async def _past(self, _stream: str, _meter: str) -> page_history.History:
         released = page_history.TopicRecords(self.history, [], config.schedule(self.stream))
         return page_history.of(released, self.now_ms, self.tariffs)
 
@@ -114,7 +135,7 @@ class PageWorld:
     ) -> AsyncIterator["asyncio.Task[None]"]:
         """Run the server until the block ends; it listens when the block starts."""
         page_settings = page.Settings(port=port, **settings)
-        task = asyncio.create_task(page.serve(page_settings, self.view, self.viewers, routes))
+        task = asyncio.create_task(serve(page_settings, self.view, self.viewers, routes))
         await asyncio.wait({task}, timeout=0)
         if task.done():
             task.result()

@@ -21,35 +21,9 @@ Rules
 Only `serve` loads Starlette and uvicorn (the `page` extra).
 """
 
-from meteragent.agent.page.view import (
-    Allowance,
-    Glance,
-    History,
-    Message,
-    Promises,
-    Reports,
-    Route,
-    Settings,
-    StreamView,
-    View,
-)
-from meteragent.agent.page.viewers import Viewers
+from meteragent.agent.page.view import Route, Settings, View
+from meteragent.agent.viewers import Viewers
 from meteragent.config.accept import page_needs
-
-__all__ = [
-    "Allowance",
-    "Glance",
-    "History",
-    "Message",
-    "Promises",
-    "Reports",
-    "Route",
-    "Settings",
-    "StreamView",
-    "View",
-    "Viewers",
-    "serve",
-]
 
 
 async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[Route, ...] = ()) -> None:

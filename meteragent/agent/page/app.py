@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from meteragent.agent.page import serialise
 from meteragent.agent.page.guard import COOKIE, LOGIN, Guard, Keys
 from meteragent.agent.page.view import Promises, Route, Settings, StreamView, View
-from meteragent.agent.page.viewers import TooManyViewers, Viewer, Viewers
+from meteragent.agent.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report import catalogue
 from meteragent.texts import texts
 
@@ -70,7 +70,6 @@ class _Page:
         self._view = view
         self._viewers = viewers
         self._keys = keys
-        self._promises: list[Promises] | None = None
         self._history_lock = asyncio.Lock()
         self._files = {
             path.relative_to(_STATIC).as_posix(): (path.read_bytes(), _TYPES.get(path.suffix))
@@ -119,11 +118,8 @@ class _Page:
         return Response(facts, media_type="application/json")
 
     async def _stream_promises(self) -> list[Promises]:
-        """Return the promises of each stream, which are computed once, in a thread."""
-        if self._promises is None:
-            streams = self._view.streams
-            self._promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
-        return self._promises
+        """Return the promises of each stream, computed in a thread."""
+        return await asyncio.to_thread(lambda: [stream.promises() for stream in self._view.streams])
 
     async def _file(self, request: Request) -> Response:
         file = self._files.get(request.path_params["name"])
@@ -160,8 +156,7 @@ class _Page:
             return choice
         stream, meter = choice
         try:
-            schedule = (await self._stream_promises())[self._view.streams.index(stream)].schedule
-            viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), schedule)
+            viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), stream.schedule)
         except TooManyViewers:
             return Response(serialise.event("full", {}), media_type=_EVENTS)
         return _Stream(self._viewers, viewer, self._stream_events(stream, viewer, _language(request)))

@@ -6,11 +6,11 @@ Numbers to be drawn are floats, which suffice for a picture. Payloads are passed
 import json
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meteragent import __version__
-from meteragent.agent.page.view import Allowance, Glance, History, Promises, StreamView
-from meteragent.agent.page.viewers import News, Viewer
+from meteragent.agent.page.view import Allowance, Glance, Promises, StreamView
+from meteragent.agent.viewers import News, Viewer
 from meteragent.crowd.group import ROLES, Group
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
@@ -21,6 +21,9 @@ from meteragent.report import wording
 from meteragent.report.catalogue import say
 from meteragent.report.guarantee import Guarantee
 from meteragent.report.state import problem as problem_text
+
+if TYPE_CHECKING:
+    from meteragent.agent.page.history import History
 
 METERS = 500
 """The largest number of meters in the list of a stream; any other meter can be shown with `?meter=`."""
@@ -45,7 +48,7 @@ def facts(
             "own": _promise(stream_promises.guarantee),
             "presets": {name: _said(preset) for name, preset in stream_promises.presets.items()},
             "meters": meters(stream),
-            "group": _group(stream.group),
+            "group": _group(stream.stream.group),
             "arrivals": arrivals(stream),
         }
         for stream, stream_promises in zip(streams, promises, strict=True)
@@ -154,7 +157,7 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
         "allowance": _allowance(state.allowance, terms),
         "reports": state.reports and state.reports._asdict(),
         "last": message
-        and {"topic": message.topic, "payload": _text(message.payload), "left_ms": message.left_ms},
+        and {"topic": message.topic, "payload": _text(message.payload), "left_ms": message.delivered_ms},
         "health": {
             "outbox": state.waiting_count,
             "lag_ms": state.lag_ms,
@@ -183,7 +186,7 @@ def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | No
     }
 
 
-def history(meter_history: History) -> bytes:
+def history(meter_history: "History") -> bytes:
     """Encode a meter's history; an energy or a cost is [value, low, high]."""
     document = {
         "zone": meter_history.zone,

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from meteragent.agent.page.app import application
 from meteragent.agent.page.view import Route, Settings, View
-from meteragent.agent.page.viewers import Viewers
+from meteragent.agent.viewers import Viewers
 from meteragent.domain.errors import ConfigError, PageError
 
 _log = logging.getLogger(__name__)

@@ -1,23 +1,53 @@
-"""The page's view of the agent: plain data and functions.
+"""What the page shows of the agent.
 
-These and the events in `viewers` are the page's only access to the agent.
+`View` and the events in `viewers` are the page's only access to the agent. The store is read on its thread.
 """
 
+import asyncio
 import ipaddress
+import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from meteragent.core.arrivals import ArrivalRow
+from meteragent import config as settings
+from meteragent.agent import parts
+from meteragent.agent.clock import SteadyClock
+from meteragent.agent.link.outlets import Outlet
+from meteragent.agent.store_thread import StoreThread
+from meteragent.agent.unit import Unit
+from meteragent.agent.watch import Watch
+from meteragent.config.model import Privacy
+from meteragent.config.refuse import refuse
+from meteragent.config.shapes import window_of
+from meteragent.core.arrivals import CODES, ArrivalRow
 from meteragent.core.deadlines import Upcoming
-from meteragent.crowd.group import Group
+from meteragent.domain import grid, identity
+from meteragent.domain.commit import Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.presets import PRESETS
 from meteragent.domain.problem import Problem
 from meteragent.domain.schedule import Schedule
+from meteragent.domain.tariff import Tariff
 from meteragent.domain.terms import Terms
+from meteragent.report import guarantee
 from meteragent.report.guarantee import Guarantee
+from meteragent.service.vitals import as_metrics
+from meteragent.store import ledger, outbox
+from meteragent.wire import descriptor
+
+if TYPE_CHECKING:
+    from meteragent.agent.page.history import History
+
+_EVER_MS = 2**62
+_RECORDS = 4000
+"""The largest number of records used for the history; 30 days of half-hourly slots need 1,440."""
+_OVERLAP_MS = 60_000
+"""How far back deliveries are read again; a delivery has the time of the commit that marks it, and this
+commit becomes visible a little later."""
 
 TOKEN_MIN = 16
 """The length of the shortest token allowed, in bytes; a shorter token could be guessed."""
@@ -35,6 +65,14 @@ class Settings:
     port: int = 8321
     hosts: frozenset[str] = frozenset()
     token: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, page: settings.Page) -> Self:
+        """Return the configured address, host names and token. Raises ConfigError also for a bad file."""
+        host, _, port = page.listen.rpartition(":")
+        path = page.token_file
+        token = None if path is None else settings.read_secret("page.token_file", path)
+        return cls(host.strip("[]"), int(port), frozenset(map(str.lower, page.hosts)), token)
 
     def __post_init__(self) -> None:
         """Refuse a page that other machines could read without a token, and a token that is too short."""
@@ -54,40 +92,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Promises(NamedTuple):
-    """A stream's guarantee, its guarantees under other presets, and its schedule."""
-
-    guarantee: Guarantee
-    presets: Mapping[str, Guarantee]
-    schedule: Schedule
-
-
-@dataclass(frozen=True, slots=True)
-class StreamView:
-    """One stream: its terms, its guarantee, and its meters.
-
-    `promises` is slow, so its result is kept. `topic` returns the topic of a meter's records, and
-    `meters` returns the stream's meters. `group` is the group whose total includes the stream; None if the
-    stream sends records. `arrivals` returns what has arrived of each meter and phase.
-    """
-
-    name: str
-    terms: Terms
-    promises: Callable[[], Promises]
-    topic: Callable[[str], str]
-    meters: Callable[[], Collection[str]]
-    group: Group | None = None
-    arrivals: Callable[[], Sequence[ArrivalRow]] = tuple
-
-
-class Message(NamedTuple):
-    """A sent message, byte for byte, and the time of the commit that marked it as delivered."""
-
-    topic: str
-    payload: bytes
-    left_ms: int
-
-
 class Allowance(NamedTuple):
     """A stream's budget in the current period: its limit, and what the meter has spent over all its streams.
 
@@ -98,54 +102,6 @@ class Allowance(NamedTuple):
     spent: Fraction
     start_ms: int
     end_ms: int
-
-
-class Interval(NamedTuple):
-    """An estimate with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-class Period(NamedTuple):
-    """The energy of a day or of a longer slot or window, in kWh."""
-
-    start_ms: int
-    end_ms: int
-    energy: Interval
-
-
-class Costs(NamedTuple):
-    """A window's cost under each tariff, the cheapest tariff, and the sureness of this choice.
-
-    `sureness` is None if there is only one tariff.
-    """
-
-    currency: str
-    tariffs: Mapping[str, Interval]
-    cheapest: str
-    sureness: float | None
-
-
-class BandWindow(NamedTuple):
-    """A closed window of bands, with the energy of each band, in kWh.
-
-    `costs` is None if there are no tariffs, or if they cannot price the window in a single currency.
-    """
-
-    start_ms: int
-    end_ms: int
-    bands: Mapping[str, Interval]
-    costs: Costs | None = None
-
-
-class History(NamedTuple):
-    """One meter's released energies; periods and windows are in time order, and days are local to `zone`."""
-
-    zone: str
-    periods: Sequence[Period]
-    windows: Sequence[BandWindow]
 
 
 class Reports(NamedTuple):
@@ -176,7 +132,7 @@ class Glance(NamedTuple):
 
     now_ms: int | None
     spent: Mapping[str, Fraction]
-    last_message: Message | None
+    last_message: outbox.DeliveredRow | None
     waiting_count: int
     lag_ms: int | None
     source_is_connected: bool
@@ -186,29 +142,214 @@ class Glance(NamedTuple):
     reports: Reports | None = None
 
 
-async def _no_history(_stream: str, _meter: str) -> History:
-    return History("UTC", (), ())
+class Promises(NamedTuple):
+    """A stream's guarantee, and its guarantees under other presets."""
 
-
-async def _all_is_well() -> Sequence[Problem]:
-    return ()
+    guarantee: Guarantee
+    presets: Mapping[str, Guarantee]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """The data available to the page.
+class StreamView:
+    """One stream: its configuration, and functions that read its running parts.
 
-    `glance` returns the state of a meter of a stream. `latest_payloads` returns the payloads of the latest
-    records on a topic of a stream, up to a limit, oldest first; for a stream of reports, none. `problems`
-    returns the current problems. `history` returns the history of a meter of a stream.
+    `others_per_day` is the daily charge of the configuration's other streams, as epsilon in 1/W. `connected`
+    says whether a side ("source" or "sink") is connected, `upcoming` returns the next slot of a meter, and
+    `arrivals` what has arrived of each meter and phase. `receiver` is the one that is shown, and `tariffs`
+    price its bands. `crowd` is the outlet for reports; None if the stream sends records.
     """
 
-    streams: Sequence[StreamView]
-    glance: Callable[[str, str], Awaitable[Glance]]
-    latest_payloads: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
-    counts: Counts
-    problems: Callable[[], Awaitable[Sequence[Problem]]] = _all_is_well
-    history: Callable[[str, str], Awaitable[History]] = _no_history
+    stream: settings.Stream
+    others_per_day: Fraction
+    pseudonym_key: bytes | None
+    meters: Callable[[], Collection[str]]
+    connected: Callable[[str], bool]
+    upcoming: Callable[[str], Upcoming | None]
+    receiver: Receiver
+    arrivals: Callable[[], Sequence[ArrivalRow]] = tuple
+    tariffs: tuple[Tariff, ...] = ()
+    crowd: Outlet | None = None
+
+    @classmethod
+    def of(cls, unit: Unit, config: settings.Config) -> Self:
+        """Return the view of a running stream."""
+        pipeline, outlets = unit.runner.pipeline, unit.outlets
+        return cls(
+            unit.stream,
+            settings.others_per_day(config, unit.stream),
+            unit.links.pseudonym_key,
+            pipeline.meters,
+            unit.watch.up.__getitem__,
+            pipeline.upcoming,
+            first_receiver(unit.stream, outlets),
+            unit.watch.arrivals,
+            settings.tariffs(config, unit.stream),
+            outlets[0] if outlets and outlets[0].crowd is not None else None,
+        )
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.stream.name
+
+    @property
+    def schedule(self) -> Schedule:
+        """The windows of the stream."""
+        return settings.schedule(self.stream, self.others_per_day)
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of an ordinary window."""
+        return settings.terms(self.stream, self.others_per_day)
+
+    def promises(self) -> Promises:
+        """Return the stream's promises; they are slow to compute, so they are kept."""
+        return _promises(self.stream, self.others_per_day)
+
+    def topic(self, meter: str) -> str:
+        """Return the topic of a meter's records."""
+        key = self.pseudonym_key
+        public_id = meter if key is None else identity.pseudonym(key, meter)
+        return self.receiver.destination(public_id).topic
+
+    def reports(self, undelivered_count: int, now_ms: int) -> Reports | None:
+        """Return the state of the reports to a crowd; None if the stream sends records."""
+        if self.crowd is None or self.crowd.crowd is None:
+            return None
+        sink = self.crowd.sink
+        waiting_count = max(undelivered_count - len(sink.unmarked_ids), 0)
+        counts = sink.counts["delivered"], waiting_count, sink.counts["report_late"]
+        return Reports(*counts, sink.delivered_ms, self.crowd.crowd.has_slot(now_ms))
+
+
+def first_receiver(stream: settings.Stream, outlets: Sequence[Outlet]) -> Receiver:
+    """Return the receiver that the page shows: the first, or one without messages if none is admitted yet."""
+    places = [(outlet.queue, outlet.topic) for outlet in outlets]
+    return Receiver(*(places or [(stream.name, identity.PLACEHOLDER)])[0])
+
+
+@lru_cache(maxsize=64)
+def _promises(stream: settings.Stream, others_per_day: Fraction) -> Promises:
+    """Return a stream's promises; a crowd's have no other presets."""
+    promise = guarantee.of(stream, other_charges=others_per_day)
+    names = [] if stream.group else [name for name in settings.COMPLETE if name != promise.terms.preset]
+    variants = {name: _with_preset(stream, name) for name in names}
+    return Promises(
+        promise,
+        {
+            name: guarantee.of(variant, other_charges=others_per_day)
+            for name, variant in variants.items()
+            if variant is not None
+        },
+    )
+
+
+def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
+    """Return the stream under a preset without overrides.
+
+    Returns None if the configuration would be refused, or if the readings are too coarse for the preset.
+    """
+    window = stream.window.model_copy(update={"timezone": stream.window.timezone or "UTC"})
+    window = window_of(PRESETS[preset], window)
+    preset_stream = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
+    try:
+        refuse(settings.Config(stream=(preset_stream,)), flat=True)
+    except ConfigError:
+        return None
+    return None if settings.is_too_coarse(preset_stream) else preset_stream
+
+
+class View:
+    """The data available to the page: `counts` are the agent's, and `problems` returns the current ones."""
+
+    def __init__(
+        self,
+        streams: Sequence[StreamView],
+        thread: StoreThread,
+        clock: SteadyClock,
+        counts: Counts,
+        problems: Callable[[], Awaitable[Sequence[Problem]]],
+    ) -> None:
+        self.streams = streams
+        self.counts = counts
+        self.problems = problems
+        self._by_name = {stream.name: stream for stream in streams}
+        self._thread = thread
+        self._clock = clock
+        self._last_rows: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
+
+    async def glance(self, name: str, meter: str) -> Glance:
+        """Return the state of a meter of a stream."""
+        stream, now_ms = self._by_name[name], self._clock.now_ms()
+        newest_ms, connection = self._clock.newest_ms, self._thread.store.connection
+        since_ms, cached_row = self._last_rows.get(name, (0, None))
+        epsilons, newest_row, waiting_count, due_ms = await self._thread.call(
+            _read_state, connection, stream.receiver.queue, meter, newest_ms, since_ms
+        )
+        row = newest_row or cached_row
+        self._last_rows[name] = newest_ms - _OVERLAP_MS, row
+        return Glance(
+            now_ms,
+            epsilons,
+            row,
+            waiting_count,
+            None if due_ms is None else newest_ms - due_ms,
+            stream.connected("source"),
+            stream.connected("sink"),
+            stream.upcoming(meter),
+            await self._allowance(stream.stream, meter, newest_ms),
+            stream.reports(waiting_count, newest_ms),
+        )
+
+    async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
+        """Return a meter's allowance in the current period; None if the stream has no budget."""
+        budget = parts.budget(stream)
+        if budget is None:
+            return None
+        start_ms, per_ms = grid.floor(now_ms, budget.period_ms), budget.period_ms
+        connection = self._thread.store.connection
+        spent_per_w = await self._thread.call(ledger.sum_charges, connection, meter, start_ms, per_ms)
+        return Allowance(budget.epsilon_per_w, spent_per_w, start_ms, start_ms + per_ms)
+
+    async def history(self, name: str, meter: str) -> "History":
+        """Return the history of a meter, computed in a separate thread; empty for a stream of reports."""
+        from meteragent.agent.page import history  # noqa: PLC0415  only an open page needs the receiving side
+
+        stream, connection = self._by_name[name], self._thread.store.connection
+        if stream.stream.group is not None:
+            return history.NONE
+        queue, topic = stream.receiver.queue, stream.topic(meter)
+        records = await self._thread.call(outbox.latest, connection, queue, topic, _RECORDS)
+        privacy_topic, _ = descriptor.topics(topic, "")
+        descriptors = await self._thread.call(outbox.descriptors_of, connection, queue, topic, privacy_topic)
+        topic_records = history.TopicRecords(records, descriptors, stream.schedule)
+        return await asyncio.to_thread(history.of, topic_records, self._clock.newest_ms, stream.tariffs)
+
+    async def latest_payloads(self, name: str, topic: str, limit: int) -> list[bytes]:
+        """Return the payloads of the latest records on a topic, oldest first; none of reports."""
+        stream = self._by_name[name]
+        if stream.stream.group is not None:  # reports are sealed
+            return []
+        connection = self._thread.store.connection
+        return await self._thread.call(outbox.latest, connection, stream.receiver.queue, topic, limit)
+
+
+def _read_state(
+    connection: sqlite3.Connection, queue: str, meter: str, now_ms: int, since_ms: int
+) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
+    """Return a meter's epsilons and the state of a queue.
+
+    The state consists of the last delivery since `since_ms` (None if there is none), the number of
+    undelivered messages, and the time at which the first due message was due (None if no message is due).
+    """
+    starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
+    epsilons = {
+        name: ledger.sum_charges(connection, meter, start_ms, _EVER_MS)
+        for name, start_ms in starts_ms.items()
+    }
+    rows = outbox.pending(connection, queue, now_ms, 1)
+    waiting_count, due_ms = outbox.depth(connection, queue), rows[0].due_ms if rows else None
+    return epsilons, outbox.last_delivered(connection, queue, since_ms), waiting_count, due_ms
 
 
 class Route(NamedTuple):
@@ -220,3 +361,39 @@ class Route(NamedTuple):
     path: str
     answer: Callable[[], Awaitable[tuple[int, str, bytes]]]
     open: bool = False
+
+
+def routes(watch: Watch) -> tuple[Route, ...]:
+    """Return the routes for this machine's tools: `/healthz`, `/readyz`, and `/metrics` for Prometheus."""
+
+    async def healthz() -> tuple[int, str, bytes]:
+        """Return the problems of the agent itself as text, with status 503 if there are any.
+
+        Those of the intake are not among them: a restart because a phase fell silent would cure nothing, and
+        be visible at the sink.
+        """
+        vitals = await watch.vitals()
+        return _status([item for item in vitals.problems if item.code not in CODES])
+
+    async def readyz() -> tuple[int, str, bytes]:
+        """Return all problems as text, with status 503 if there are any, or if nothing has arrived yet."""
+        vitals = await watch.vitals()
+        return _status(vitals.problems, is_waiting=vitals.state == "waiting")
+
+    async def figures() -> tuple[int, str, bytes]:
+        """Return the vitals in Prometheus' text format."""
+        text = as_metrics(await watch.vitals())
+        return 200, "text/plain; version=0.0.4", text.encode()
+
+    return (
+        Route("/healthz", healthz, open=True),
+        Route("/readyz", readyz, open=True),
+        Route("/metrics", figures),
+    )
+
+
+def _status(problems: Sequence[Problem], *, is_waiting: bool = False) -> tuple[int, str, bytes]:
+    """Return the status, type and text of an answer about problems."""
+    well = "waiting for the first message" if is_waiting else "all is well"
+    text = "\n".join([f"{item.code}: {item.text}" for item in problems] or [well])
+    return 503 if problems or is_waiting else 200, "text/plain", f"{text}\n".encode()

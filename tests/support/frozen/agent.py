@@ -7,7 +7,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from meteragent import config
-from meteragent.agent import parts, receivers
+from meteragent.agent import parts
+from meteragent.agent.link import receivers
+from meteragent.agent.link.outlets import presence_of
 from meteragent.core.charges import Spending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
@@ -108,7 +110,7 @@ def _run(case: Case, settings: config.Config, place: int, folder: Path) -> Outco
         for receiver in core.receivers:
             for item in outbox.descriptors(store.connection, receiver.queue):
                 outcome.descriptors[item.topic] = item.payload
-    discovery = parts.presence(settings.stream[place], SECRET, settings.page).discovery
+    discovery = presence_of(settings.stream[place], SECRET, settings.page).discovery
     if discovery is not None:
         outcome.discovery = dict(
             discovery.message(topic, payload) for topic, payload in outcome.descriptors.items()

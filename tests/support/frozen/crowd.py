@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meteragent.agent.crowd import Keys
+from meteragent.agent.link.crowd import Keys
 from meteragent.crowd.message import Report
 from meteragent.crowd.seal import PAD, SHARE, info
 from meteragent.crowd.share import MODULUS, signed

@@ -24,7 +24,7 @@ from meteragent.domain.commit import OpenWindow, SealedPad
 from meteragent.domain.errors import LinkError
 from meteragent.domain.shapes import Share
 from meteragent.domain.terms import Terms
-from meteragent.mqtt import OnMessage, Serve, Session, Token
+from meteragent.mqtt import Session
 from meteragent.privacy.bits import Bits
 from meteragent.store import crowd_keys
 
@@ -94,38 +94,17 @@ class Keys:
 
     # --- the connection ------------------------------------------------------------------------
 
-    def wrap_on_message(self, on_message: OnMessage) -> OnMessage:
-        """Return an `on_message` that keeps lists of keys, and passes on every message."""
+    def hear(self, topic: str, payload: bytes) -> None:
+        """Keep a message if it is a list of keys, until `serve` takes it."""
+        if (role := self._topics.get(topic)) is not None:
+            self._waiting[role] = payload
+            self._wake.set()
 
-        def keep_lists(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
-            """Keep the newest payload of each role's topic."""
-            if (role := self._topics.get(topic)) is not None:
-                self._waiting[role] = payload
-                self._wake.set()
-            on_message(topic, payload, qos, retain, token)
+    async def serve(self, session: Session) -> None:
+        """Subscribe to both operators' lists, then check and commit each list that arrives, until cancelled.
 
-        return keep_lists
-
-    def wrap_serve(self, serve: Serve) -> Serve:
-        """Return a `serve` that also takes lists of keys from the same connection."""
-
-        async def serve_and_take(session: Session) -> None:
-            """Serve the session and take lists from it, until it ends."""
-            take_task = asyncio.ensure_future(self._take_lists(session))
-            try:
-                await serve(session)
-            finally:
-                take_task.cancel()
-                await asyncio.wait({take_task})
-                if not take_task.cancelled():
-                    take_task.result()  # raises the store's error
-
-        return serve_and_take
-
-    async def _take_lists(self, session: Session) -> None:
-        """Subscribe to both operators' lists, then check and commit each list that arrives.
-
-        If a subscription fails, a warning is logged, and no further subscription is tried.
+        If a subscription fails, a warning is logged, and no further subscription is tried. Raises StoreError
+        if a list cannot be committed.
         """
         try:
             for topic in self._topics:

@@ -4,11 +4,10 @@ Everything is derived from released records and their descriptors; no readings a
 descriptor are left out, and so are records that contradict the newest records.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from meteragent.agent.page.view import BandWindow, Costs, History, Interval, Period
 from meteragent.consume import (
     Descriptor,
     Estimate,
@@ -33,6 +32,57 @@ WINDOWS = 12
 _LONGEST_DAY_MS = 25 * HOUR_MS
 
 
+class Interval(NamedTuple):
+    """An estimate with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Period(NamedTuple):
+    """The energy of a day or of a longer slot or window, in kWh."""
+
+    start_ms: int
+    end_ms: int
+    energy: Interval
+
+
+class Costs(NamedTuple):
+    """A window's cost under each tariff, the cheapest tariff, and the sureness of this choice.
+
+    `sureness` is None if there is only one tariff.
+    """
+
+    currency: str
+    tariffs: Mapping[str, Interval]
+    cheapest: str
+    sureness: float | None
+
+
+class BandWindow(NamedTuple):
+    """A closed window of bands, with the energy of each band, in kWh.
+
+    `costs` is None if there are no tariffs, or if they cannot price the window in a single currency.
+    """
+
+    start_ms: int
+    end_ms: int
+    bands: Mapping[str, Interval]
+    costs: Costs | None = None
+
+
+class History(NamedTuple):
+    """One meter's released energies; periods and windows are in time order, and days are local to `zone`."""
+
+    zone: str
+    periods: Sequence[Period]
+    windows: Sequence[BandWindow]
+
+
+NONE = History("UTC", (), ())
+
+
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
@@ -54,7 +104,7 @@ def of(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ())
     """
     series = _series(topic_records)
     if series is None:
-        return History("UTC", (), ())
+        return NONE
     zone = series.terms(series.records[-1]).timezone or "UTC"
     return History(zone, tuple(_periods(series, zone, now_ms)), tuple(_windows(series, tariffs)))
 

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import NamedTuple
 
-from meteragent.agent.refused_topics import Refusals
-from meteragent.agent.send_queue import OutboxReader
+from meteragent.agent.link.refused_topics import Refusals
+from meteragent.agent.store_thread import OutboxReader
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session, Will
 from meteragent.store.outbox import WaitingRow

@@ -16,16 +16,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from meteragent.agent.environment import Context
 from meteragent.domain import identity
-from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import parse_time
-from meteragent.domain.problem import PROBLEMS, Alarms
-from meteragent.mqtt import OnMessage, Serve, Session, SubscriptionRefused, Token
+from meteragent.domain.problem import PROBLEMS
+from meteragent.mqtt import Session, SubscriptionRefused
+from meteragent.store import ledger
 
-LISTEN_S = 10.0
-"""How long to wait for a descriptor. Mosquitto sends retained messages at once, but a cluster of brokers may
-take longer."""
 AT_ONCE = 100
 """The largest number of subscriptions to request at once."""
 _SUFFIX = "/privacy"
@@ -49,24 +47,16 @@ class _Question:
 class Listener:
     """A receiver's listener for other stores' descriptors, on the connection to it."""
 
-    def __init__(
-        self,
-        stream: str,
-        claim_key: bytes,
-        taken_over_ms: int,
-        listen_s: float,
-        counts: Counts,
-        alarms: Alarms,
-    ) -> None:
-        """Start without topics; descriptors from before `taken_over_ms` come from a predecessor."""
+    def __init__(self, stream: str, context: Context) -> None:
+        """Start without topics; `stream` names the stream and the receiver in the log."""
         self._stream = stream
-        self._claim_key = claim_key
-        self._taken_over_ms = taken_over_ms
-        self._listen_s = listen_s
-        self._counts = counts
-        self._alarms = alarms
+        self._claim_key = context.store.claim_key
+        self._taken_over_ms = ledger.taken_over_ms(context.store.connection)
+        self._listen_s = context.environment.listen_s
+        self._counts = context.counts
+        self._alarms = context.alarms
         for code in ("other_agent", "earlier_store"):  # an earlier run's listener may have raised them
-            alarms.clear(code, stream)
+            self._alarms.clear(code, stream)
         self._questions: dict[str, _Question] = {}
         self._clear_topics: list[str] = []
         self._foreign_names: set[str] = set()
@@ -137,35 +127,11 @@ class Listener:
         cure = PROBLEMS["other_agent" if is_live else "earlier_store"].cure
         _log.error("stream %s: %s. %s", self._stream, text, cure)
 
-    def wrap_serve(self, serve: Serve) -> Serve:
-        """Return a `serve` that also listens on the same connection."""
+    async def serve(self, session: Session) -> None:
+        """Listen on a connection until cancelled.
 
-        async def serve_and_listen(session: Session) -> None:
-            """Serve the session and listen on it, until it ends."""
-            listen_task = asyncio.ensure_future(self._serve(session))
-            try:
-                await serve(session)
-                await listen_task
-            finally:
-                listen_task.cancel()
-                await asyncio.wait({listen_task})
-
-        return serve_and_listen
-
-    def wrap_on_message(self, on_message: OnMessage) -> OnMessage:
-        """Return an `on_message` that first passes each message to this listener."""
-
-        def pass_first(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
-            """Pass a message to the listener, then to `on_message`."""
-            self.hear(topic, payload, retain=retain)
-            on_message(topic, payload, qos, retain, token)
-
-        return pass_first
-
-    async def _serve(self, session: Session) -> None:
-        """Subscribe to the topics in question, and on a new connection to all of them again.
-
-        Also subscribe to the records of meters that an earlier store has released.
+        Subscribe to the topics in question, on a new connection to all of them again, and to the records of
+        meters that an earlier store has released.
         """
         self._session = session
         self._silent_names = dict.fromkeys(self._silent_names, False)

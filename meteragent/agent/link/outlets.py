@@ -1,0 +1,264 @@
+"""The connections on which a stream's messages are sent: one for each of its receivers.
+
+The sink of a stream is a receiver without an end. What holds one receiver back (its broker is away or refuses
+a topic, or another store has released on its topic) holds back that receiver only.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from meteragent import config as settings
+from meteragent.agent import parts
+from meteragent.agent.clock import POLL_S
+from meteragent.agent.environment import Context
+from meteragent.agent.link import receivers
+from meteragent.agent.link.announcer import Presence
+from meteragent.agent.link.other_agent import Listener
+from meteragent.agent.link.refused_topics import Refusals
+from meteragent.agent.link.sink import Sink
+from meteragent.agent.store_thread import OutboxReader
+from meteragent.domain import identity
+from meteragent.domain.commit import Commit, Destination
+from meteragent.domain.errors import ConfigError, StoreError
+from meteragent.mqtt import Endpoint, Link, Session, Token, keep_connected
+from meteragent.store import Store, outbox
+from meteragent.store.grants import Grant
+from meteragent.store.outbox import WaitingRow
+from meteragent.wire.home_assistant import Discovery
+
+if TYPE_CHECKING:
+    from meteragent.agent.link.crowd import Keys
+
+HOME_ASSISTANT_MS = 2000
+"""The largest delay, in addition to one second, before an agent answers a start of Home Assistant."""
+
+_log = logging.getLogger("meteragent")
+
+
+class Outlet(NamedTuple):
+    """A connection on which records or reports are sent, either to the sink of a stream or to one receiver.
+
+    `queue` names the connection's queue in the outbox. `crowd` takes the operators' keys from this
+    connection; None if the stream has no group.
+    """
+
+    queue: str
+    topic: str
+    sink: Sink
+    listener: Listener
+    endpoint: Endpoint
+    client_id: str
+    role: str
+    inflight: int
+    crowd: "Keys | None" = None
+
+    @property
+    def link(self) -> Link:
+        """The link to the receiver's broker."""
+        return Link(
+            self.endpoint,
+            self.client_id,
+            on_message=self.on_message,
+            on_delivered=self.sink.on_delivered,
+            on_refused=self.sink.on_refused,
+            will=self.sink.presence.will,
+            inflight=self.inflight,
+            role=self.role,
+        )
+
+    def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+        """Pass a message to the keys and the listener, then to the sink."""
+        if self.crowd is not None:
+            self.crowd.hear(topic, payload)
+        self.listener.hear(topic, payload, retain=retain)
+        self.sink.on_message(topic, payload, qos, retain, token)
+
+    async def serve(self, session: Session) -> None:
+        """Send rows on a connection, and receive descriptors and keys, until it ends."""
+        beside = [self.listener.serve(session), *([] if self.crowd is None else [self.crowd.serve(session)])]
+        tasks = [asyncio.ensure_future(work) for work in beside]
+        try:
+            # Not in a task: a message may arrive after the first step, and the sink must know its session.
+            await self.sink.serve(session)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            for task in tasks:
+                if not task.cancelled():
+                    task.result()  # raises the store's error
+
+
+class Outlets:
+    """The sinks and listeners of a stream's receivers, by queue: to the runner, they are one sink."""
+
+    def __init__(self, sinks: Mapping[str, Sink], listeners: Mapping[str, Listener] | None = None) -> None:
+        self.sinks = sinks
+        self._listeners = listeners or {}
+
+    def take(self, rows: Sequence[WaitingRow]) -> None:
+        """Pass committed rows to the sinks of their receivers."""
+        for queue, sink in self.sinks.items():
+            if queue_rows := [row for row in rows if row.queue == queue]:
+                sink.take(queue_rows)
+
+    @property
+    def unmarked_ids(self) -> frozenset[int]:
+        """The ids of rows that are delivered or too late, but not yet marked in the outbox."""
+        return frozenset().union(*(sink.unmarked_ids for sink in self.sinks.values()))
+
+    @property
+    def late_ids(self) -> frozenset[int]:
+        """Those of the unmarked ids whose reports are too late, and so never leave."""
+        return frozenset().union(*(sink.late_ids for sink in self.sinks.values()))
+
+    def note_marked(self, row_ids: Collection[int]) -> None:
+        """Forget the ids of rows that are marked in the outbox."""
+        for sink in self.sinks.values():
+            sink.note_marked(row_ids)
+
+    @property
+    def refused(self) -> Collection[Destination]:
+        """The destinations whose messages a receiver's broker refuses."""
+        items = self.sinks.items()
+        return {Destination(queue, topic) for queue, sink in items for topic in sink.refusals.held_topics}
+
+    @property
+    def refused_bytes(self) -> int:
+        """The total size of the due messages for these destinations, in bytes as counted by the outbox."""
+        return sum(sink.refusals.waiting_bytes for sink in self.sinks.values())
+
+    @property
+    def retains(self) -> bool:
+        """Whether all receivers' brokers retain messages, as far as is known."""
+        return all(sink.refusals.retains for sink in self.sinks.values())
+
+    def ask(self, destinations: Iterable[Destination]) -> None:
+        """Start to find out at which of these destinations another store releases."""
+        for queue, topic in destinations:
+            self._listeners[queue].ask([topic])
+
+    def clear(self) -> list[Destination]:
+        """Return the destinations that have become clear since the last call."""
+        items = self._listeners.items()
+        return [Destination(queue, topic) for queue, listener in items for topic in listener.clear()]
+
+    def last_due_ms(self, store: Store) -> dict[Destination, int]:
+        """Return, by destination, the latest due time of the messages due after the store's time."""
+        return {
+            destination: due_ms
+            for queue in self.sinks
+            for destination, due_ms in outbox.last_due_ms(store.connection, queue, store.clock_ms).items()
+        }
+
+
+def presence_of(stream: settings.Stream, secret: bytes, page: settings.Page | None) -> Presence:
+    """Return the status and the devices that the sink sends besides records; devices require a status."""
+    sink = stream.sink
+    if sink.status is None or sink.home_assistant is None:
+        return Presence(sink.status, retain=sink.retain)
+    discovery = Discovery(sink.home_assistant, sink.status, sink.total, page.url if page else None)
+    delay_ms = 1000 + identity.delay_ms(secret, stream.name, "home assistant", HOME_ASSISTANT_MS)
+    return Presence(sink.status, discovery, delay_ms / 1000, sink.retain)
+
+
+def outlets_of(stream: settings.Stream, links: parts.Links, context: Context) -> tuple[Outlet, ...]:
+    """Return a stream's connections: one to its sink, or one to each receiver that is admitted.
+
+    Raises ConfigError or StoreError if the settings of a receiver's broker cannot be used.
+    """
+    if links.sink is not None:
+        return (_outlet(stream, links.sink, None, context),)
+    active = {grant.name: grant for grant in receivers.active(stream, context.store)}
+    return tuple(
+        _outlet(
+            settings.receiver_link(stream, receiver),
+            receivers.endpoint(grant.link, f"receiver {grant.name}"),
+            grant,
+            context,
+        )
+        for receiver in stream.receivers
+        if (grant := active.get(receiver.name)) is not None
+    )
+
+
+def _outlet(stream: settings.Stream, endpoint: Endpoint, grant: Grant | None, context: Context) -> Outlet:
+    """Return a connection with its sink and its listener; `stream` has this connection's sink."""
+    store = context.store
+    if grant is None:
+        queue, name, role = stream.name, stream.name, parts.role(stream, "sink")
+        client_id = _sink_client_id(store, queue, endpoint)
+    else:
+        queue, name, role = grant.queue, f"{stream.name} for {grant.name}", f"receiver {grant.name}"
+        client_id = _receiver_client_id(store, queue, endpoint)
+    presence = presence_of(stream, store.secret, context.config.page)
+    refusals = Refusals(stream.sink.topic.count("/") + 1)
+    reader, counts = OutboxReader(context.thread, queue), context.counts.part()
+    sink = Sink(reader, context.clock.now_ms, counts, presence, refusals)
+    topic, inflight, crowd = stream.sink.topic, stream.sink.inflight, _crowd(stream, context)
+    return Outlet(queue, topic, sink, Listener(name, context), endpoint, client_id, role, inflight, crowd)
+
+
+def _crowd(stream: settings.Stream, context: Context) -> "Keys | None":
+    """Return the keys of a stream's group; None if it has no group."""
+    if stream.group is None:
+        return None
+    from meteragent.agent.link import crowd  # noqa: PLC0415 -- it needs the extra `crowd`
+
+    return crowd.keys(stream.group, context.thread)
+
+
+def _sink_client_id(store: Store, name: str, endpoint: Endpoint) -> str:
+    """Return the client id at the broker of a stream's sink, which is the same at every start.
+
+    It differs from stream to stream and does not contain the stream's name, so the sinks' brokers cannot link
+    streams. A broker ends the connection of an earlier client with the same id, so a stream with a name of
+    its own adds its pseudonym to a configured id.
+    """
+    if name == "main":
+        return endpoint.client_id or f"meteragent-{store.client_id}-sink"
+    alias = identity.pseudonym(store.secret, f"sink/{name}")
+    return f"meteragent-{alias}-sink" if endpoint.client_id is None else f"{endpoint.client_id}-{alias}"
+
+
+def _receiver_client_id(store: Store, queue: str, endpoint: Endpoint) -> str:
+    """Return the client id at a receiver's broker; receivers cannot link their streams by it."""
+    return endpoint.client_id or f"meteragent-{identity.pseudonym(store.secret, f'sink/{queue}')}-sink"
+
+
+async def withdraw(grant: Grant, context: Context) -> None:
+    """Send the messages that wait for a revoked receiver, which only withdraw its descriptors.
+
+    If the settings of the receiver's broker cannot be used, a warning is logged and the descriptors stay.
+    """
+    try:
+        endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
+    except (ConfigError, StoreError) as error:
+        _log.warning("receiver %s was revoked, but its descriptors stay: %s", grant.name, error)
+        return
+    thread, clock = context.thread, context.clock
+    sink = Sink(OutboxReader(thread, grant.queue), clock.now_ms, context.counts)
+    link = Link(
+        endpoint,
+        f"{_receiver_client_id(context.store, grant.queue, endpoint)}-revoked",
+        on_message=sink.on_message,
+        on_delivered=sink.on_delivered,
+        on_refused=sink.on_refused,
+        session_expiry_s=0,
+        role=f"revoked receiver {grant.name}",
+    )
+    connection_task = asyncio.create_task(keep_connected(link, sink.serve, context.environment.entropy))
+    try:
+        while await thread.call(outbox.depth, context.store.connection, grant.queue):
+            await sink.idle.wait()
+            if row_ids := sorted(sink.unmarked_ids):
+                await thread.persist(Commit(grant.stream, clock.newest_ms), row_ids, None)
+                sink.note_marked(row_ids)
+            else:  # the clock shows no time, or the broker refuses the topics
+                await asyncio.sleep(POLL_S)
+            sink.wake()
+    finally:
+        connection_task.cancel()
+        await asyncio.wait({connection_task})

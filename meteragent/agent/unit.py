@@ -1,0 +1,166 @@
+"""One running stream: its parts, and what keeps its connections."""
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from meteragent import config as settings
+from meteragent.agent import banner, parts
+from meteragent.agent.clock import CatchUp
+from meteragent.agent.environment import Context
+from meteragent.agent.first_minutes import FirstMinutes
+from meteragent.agent.link import receivers
+from meteragent.agent.link.outlets import Outlet, Outlets, outlets_of
+from meteragent.agent.link.source import Source
+from meteragent.agent.runner import Runner
+from meteragent.agent.watch import StreamWatch
+from meteragent.core.charges import Spending
+from meteragent.core.stream import Crowd, Stream
+from meteragent.domain.problem import advice
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import Kind
+from meteragent.mqtt import WEEK_S, Endpoint, Entropy, Link, Serve, keep_connected
+from meteragent.store import Store
+
+_log = logging.getLogger("meteragent")
+
+
+class Unit(NamedTuple):
+    """The parts of one running stream."""
+
+    stream: settings.Stream
+    links: parts.Links
+    runner: Runner
+    watch: StreamWatch
+    outlets: tuple[Outlet, ...]
+    source_id: str
+
+    def keep_source(self, entropy: Entropy) -> Coroutine[Any, Any, None]:
+        """Keep the connection to the source until cancelled."""
+        source = self.runner.source
+        link = Link(
+            self.links.source,
+            self.source_id,
+            on_message=source.on_message,
+            receive_maximum=source.receive_maximum,
+            session_expiry_s=WEEK_S if _keeps_session(self.stream) else 0,
+            role=parts.role(self.stream, "source"),
+        )
+        return self._keep("source", self.stream.name, link, source.serve, entropy)
+
+    def keep_sink(self, outlet: Outlet, entropy: Entropy) -> Coroutine[Any, Any, None]:
+        """Keep the connection to the sink or to a receiver until cancelled."""
+        return self._keep("sink", outlet.queue, outlet.link, outlet.serve, entropy)
+
+    async def _keep(self, side: str, queue: str, link: Link, serve: Serve, entropy: Entropy) -> None:
+        """Keep a connection until cancelled, and record its state; `side` is "source" or "sink"."""
+        link = replace(
+            link,
+            count=self._count(side, queue),
+            on_failed=partial(self.watch.note_failed, side, queue),
+            advice=partial(advice, side=side),
+        )
+        await keep_connected(link, self.watch.wrap_serve(side, queue, serve), entropy)
+
+    def _count(self, side: str, queue: str) -> Callable[[str], None]:
+        """Return a function that counts a connection's events."""
+
+        def count(event: str) -> None:
+            """Count an event, and note a lost connection."""
+            if event == "lost":
+                self.watch.note_lost(side, queue)
+            self.runner.counts.add(f"{side}_lost" if event == "lost" else event)
+
+        return count
+
+
+def assemble(stream: settings.Stream, links: parts.Links, context: Context) -> Unit:
+    """Return a stream's parts, as the store has left them, and log when its next number will be sent.
+
+    Raises ConfigError or StoreError if the settings of a receiver's broker cannot be used.
+    """
+    store, environment, clock = context.store, context.environment, context.clock
+    connections = outlets_of(stream, links, context)
+    outlets = Outlets(
+        {outlet.queue: outlet.sink for outlet in connections},
+        {outlet.queue: outlet.listener for outlet in connections},
+    )
+    crowd = connections[0].crowd if connections else None
+    core, counts = _core(stream, links, context, crowd), context.counts.part()
+    spending = Spending(context.odometers.get(stream.name), tuple(context.odometers.values()))
+    pipeline = environment.pipeline(core, store.snapshot(stream.name), spending, environment.bits, counts)
+    pipeline.leave_after(outlets.last_due_ms(store))
+    # At the stop, the stream's time was before its first deadline. The store's time may be later, because
+    # other streams advance it, and so does a run that stops before the end of its catch-up.
+    due_ms = pipeline.deadline_ms(closing=True)
+    resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
+    _log.info("%s", banner.next_number(stream, core, pipeline, clock.newest_ms, environment.listen_s))
+    first_minutes = FirstMinutes(stream, counts)
+    watch = StreamWatch(stream, pipeline, outlets, clock, first_minutes, crowd)
+    runner = Runner(
+        pipeline=pipeline,
+        source=_source(stream, core, context),
+        outlets=outlets,
+        store=context.thread,
+        clock=clock,
+        catch_up=CatchUp(resume_ms, stream.window.catch_up, waits=due_ms is not None),
+        budget=parts.budget(stream),
+        counts=context.counts,
+        resume_ms=resume_ms,
+        heartbeat=watch.heartbeat,
+        on_commit=first_minutes.on_commit,
+        flush_ms=context.config.store.flush,
+        boundary_ms=core.schedule.first_ms,
+        viewers=context.viewers,
+    )
+    source_id = _source_client_id(store, stream.name, links.source)
+    return Unit(stream, links, runner, watch, connections, source_id)
+
+
+def _core(stream: settings.Stream, links: parts.Links, context: Context, crowd: Crowd | None) -> Stream:
+    """Return a stream's core settings; a stream on the event clock or in a crowd does not listen."""
+    store, others_per_day = context.store, settings.others_per_day(context.config, stream)
+    get = receivers.of(stream, store)
+    core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, receivers=get)
+    listens = context.environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None
+    return replace(core, listens=listens, crowd=crowd)
+
+
+def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
+    """Return the incoming side of a stream.
+
+    The bound on held messages over MQTT 3.1.1 does not apply if `source.inflight` is set, because the
+    operator then knows the broker's limit.
+    """
+    topic, prices = core.source, core.price_topic
+    return Source(
+        topic.filters if prices is None else (*topic.filters, prices),
+        stream.source.inflight,
+        stream.source.max_payload,
+        context.clock.now_ms,
+        context.counts,
+        is_capped="inflight" not in stream.source.model_fields_set,
+        unit_filters=() if topic.unit is None else topic.unit.filters,
+    )
+
+
+def _keeps_session(stream: settings.Stream) -> bool:
+    """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
+
+    For a register without timestamps, it should not: an old reading would count as current, and all energy
+    used since that reading would count as used at once, which no radius hides. No energy is lost, because the
+    next reading includes it.
+    """
+    return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
+
+
+def _source_client_id(store: Store, name: str, endpoint: Endpoint) -> str:
+    """Return the client id at the source's broker, which is the same at every start.
+
+    A broker ends the connection of an earlier client with the same id, so a stream with a name of its own
+    adds it to a configured id.
+    """
+    client_id = endpoint.client_id or f"meteragent-{store.client_id}-source"
+    return client_id if name == "main" else f"{client_id}-{name}"

@@ -1,0 +1,104 @@
+"""The time since the machine's start, which separates a jump of the wall clock from the passage of time.
+
+The kernel reports whether the wall clock has been synchronised (adjtimex(2): TIME_ERROR until timesyncd, ntpd
+or chrony with `rtcsync` has done so), and systemd-timesyncd writes a file. However, the service's sandbox
+forbids the call (`ProtectClock=`), and the host of a virtual machine sets the clock without informing the
+kernel. A report of "not synchronised" is therefore believed only on a machine without a hardware clock, whose
+clock is stepped at each start.
+"""
+
+import ctypes
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from meteragent.domain.units import HOUR_MS, MINUTE_MS
+
+LOOK_S = 1.0
+"""The longest time between two comparisons of the wall clock with the boot clock."""
+STEP_MS = 5 * MINUTE_MS
+"""The longest forward step of a synchronised clock that is not a jump."""
+UNKNOWN_STEP_MS = HOUR_MS
+"""The longest forward step that is not a jump while it is unknown whether the clock is synchronised."""
+
+_TIMEX_BYTES = 512
+"""More than the size of struct timex on any system; if all bytes are zero, adjtimex only reads the clock."""
+_FAILED, _UNSYNCHRONISED = -1, 5
+_TIMESYNCD = Path("/run/systemd/timesync/synchronized")
+_HARDWARE_CLOCKS = Path("/sys/class/rtc")
+
+
+class BootClock:
+    """The time since the machine's start, against which forward jumps of the wall clock are measured.
+
+    Both clocks count suspended time, and both follow corrections of the clock's rate, so their difference
+    changes only when the wall clock is set. Four kinds of steps are not jumps: a step before the first
+    synchronisation (law 4), a step back, a step forward that only makes up for steps back, and a step of at
+    most `STEP_MS` (`UNKNOWN_STEP_MS` if it is unknown whether the clock is synchronised).
+    """
+
+    def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
+        """Start before the first comparison; `synchronised` returns None if it is unknown."""
+        self._boot_ms = boot_ms
+        self._query = synchronised
+        self._synchronised: bool | None = False
+        self._query_ms: int | None = None
+        self._ahead_ms: int | None = None
+
+    def step_ms(self, wall_ms: int) -> int:
+        """Return how far the wall clock has jumped forward, in ms; 0 if it has not.
+
+        The jump is measured from the largest lead over the boot clock at any earlier call. `wall_ms` must be
+        read before this call, so that a pause between the readings of the two clocks looks like a step back.
+        """
+        boot_ms = self._boot_ms()
+        ahead_ms = wall_ms - boot_ms
+        newest_ms, was_synchronised = self._ahead_ms, self._synchronised
+        if newest_ms is None or ahead_ms > newest_ms:
+            self._ahead_ms = ahead_ms
+        step_ms = 0 if newest_ms is None else ahead_ms - newest_ms
+        self._query_if_due(boot_ms, at_once=step_ms > STEP_MS)
+        if was_synchronised or self._synchronised is None:
+            return step_ms if step_ms > (STEP_MS if was_synchronised else UNKNOWN_STEP_MS) else 0
+        return 0
+
+    def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
+        """Query whether the clock is synchronised, until it is: at once, or at most once every `LOOK_S`."""
+        if self._synchronised:
+            return
+        if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
+            self._synchronised, self._query_ms = self._query(), boot_ms
+
+
+def kernel_state() -> int:
+    """Return the result of adjtimex(2): 0 to 4 if synchronised, 5 if not, -1 if the call fails."""
+    try:
+        return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
+    except (AttributeError, OSError):
+        return _FAILED
+
+
+def synchronised(
+    state: int | None = None, run: Path = _TIMESYNCD, clocks: Path = _HARDWARE_CLOCKS
+) -> bool | None:
+    """Return whether the wall clock has been synchronised since the machine's start; None if unknown.
+
+    `state` is the result of `kernel_state`, which is called if `state` is None. `run` is the path of
+    timesyncd's file, and `clocks` is the folder of hardware clocks.
+    """
+    state = kernel_state() if state is None else state
+    if state not in (_FAILED, _UNSYNCHRONISED) or run.exists():
+        return True
+    if state == _FAILED or (clocks.is_dir() and any(clocks.iterdir())):
+        return None
+    return False
+
+
+def boot_ms() -> int:
+    """Return the time since the machine's start, in ms, which setting the wall clock does not change."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def boot_clock() -> BootClock:
+    """Return the system's boot clock."""
+    return BootClock(boot_ms, synchronised)

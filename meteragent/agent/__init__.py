@@ -23,6 +23,7 @@ from meteragent.agent.store_thread import StoreThread
 from meteragent.agent.unit import Unit, assemble
 from meteragent.agent.viewers import Viewers
 from meteragent.agent.watch import Watch
+from meteragent.config.source import fleet_share
 from meteragent.domain import grid
 from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Alarms
@@ -171,7 +172,7 @@ class Agent:
         """Claim the streams that run in the store, and retire all others."""
         for stream in streams:
             wall = stream.window.clock is Clock.WALL
-            store.claim(stream.name, settings.fleet_share(stream.source), follows_wall_clock=wall)
+            store.claim(stream.name, fleet_share(stream.source), follows_wall_clock=wall)
         self.counts.add("retired", store.retire([stream.name for stream in streams]))
 
     def _context(self, thread: StoreThread, clock: SteadyClock) -> Context:

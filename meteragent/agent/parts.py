@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent.config.source import every_ms, hold_ms, reports_on_change
+from meteragent.config.source import decoders, every_ms, has_local_times, hold_ms, reports_on_change
 from meteragent.core.arrivals import Limits
 from meteragent.core.stream import Stream
 from meteragent.domain.commit import Budget, Receiver
@@ -57,7 +57,7 @@ def core(
         name=stream.name,
         source=settings.topic_of(stream.source),
         receivers=(Receiver(stream.name, stream.sink.topic),) if receivers is None else receivers,
-        decode=settings.decoders(stream.source) or settings.decoder(stream.source),
+        decode=decoders(stream.source) or settings.decoder(stream.source),
         schedule=settings.schedule(stream, others_per_day),
         ahead_ms=stream.window.ahead,
         forget_ms=settings.forget_ms(stream.source, stream.window.forget),
@@ -69,7 +69,7 @@ def core(
         claim_key=claim_key,
         total=stream.sink.total,
         price_topic=price_topic(stream),
-        local_times=settings.has_local_times(stream.source),
+        local_times=has_local_times(stream.source),
     )
 
 

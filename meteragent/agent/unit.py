@@ -16,6 +16,7 @@ from meteragent.agent.link.outlets import Outlet, Outlets, outlets_of
 from meteragent.agent.link.source import Source
 from meteragent.agent.runner import Runner
 from meteragent.agent.watch import StreamWatch
+from meteragent.config.source import has_times
 from meteragent.core.charges import Spending
 from meteragent.core.stream import Crowd, Stream
 from meteragent.domain.problem import advice
@@ -153,7 +154,7 @@ def _keeps_session(stream: settings.Stream) -> bool:
     used since that reading would count as used at once, which no radius hides. No energy is lost, because the
     next reading includes it.
     """
-    return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
+    return stream.source.kind is not Kind.REGISTER or has_times(stream.source)
 
 
 def _source_client_id(store: Store, name: str, endpoint: Endpoint) -> str:

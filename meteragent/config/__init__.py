@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from meteragent.config.accept import is_too_coarse, lost, missing_extras, refusals
+from meteragent.config.accept import lost, missing_extras, refusals
 from meteragent.config.broker import Receiver
 from meteragent.config.files import (
     endpoint,
@@ -23,26 +23,14 @@ from meteragent.config.files import (
     unreadable,
 )
 from meteragent.config.form import EXPLAINED_MAX, Form
-from meteragent.config.model import Archive, Config, Page, Stream
+from meteragent.config.model import Config, Page, Stream
 from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profiles
 from meteragent.config.refuse import problems
 from meteragent.config.shapes import COMPLETE
-from meteragent.config.source import (
-    completes_slots,
-    decoder,
-    decoders,
-    every_ms,
-    fleet_share,
-    forget_ms,
-    formula,
-    has_local_times,
-    has_period,
-    has_times,
-    topic_of,
-)
-from meteragent.config.tables import expanded, first_receiver
+from meteragent.config.source import decoder, forget_ms, formula, topic_of
+from meteragent.config.tables import expanded
 from meteragent.config.tables import link as receiver_link
-from meteragent.config.tariff import Month, band_names, month, tariffs
+from meteragent.config.tariff import Month, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, ConfigErrors
@@ -53,7 +41,6 @@ from meteragent.domain.refusal import parse_toml, raise_all, text_of_file
 __all__ = [
     "COMPLETE",
     "PROFILES_FOLDER",
-    "Archive",
     "Config",
     "Month",
     "Page",
@@ -61,22 +48,12 @@ __all__ = [
     "Stream",
     "accepted",
     "all_profiles",
-    "band_names",
     "budget",
-    "completes_slots",
     "decoder",
-    "decoders",
     "endpoint",
-    "every_ms",
     "exposed",
-    "first_receiver",
-    "fleet_share",
     "forget_ms",
     "formula",
-    "has_local_times",
-    "has_period",
-    "has_times",
-    "is_too_coarse",
     "load",
     "locate",
     "lost",

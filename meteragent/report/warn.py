@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 from meteragent import config
+from meteragent.config.source import completes_slots, every_ms, has_local_times, has_period, has_times
 from meteragent.domain import loads
 from meteragent.domain.figures import exact
 from meteragent.domain.shapes import Means
@@ -46,19 +47,19 @@ def of_stream(
 ) -> list[str]:
     """Return the warnings about a stream; `stored_streams` are the names of the streams in the store."""
     # An archive has a column of times, named in [archive].
-    is_timed = archived or config.has_times(stream.source)
+    is_timed = archived or has_times(stream.source)
     terms = config.terms(stream)
     phases, parts = len(stream.source.phases or ()), len(stream.source.part)
     factor = odds_figures(terms.level)
-    waits = not archived and config.completes_slots(stream.source, stream.window)
+    waits = not archived and completes_slots(stream.source, stream.window)
     time_key = "warning.stamped" if terms.readings.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
     zone = stream.source.timezone or say("warning.zone_default")
     is_new = bool(stored_streams) and stream.name not in stored_streams
     applies = {
-        say("warning.late"): waits and not config.has_period(stream.source),
+        say("warning.late"): waits and not has_period(stream.source),
         say(time_key): not is_timed,
-        say("warning.zone", zone=zone): not archived and config.has_local_times(stream.source),
+        say("warning.zone", zone=zone): not archived and has_local_times(stream.source),
         say("warning.modulus"): terms.readings.modulus_u is not None
         and terms.readings.modulus_u < terms.readings.high_u,
         say("warning.phases", count=phases): terms.readings.kind is Kind.POWER and phases > 1,
@@ -76,7 +77,7 @@ def of_stream(
 
 def _loss_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
     """Yield what a slot loses at its end, if the readings that complete it or a wrong one come late."""
-    period_ms, (share, lost_wh) = config.every_ms(stream.source), config.lost(stream)
+    period_ms, (share, lost_wh) = every_ms(stream.source), config.lost(stream)
     period = duration(period_ms)
     if share:
         late, part = duration(terms.lateness_ms), percent(figures(100 * share))

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meteragent import config
 from meteragent.archive.policy import Policy
 from meteragent.cli import main
 from meteragent.config import parse
+from meteragent.config.model import Archive
 from meteragent.consume import Estimate, read_archive
 from meteragent.domain.errors import ConfigError, RecordError
 from tests.support.archives import (
@@ -317,7 +317,7 @@ def test_the_example_is_a_configuration(place: Place, capsys: pytest.CaptureFixt
     """deploy/archive.toml shows every key of [archive], releases readings as it is, and `check` reads it."""
     example = ROOT / "deploy" / "archive.toml"
     shown = set(re.findall(r"^(?:# )?(\w+) = ", example.read_text().split("[archive]")[1], re.MULTILINE))
-    assert shown == set(config.Archive.model_fields)
+    assert shown == set(Archive.model_fields)
     settings = example.read_text().replace('"archive.key"', f'"{place.folder}/archive.key"')
     (place.folder / "example.toml").write_text(settings)
     save(place.folder / "in.parquet", long_rows(1, 1), LONG)

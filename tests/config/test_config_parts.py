@@ -9,6 +9,8 @@ from meteragent.config.source import (
     counters,
     dead_band,
     decoders,
+    every_ms,
+    has_times,
     hold_ms,
     lateness_ms,
     part_sources,
@@ -81,12 +83,12 @@ def test_a_sum_is_as_slow_and_as_coarse_as_its_parts() -> None:
     assert [part.profile for part in sources] == ["shelly-gen1", "tasmota"]
     assert hold_ms(both) == max(map(hold_ms, sources))
     assert reports_on_change(both) == any(map(reports_on_change, sources))
-    assert config.every_ms(both) == max(map(config.every_ms, sources)) > 0
+    assert every_ms(both) == max(map(every_ms, sources)) > 0
     periods, bands = [period_ms(part) for part in sources], [dead_band(part) for part in sources]
     assert period_ms(both) == (None if None in periods else 0 if 0 in periods else max(filter(None, periods)))
     assert dead_band(both) == (None if None in bands else sum(band for band in bands if band is not None))
     unknown = parsed(PV, "topic = 'net/power'\nmeter = 'home'\nprofile = 'json'").source
-    assert (period_ms(unknown), dead_band(unknown), config.every_ms(unknown)) == (None, None, 0)
+    assert (period_ms(unknown), dead_band(unknown), every_ms(unknown)) == (None, None, 0)
 
 
 def test_registers_wait_for_the_slowest_part_and_count_all_steps() -> None:
@@ -100,8 +102,8 @@ def test_registers_wait_for_the_slowest_part_and_count_all_steps() -> None:
 
 def test_a_sum_has_times_only_if_each_part_has() -> None:
     """An old count without a time would count as now."""
-    assert config.has_times(parsed().source)
-    assert not config.has_times(parsed(f"{PV}\nprofile = 'number'").source)
+    assert has_times(parsed().source)
+    assert not has_times(parsed(f"{PV}\nprofile = 'number'").source)
 
 
 @pytest.mark.parametrize(

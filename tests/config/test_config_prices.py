@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from meteragent import config
+from meteragent.config.tariff import band_names
 from meteragent.domain.tariff import Tariff
 from tests.support.configurations import refused, written
 from tests.support.tariffs import REGISTER, text_of_bands
@@ -124,5 +125,5 @@ def test_a_band_without_hours_needs_no_price() -> None:
     assert refused(lambda: config.parse(text)).key == "tariff[0].prices"
     whole = text.replace("07:00/23:00", "00:00/24:00")
     settings = config.parse(whole)
-    assert config.band_names(settings.stream[0]) == ("day", "weekend")
+    assert band_names(settings.stream[0]) == ("day", "weekend")
     assert len(config.tariffs(settings, settings.stream[0])) == 1

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from meteragent import config
+from meteragent.config.source import has_times
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError
 from tests.decode.test_profile_file import HEAD, POWER, SOURCE
@@ -28,7 +29,7 @@ def test_a_profile_beside_the_configuration_is_used(tmp_path: Path) -> None:
     (stream,) = config.load(home(tmp_path, my_meter=MINE)).stream
     (reading,) = config.decoder(stream.source)(b'{"now": {"p": 0.4321}}')
     assert (reading.time_ms, reading.value_u) == (None, 432_100_000)
-    assert not config.has_times(stream.source)
+    assert not has_times(stream.source)
 
 
 def test_nested_streams_have_it_too(tmp_path: Path) -> None:

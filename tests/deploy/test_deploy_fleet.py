@@ -8,6 +8,7 @@ import pytest
 
 from meteragent import config
 from meteragent.config.model import Source
+from meteragent.config.source import fleet_share
 from meteragent.domain.identity import fnv1a
 from tests.support.configurations import written
 from tests.support.not_run import ROOT
@@ -27,7 +28,7 @@ def test_the_template_is_a_configuration(number: int) -> None:
     """With its two words replaced it is that of one agent of eight: all else is the same."""
     text = (FLEET / "fleet.toml").read_text()
     stream = config.parse(text.replace("@SHARD@", str(number)).replace("@COUNT@", "8")).stream[0]
-    assert config.fleet_share(stream.source) == f"{number}/8 by name"
+    assert fleet_share(stream.source) == f"{number}/8 by name"
     assert text.count("@SHARD@/@COUNT@") == 1
 
 

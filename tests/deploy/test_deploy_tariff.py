@@ -6,6 +6,7 @@ import pytest
 
 from meteragent import config
 from meteragent.cli import main
+from meteragent.config.tariff import band_names
 from simulators import example_tariffs
 from tests.support.not_run import ROOT
 
@@ -42,4 +43,4 @@ def test_a_week_and_other_kinds_of_readings_fit_the_example() -> None:
     week = config.parse(text.replace('#length = "1w"', 'length = "1w"'))
     assert config.month(week.stream[0]).windows == 4
     power = text.replace('kind = "register"', 'kind = "power"').replace('unit = "kWh"', 'unit = "W"')
-    assert "unknown" not in config.band_names(config.parse(power).stream[0])
+    assert "unknown" not in band_names(config.parse(power).stream[0])

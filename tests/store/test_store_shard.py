@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from meteragent import config
 from meteragent.cli import main
 from meteragent.cli.health import as_text
+from meteragent.config.source import fleet_share
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
 from meteragent.domain.identity import ALL_METERS, Shard, SourceTopic
@@ -61,7 +62,7 @@ def claims(path: Path, meters: str, *, wall: bool = True) -> None:
 )
 def test_what_a_source_has_of_a_fleet(keys: str, meters: str) -> None:
     """A fleet of one has all meters; a branch of topics is a different part from that of a hash."""
-    assert config.fleet_share(config.parse(written(source=keys)).stream[0].source) == meters
+    assert fleet_share(config.parse(written(source=keys)).stream[0].source) == meters
 
 
 @pytest.mark.parametrize("meters", [ALL_METERS, "2/8 by name", "2/8 by topic"])

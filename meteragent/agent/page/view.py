@@ -19,6 +19,7 @@ from meteragent.agent.link.outlets import Outlet
 from meteragent.agent.store_thread import StoreThread
 from meteragent.agent.unit import Unit
 from meteragent.agent.watch import Watch
+from meteragent.config.accept import is_too_coarse
 from meteragent.config.model import Privacy
 from meteragent.config.refuse import refuse
 from meteragent.config.shapes import window_of
@@ -256,7 +257,7 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
         refuse(settings.Config(stream=(preset_stream,)), flat=True)
     except ConfigError:
         return None
-    return None if settings.is_too_coarse(preset_stream) else preset_stream
+    return None if is_too_coarse(preset_stream) else preset_stream
 
 
 class View:

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from meteragent import config as settings
 from meteragent.agent import parts
+from meteragent.config.source import decoders
+from meteragent.config.tables import first_receiver
 from meteragent.consume import Record
 from meteragent.core.arrivals import Arrivals
 from meteragent.core.timeline import Pending
@@ -40,7 +42,7 @@ class StreamView:
         self.name = stream.name
         self._stream = stream
         self._source = settings.topic_of(stream.source)
-        self._decode, self._decoders = settings.decoder(stream.source), settings.decoders(stream.source)
+        self._decode, self._decoders = settings.decoder(stream.source), decoders(stream.source)
         self._sink_topic = stream.sink.topic
         self._key, self._only = key, meter
         self._schedule = settings.schedule(stream, others_per_day)
@@ -55,7 +57,7 @@ class StreamView:
     def receiver(self) -> str | None:
         """The name of the receiver whose records are shown; None unless several share the stream."""
         receivers = self._stream.receivers
-        return settings.first_receiver(receivers).name if len(receivers) > 1 else None
+        return first_receiver(receivers).name if len(receivers) > 1 else None
 
     @property
     def filters(self) -> tuple[Sequence[str], Sequence[str]]:

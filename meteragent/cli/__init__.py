@@ -1,12 +1,8 @@
 """The command line: parse the arguments, run the command, and return its exit code (DESIGN 5).
 
-0   done, or stopped by a signal       3   a guarantee is violated (audit)
-1   failure; crash; unusable store    78   bad configuration or key (EX_CONFIG)
-2   the command line is wrong        130   interrupted (sanitise, init)
-
-`usage` lists the commands and declares their arguments. Each command is a module here that defines
-`run(options)`, and only the module of the requested command is imported, so the agent starts without the
-libraries that archives, pages and plans need.
+`usage` lists the commands and declares their arguments and exit codes. Each command is a module here that
+defines `run(options)`, and only the module of the requested command is imported, so the agent starts without
+the libraries that archives, pages and plans need.
 """
 
 import argparse
@@ -19,7 +15,7 @@ from collections.abc import Sequence
 
 from meteragent import __version__
 from meteragent.cli import usage
-from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE
+from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE, fail
 from meteragent.cli.outlet import outlets
 from meteragent.domain.errors import (
     ConfigError,
@@ -35,17 +31,13 @@ _SAFE_ERRORS = (MeteragentError, OSError, sqlite3.Error)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code.
-
-    Raises SystemExit for --help, --version, invalid arguments, and no arguments.
-    """
+    """Run a command; return its exit code. Raises SystemExit for --help, --version and wrong arguments."""
     _open_standard_streams()
     with outlets():
         return _run(sys.argv[1:] if arguments is None else arguments)
 
 
 def _run(words: Sequence[str]) -> int:
-    """Run a command; return its exit code. Raises SystemExit as `main` does."""
     parser = usage.parser(__version__, words[0] if words else "")
     if not words:
         parser.print_help(sys.stderr)
@@ -70,14 +62,12 @@ def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
         print(importlib.import_module("meteragent.config").locate(error, options.config), file=sys.stderr)
         return EXIT_CONFIG
     if isinstance(error, (DatabaseError, KeyRefused, PageError, StoreError)):
-        print(f"meteragent: {error}", file=sys.stderr)
-        return EXIT_CONFIG if isinstance(error, KeyRefused) else EXIT_CRASH
+        return fail(error, EXIT_CONFIG if isinstance(error, KeyRefused) else EXIT_CRASH)
     for frame in traceback.extract_tb(error.__traceback__):
         print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
     # The text of an unknown exception might contain a payload.
     text = str(error) if isinstance(error, _SAFE_ERRORS) else ""
-    print(f"meteragent: crash: {type(error).__name__} {text}".rstrip(), file=sys.stderr)
-    return EXIT_CRASH
+    return fail(f"crash: {type(error).__name__} {text}".rstrip())
 
 
 def _open_standard_streams() -> None:

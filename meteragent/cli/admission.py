@@ -1,10 +1,7 @@
 """Decide which streams may run: those that keep their promise for loads, are accepted, or have run before.
 
-All files with secrets or certificates that `run` reads must be readable, and the extras that the
-configuration needs must be installed.
-
 A stream that is already in the store continues with a warning, so that neither an update nor a damaged store
-can stop it.
+can stop it. What `run` reads must be readable, and the extras that it needs must be installed.
 """
 
 import os
@@ -36,10 +33,9 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def with_running_lateness(path: Path, settings: config.Config, out: TextIO) -> config.Config:
-    """Return the configuration with the lateness of streams that have run, if the file states none.
+    """Return the configuration with the lateness of streams that have run, if the file at `path` states none.
 
-    Write a warning for each whose lateness differs from that of a new stream. `path` is the path of the
-    configuration.
+    Write a warning for each whose lateness differs from that of a new stream.
     """
     stored = _stored_lateness_ms(settings.store.path)
     streams = []
@@ -76,10 +72,7 @@ def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]
 def refused(
     path: Path, settings: config.Config, out: TextIO, *, more_refusals: Iterable[ConfigError] = ()
 ) -> bool:
-    """Write all refusals, and warnings for streams that have run before; return whether anything is refused.
-
-    `path` is the path of the configuration.
-    """
+    """Write the refusals, and warnings for streams that have run before; return whether there are any."""
     refusals, warnings = admit(settings)
     refusals += more_refusals
     for warning in warnings:
@@ -92,8 +85,7 @@ def refused(
 
 def _running(settings: config.Config) -> set[str]:
     """Return the streams that have run, according to the store; all streams if the store cannot be read."""
-    names = {stream.name for stream in settings.stream}
-    path = settings.store.path
+    names, path = {stream.name for stream in settings.stream}, settings.store.path
     try:
         return stored_streams(path) & names if os.access(path, os.R_OK) or not path.exists() else names
     except (StoreError, sqlite3.Error):

@@ -17,10 +17,9 @@ from meteragent.texts import ENGLISH
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the promises of all streams as text, JSON or a statement; return 0.
+    """Print the promises of all streams and the next step; return 0. JSON and a statement are in English.
 
-    If anything is refused, print the refusals instead, and return 78. The next step follows them unless JSON
-    or a statement was requested. JSON and the statement are always in English, whatever `--lang` says.
+    If anything is refused, print the refusals instead, and return 78.
     """
     is_plain_text = not (options.json or options.statement)
     with catalogue.speaking(options.lang if is_plain_text else ENGLISH):
@@ -52,10 +51,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def print_new(path: Path) -> int:
-    """Print a new configuration's promises, any refusals, and the next steps.
-
-    The steps begin with a rehearsal, unless anything is refused. Return 78 if anything is refused, else 0.
-    """
+    """Print a new configuration's promises, any refusals and the next steps; return 78 if refused, else 0."""
     settings = config.load(path)
     guarantees = _guarantees(settings, event.EVENTS)
     print(terminal.text(guarantees, settings), end="\n\n", flush=True)
@@ -65,7 +61,6 @@ def print_new(path: Path) -> int:
 
 
 def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
-    """Return each stream's guarantee."""
     names = admission.stored_streams(settings.store.path)
     return [whole.of(settings, stream, events, names) for stream in settings.stream]
 
@@ -88,10 +83,7 @@ parse_event = common.argument(event.parse)
 
 
 def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:
-    """Return the terms in a store, by stream; None if there is no file that this user can read.
-
-    Raises StoreError if the file is not a usable store.
-    """
+    """Return the terms in a store, by stream; None if this user can read no file. Raises StoreError."""
     if not os.access(path, os.R_OK):
         return None
     with read_only(path) as connection:

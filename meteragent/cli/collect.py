@@ -5,7 +5,6 @@ import asyncio
 import importlib
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,7 @@ _EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Collect until SIGTERM or SIGINT, check the configuration, or create the tables.
-
-    Return the exit code, which is 1 if an extra is missing or the tables cannot be created.
-    """
+    """Collect until a signal, check the configuration, or create the tables; return the exit code."""
     settings = configuration.load(options.config)
     socket = None if settings.health is None else settings.health.socket
     if socket is not None and not socket.parent.is_dir():
@@ -51,8 +47,7 @@ def _create(service: Any, settings: configuration.Settings) -> int:
     try:
         is_new = asyncio.run(service.create(settings))
     except LinkError as error:
-        print(f"meteragent: {error}", file=sys.stderr)
-        return common.EXIT_CRASH
+        return common.fail(error)
     print("the tables are created" if is_new else "the tables exist already")
     return 0
 
@@ -61,8 +56,7 @@ def _place(settings: configuration.Settings) -> Iterator[str]:
     """Yield lines about the folder of a dataset, and about the partitions of a dataset or a database."""
     if settings.dataset is not None:
         yield f"folder: {settings.dataset.folder}"
-    sink = settings.dataset or settings.database
-    if sink is not None:
+    if sink := settings.dataset or settings.database:
         yield f"partitions: {sink.partition}"
 
 

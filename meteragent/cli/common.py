@@ -24,10 +24,7 @@ EXIT_INTERRUPTED = 130
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a function that parses an argument for argparse, and whose errors state what was found.
-
-    `parse` raises ValueError if the argument is invalid; the error's text says what is expected.
-    """
+    """Return a parser for argparse; its errors add what was found to the expectation in a ValueError."""
 
     def parse_argument(text: str) -> T:
         """Parse an argument. Raises ArgumentTypeError if it is invalid."""
@@ -39,6 +36,12 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parse_argument
 
 
+def fail(reason: object, code: int = EXIT_CRASH) -> int:
+    """Print why a command failed; return its exit code."""
+    print(f"meteragent: {reason}", file=sys.stderr)
+    return code
+
+
 def now_ms() -> int:
     """Return the wall-clock time, in ms."""
     return time.time_ns() // 1_000_000
@@ -47,8 +50,8 @@ def now_ms() -> int:
 def program(script: str, interpreter: str, on_path: str | None) -> str:
     """Return the words that start this program, for printed commands that the user can copy.
 
-    `script` is the path of the running script, `interpreter` the name by which Python was called, and
-    `on_path` the file that the command `meteragent` would run, or None if there is no such command.
+    `script` is the running script, `interpreter` the name by which Python was called, and `on_path` the file
+    that the command `meteragent` would run, if there is such a command.
     """
     path = Path(script)
     if path.name == "__main__.py" and path.parent.name == "meteragent":
@@ -60,17 +63,16 @@ def program(script: str, interpreter: str, on_path: str | None) -> str:
 def connection_failure(reason: LinkError) -> str:
     """Return why listening to a broker failed, with what to do, where options stand for keys."""
     if reason.code:
-        cure = re.sub(
-            r"source\.(\w+)", lambda key: "--" + key[1].replace("_", "-"), advice(reason.code, "source")
-        )
+        key = re.compile(r"source\.(\w+)")
+        cure = key.sub(lambda key: "--" + key[1].replace("_", "-"), advice(reason.code, "source"))
         return f"{reason}. {cure}"
-    is_connected = "cannot connect" not in str(reason)
-    return f"{reason}{'' if is_connected else '; is the address in --url right, and is the broker running?'}"
+    hint = "; is the address in --url right, and is the broker running?"
+    return f"{reason}{hint if 'cannot connect' in str(reason) else ''}"
 
 
 def lacks(extra: str, purpose: str) -> bool:
     """Return whether a module of an extra is missing; if so, print how to install the extra."""
     module = extras.missing(extra)
     if module is not None:
-        print(f"meteragent: {purpose} needs {module}: {extras.hint(extra)}", file=sys.stderr)
+        fail(f"{purpose} needs {module}: {extras.hint(extra)}")
     return module is not None

@@ -1,8 +1,8 @@
 """The conversation of `init`, from a broker's address to the text of a configuration.
 
-It does no I/O, except to check which files exist and which folders can be written to. `converse` is a
-generator. It yields each task for its caller (`Question`, `Listen`, `Say`), receives the answer, and returns
-a `Draft`. Questions that the command line answers are not asked.
+It does no I/O, except to check which files exist and which folders can be written to. `converse` yields each
+task for its caller (`Question`, `Listen`, `Say`), receives the answer, and returns a `Draft`. Questions that
+the command line answers are not asked.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -26,7 +26,6 @@ UNPLACED_MAX = 8
 DEFAULT_OUT = "home.toml"
 YES, NO = "yes", "no"
 _SOME_ANSWER = "an answer"
-_FILES = "password-file", "ca-file", "cert-file", "key-file"
 
 
 class Refused(Exception):
@@ -93,13 +92,9 @@ def converse(options: Options) -> Conversation:
     name = yield from _ask(options, question, _name_objection)
     base = draft.Base(access, name, readings, has_solar, options.timezone)
     preset = yield from _choose_preset(options, base)
-    topic = yield from _ask(
-        options,
-        Question(
-            "topic", "Under which topic on this broker should private numbers be sent?", default="private"
-        ),
-        _topic_objection(base, preset),
-    )
+    text = "Under which topic on this broker should private numbers be sent?"
+    question = Question("topic", text, default="private")
+    topic = yield from _ask(options, question, _topic_objection(base, preset))
     question = Question("out", "Save the configuration as", default=default_out)
     out = yield from _ask(options, question, new_files.file_objection)
     unit_file = yield from _choose_unit(options)
@@ -112,8 +107,7 @@ def _ask(
     """Return a valid answer: from the command line, or else the default with --yes, or else the operator's.
 
     `objection` returns None for a valid answer, and for any other what is expected instead. Raises Refused
-    if an answer on the command line is invalid, or if --yes is set and a question has neither an answer nor a
-    default.
+    if an answer on the command line is invalid, or if --yes leaves a question without an answer.
     """
     values = [value for value, _ in question.choices]
     option = options.answers.get(question.key)
@@ -150,47 +144,29 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
     if option_url and (fault := _url_fault(option_url)):
         raise Refused(f"--url: found {fault}; expected {_url_objection(option_url)}")
     url = yield from _ask(options, question, _url_objection)
-    username, password, typed_password = options.answers.get("username"), options.password, None
-    client_id = options.answers.get("client-id")
-    files = {key: options.answers[key] for key in _FILES if key in options.answers}
+    login = {key.replace("-", "_"): answer for key, answer in options.answers.items()}
+    password, typed_password = options.password, None
     while True:
-        result = yield Listen(_endpoint(url, client_id, username, password, files))
+        try:
+            result = yield Listen(Access.of(url, login).endpoint(password))
+        except ValueError as error:  # a password has no user, or mqtt:// has TLS files
+            raise Refused(str(error)) from None
         if not isinstance(result, LoginRefused):
             break
         if options.yes or "username" in options.answers:
             raise Refused(f"{result}: set --username and --password-file, or check them")
+        username = login.get("username")
         text = "requires a user name and a password" if username is None else "refused this login: try again"
         yield Say(f"The broker {text}.")
-        username = yield from _ask(options, Question("username", "User name", default=username))
+        login["username"] = yield from _ask(options, Question("username", "User name", default=username))
         password = typed_password = yield from _ask(
             options,
             Question("password", "Password (it is kept in a file that only you can read)", secret=True),
         )
     if not result.proposals and not draft.unstated(result):
         raise Refused("\n".join(_failure_lines(result)))
-    keys = [
-        (key, text) for key, text in (("client_id", client_id), ("username", username)) if text is not None
-    ]
-    keys += [(key.replace("-", "_"), str(Path(file).absolute())) for key, file in files.items()]
-    return result, Access(url, tuple(keys)), typed_password
-
-
-def _endpoint(
-    url: str, client_id: str | None, username: str | None, password: str | None, files: Mapping[str, str]
-) -> Endpoint:
-    """Return the broker. Raises Refused if a password has no user, or if mqtt:// has TLS files."""
-    try:
-        return Endpoint.parse(
-            url,
-            username=username,
-            password=password,
-            ca_file=files.get("ca-file"),
-            cert_file=files.get("cert-file"),
-            key_file=files.get("key-file"),
-            client_id=client_id,
-        )
-    except ValueError as error:
-        raise Refused(str(error)) from None
+    login |= {key: str(Path(file).absolute()) for key, file in login.items() if key.endswith("_file")}
+    return result, Access.of(url, login), typed_password
 
 
 def _url_objection(url: str) -> str | None:
@@ -232,23 +208,20 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Re
     """Return the chosen meter. Raises Refused as `_ask` does, and if --meter names no meter or several."""
     proposed = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
     meters = proposed + draft.unstated(result)
-    requested_name = options.answers.get("meter")
-    if requested_name is not None:
-        matches = [reading for reading in meters if requested_name in reading.names]
-        if len(matches) != 1:
-            raise Refused(
-                f"--meter: found {requested_name!r}, which names {len(matches)} meters; expected one of "
-                + ", ".join(reading.names[0] for reading in meters)
-            )
-        return (yield from _complete(options, matches[0]))
     choices = tuple((reading.names[0], reading.text) for reading in meters)
-    default = choices[0][0] if proposed and (len(meters) == 1 or proposed[0].is_main) else None
-    question = Question(
-        "meter", "Which is your meter? A main meter includes its sub-meters.", choices, default
-    )
-    chosen = yield from _ask(options, question)
-    reading = next(reading for reading in meters if reading.names[0] == chosen)
-    return (yield from _complete(options, reading))
+    requested_name = options.answers.get("meter")
+    if requested_name is None:
+        default = choices[0][0] if proposed and (len(meters) == 1 or proposed[0].is_main) else None
+        text = "Which is your meter? A main meter includes its sub-meters."
+        chosen = yield from _ask(options, Question("meter", text, choices, default))
+        matches = [next(reading for reading in meters if reading.names[0] == chosen)]
+    else:
+        matches = [reading for reading in meters if requested_name in reading.names]
+    if len(matches) != 1:
+        names = ", ".join(name for name, _ in choices)
+        found = f"found {requested_name!r}, which names {len(matches)} meters"
+        raise Refused(f"--meter: {found}; expected one of {names}")
+    return (yield from _complete(options, matches[0]))
 
 
 _KINDS = (
@@ -258,9 +231,7 @@ _KINDS = (
 
 
 def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Reading]:
-    """Ask for the kind and unit if neither the broker nor a topic's name states them; never guess them.
-
-    If the kind is an interval energy, also ask for its interval.
+    """Ask for the kind and unit, and for an interval, that neither the broker nor a topic's name states.
 
     Raises Refused if nothing states another key, such as the place of the value in a message.
     """
@@ -293,20 +264,19 @@ def _choose_quantities(
     selections = draft.selections(reading, has_solar)
     if not selections:
         raise Refused(f"{reading.names[0]} has no quantity that can be released")
-    requested_name = options.answers.get("quantity")
-    if requested_name is not None:
-        selections = [selection for selection in selections if requested_name in selection.names]
-        if not selections:
-            names = ", ".join(selection.names[0] for selection in draft.selections(reading, has_solar))
-            raise Refused(f"--quantity: found {requested_name!r}; expected one of {names}")
-        return selections[0].streams
     choices = tuple((selection.names[0], selection.text) for selection in selections)
-    if len(choices) == 1:
+    chosen = options.answers.get("quantity")
+    if chosen is None and len(choices) == 1:
         return selections[0].streams
-    chosen = yield from _ask(
-        options, Question("quantity", "What should be sent?", choices, default=choices[0][0])
-    )
-    return next(selection.streams for selection in selections if selection.names[0] == chosen)
+    if chosen is None:
+        question = Question("quantity", "What should be sent?", choices, default=choices[0][0])
+        chosen = yield from _ask(options, question)
+        return next(selection.streams for selection in selections if selection.names[0] == chosen)
+    matches = [selection for selection in selections if chosen in selection.names]
+    if not matches:
+        names = ", ".join(name for name, _ in choices)
+        raise Refused(f"--quantity: found {chosen!r}; expected one of {names}")
+    return matches[0].streams
 
 
 def _name_objection(name: str) -> str | None:
@@ -320,16 +290,13 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
     Raises Refused if no preset is possible.
     """
     offers = draft.lines_of_presets(base)
-    choices = tuple((name, text) for name, text in offers.items())
-    default = DEFAULT if DEFAULT in offers else next(iter(offers), None)
-    coarse_presets = [name for name in draft.PRESETS if name not in offers]
-    text = "How much should be hidden? Hiding more makes the numbers less exact."
-    if coarse_presets:
-        text += f" (These readings are too coarse for {', '.join(coarse_presets)}.)"
-    if not choices:
+    if not offers:
         raise Refused("these readings are too coarse for all presets: see docs/choosing.md")
-    question = Question("preset", text, choices, default)
-    return (yield from _ask(options, question))
+    text = "How much should be hidden? Hiding more makes the numbers less exact."
+    if coarse_presets := [name for name in draft.PRESETS if name not in offers]:
+        text += f" (These readings are too coarse for {', '.join(coarse_presets)}.)"
+    default = DEFAULT if DEFAULT in offers else next(iter(offers))
+    return (yield from _ask(options, Question("preset", text, tuple(offers.items()), default)))
 
 
 # The sink and the files -----------------------------------------------------------------------------
@@ -350,10 +317,9 @@ def _topic_objection(base: draft.Base, preset: str) -> Callable[[str], str | Non
 
 
 def _default_out(options: Options) -> str:
-    """Return the configuration's default name: --out, or else the first free name.
+    """Return the configuration's default name: --out, or the first free one of home.toml, home-2.toml, ...
 
-    The names are home.toml, home-2.toml and so on; with --yes, only home.toml. Raises Refused if a requested
-    file cannot be created, or if there is no default.
+    Raises Refused if a requested file or the folder cannot be written to or, with --yes, home.toml exists.
     """
     for key, objection in (("out", new_files.file_objection), ("unit-file", _unit_objection)):
         option = options.answers.get(key)

@@ -33,20 +33,13 @@ def run(options: argparse.Namespace) -> int:
             with options.output.open("xb") as file:
                 file.write(content)
     except (FormatError, RecordError) as error:
-        print(f"meteragent: {options.input}: {error}", file=sys.stderr)
-        return common.EXIT_CRASH
+        return common.fail(f"{options.input}: {error}")
     except FileExistsError as error:
-        reason = "file exists: choose another name, or delete it"
-        print(f"meteragent: {error.filename}: {reason}", file=sys.stderr)
-        return common.EXIT_CRASH
+        return common.fail(f"{error.filename}: file exists: choose another name, or delete it")
     except OSError as error:
-        reason = (error.strerror or "failed").lower()
-        print(f"meteragent: {error.filename}: {reason}", file=sys.stderr)
-        return common.EXIT_CRASH
-    meters = len({value.meter for value in entries})
-    print(
-        f"{counted(len(entries), 'value')} of {counted(meters, 'meter')}: {options.output}", file=sys.stderr
-    )
+        return common.fail(f"{error.filename}: {(error.strerror or 'failed').lower()}")
+    meters = counted(len({value.meter for value in entries}), "meter")
+    print(f"{counted(len(entries), 'value')} of {meters}: {options.output}", file=sys.stderr)
     return 0
 
 
@@ -65,11 +58,15 @@ def _series(folder: Path, stream: str) -> dict[str, Series]:
 
     Raises FormatError if pyarrow is missing.
     """
-    if common.lacks("collect-parquet", "convert"):
-        raise FormatError("reading Parquet files needs pyarrow")
+    _require_pyarrow("reading")
     if (folder / "descriptor.parquet").exists():
         return read_table(folder, stream, 0, _END_MS)
     return read(folder)
+
+
+def _require_pyarrow(task: str) -> None:
+    if common.lacks("collect-parquet", "convert"):
+        raise FormatError(f"{task} Parquet files needs pyarrow")
 
 
 def _write_readings(entries: list[entry.Entry], path: Path) -> None:
@@ -77,8 +74,7 @@ def _write_readings(entries: list[entry.Entry], path: Path) -> None:
 
     Raises FormatError if pyarrow is missing, and FileExistsError if the file exists.
     """
-    if common.lacks("collect-parquet", "convert"):
-        raise FormatError("writing Parquet files needs pyarrow")
+    _require_pyarrow("writing")
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
 
     content = readings.table(entries)

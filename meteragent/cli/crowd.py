@@ -5,7 +5,6 @@ import asyncio
 import json
 import logging
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from meteragent.cli import common
@@ -26,8 +25,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         import meteragent.crowd.seal  # noqa: F401, PLC0415 -- it needs the extra `crowd`
     except ImportError as error:
-        print(f"meteragent: {error}", file=sys.stderr)
-        return common.EXIT_CRASH
+        return common.fail(error)
     return _ACTIONS[options.action](options)
 
 
@@ -73,8 +71,7 @@ def _key(options: argparse.Namespace) -> int:
     try:
         key = identity.create(options.file) if options.key_action == "new" else identity.load(options.file)
     except OSError as error:
-        print(f"meteragent: {options.file}: {(error.strerror or 'cannot be used').lower()}", file=sys.stderr)
-        return common.EXIT_CRASH
+        return common.fail(f"{options.file}: {(error.strerror or 'cannot be used').lower()}")
     print(f'identity = "{key.public.hex()}"')
     return 0
 

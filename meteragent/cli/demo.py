@@ -17,8 +17,7 @@ def run(options: argparse.Namespace) -> int:
     """
     if any(importlib.util.find_spec(module) is None for module in ("simulators", "amqtt")):
         hint = extras.hint("demo", extras.SIMULATORS)
-        print(f"meteragent: the demonstration needs the simulators: {hint}", file=sys.stderr)
-        return common.EXIT_USAGE
+        return common.fail(f"the demonstration needs the simulators: {hint}", common.EXIT_USAGE)
     if options.crowd and common.lacks("crowd", "demo --crowd"):
         return common.EXIT_USAGE
     flags = {"--homes": options.homes, "--days": options.days, "--out": options.out}

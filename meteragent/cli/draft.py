@@ -68,8 +68,7 @@ Quantity = Offer | Stated
 class Reading:
     """A meter on the broker, with its quantities; `names` holds the names by which the meter can be chosen.
 
-    If `missing` is not empty, the operator must be asked for these keys of `source`, and there are no offers
-    yet.
+    If there are no offers yet, the operator must be asked for the `missing` keys of `source`.
     """
 
     names: tuple[str, ...]
@@ -130,7 +129,7 @@ def readings_of(proposal: Proposal) -> list[Reading]:
     for meter in meters:
         offers = tuple(_offer_of_meter(offer, meter) for offer in proposal.offers)
         topic = str(offers[0].source["topic"])
-        names = (topic if meter is None else meter, topic, *proposal.meters[: 1 if meter is None else 0])
+        names = (topic, *proposal.meters[:1]) if meter is None else (meter, topic)
         text = f"{proposal.title}, {proposal.role}: {offers[0].name}, on {topic}"
         readings.append(Reading(tuple(dict.fromkeys(names)), text, offers, proposal.role is Role.MAINS))
     return readings
@@ -164,29 +163,27 @@ def selections(reading: Reading, has_solar: bool) -> list[Selection]:
     consumption and a quantity for feed-in, then single quantities. Feed-in alone is never offered.
     """
     offers = _complete_offers(reading.offers)
-    import_offers = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
-    export_offers = [offer for offer in offers if _direction(offer) is Direction.FED_IN]
+    imports = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
+    exports = [offer for offer in offers if _direction(offer) is Direction.FED_IN]
     net = [offer for offer in offers if _may_be_negative(offer)]
-    unknown = [offer for offer in offers if offer not in (*import_offers, *export_offers, *net)]
+    unknown = [offer for offer in offers if offer not in (*imports, *exports, *net)]
     if not has_solar:
-        consumption_offers = [offer for offer in offers if offer not in export_offers]
-        return _with_names([_selection((offer,), offer.name) for offer in consumption_offers])
+        return _with_names([_selection((offer,), offer.name) for offer in offers if offer not in exports])
     pairs = [
         _selection((offer, export), f"{offer.name}, and {export.name}: two streams, whose levels add up")
-        for offer in import_offers
-        for export in export_offers
+        for offer in imports
+        for export in exports
         if (offer.kind, offer.unit) == (export.kind, export.unit)
     ]
-    single_directions = [
-        _selection((offer,), f"{offer.name}: energy fed into the grid is not sent") for offer in import_offers
-    ]
-    net_powers = [
-        _selection((offer,), f"{offer.name}: one number, negative while you feed in") for offer in net
-    ]
-    single_directions += [
-        _selection((offer,), f"{offer.name}: check what it counts while you feed in") for offer in unknown
-    ]
-    return _with_names(net_powers + pairs + single_directions)
+    net_powers, single_imports, single_unknown = (
+        [_selection((offer,), f"{offer.name}: {remark}") for offer in group]
+        for group, remark in (
+            (net, "one number, negative while you feed in"),
+            (imports, "energy fed into the grid is not sent"),
+            (unknown, "check what it counts while you feed in"),
+        )
+    )
+    return _with_names(net_powers + pairs + single_imports + single_unknown)
 
 
 def _direction(offer: Quantity) -> Direction:
@@ -230,14 +227,9 @@ def _with_names(selections: Sequence[Selection]) -> list[Selection]:
 # The configuration ----------------------------------------------------------------------------------
 
 
-def store_path(out: Path) -> Path:
-    """Return the path of a configuration's store, which lies in the same folder."""
-    return out.absolute().with_suffix(".db")
-
-
-def password_path(out: Path) -> Path:
-    """Return the path of the file for a typed password, which lies in the configuration's folder."""
-    return out.absolute().with_suffix(".password")
+def beside(out: Path, suffix: str) -> Path:
+    """Return the path of a configuration's store (.db) or file for a typed password (.password)."""
+    return out.absolute().with_suffix(suffix)
 
 
 def lines_of_presets(base: Base) -> dict[str, str]:
@@ -265,7 +257,7 @@ _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
 
 
 def _figure(value: float, name: str) -> str:
-    """Return the half-width of a 95% interval, to two significant figures or, from 100, to a whole number.
+    """Return a 95% half-width, to two significant figures or, from 100, to a whole number.
 
     `value` is the half-width itself if `name` is `ci95`, and otherwise a standard deviation.
     """
@@ -277,13 +269,11 @@ def text(base: Base, preset: str, topic: str, store: str, password: Path | None)
     """Return the text of a configuration."""
     tables = [_tables(base, stream, preset, topic, password) for stream in base.streams]
     lines = [f"# Written by meteragent init {__version__}. `meteragent check` shows what it hides and costs."]
-    if len(tables) == 1:
-        for name, keys in tables[0].items():
-            lines += ["", f"[{name}]", *toml_lines(keys)]
-    for stream, stream_tables in zip(base.streams, tables, strict=True) if len(tables) > 1 else ():
-        lines += ["", "[[stream]]", *toml_lines({"name": stream.name})]
+    prefix = "stream." if len(tables) > 1 else ""
+    for stream, stream_tables in zip(base.streams, tables, strict=True):
+        lines += ["", "[[stream]]", *toml_lines({"name": stream.name})] if prefix else []
         for name, keys in stream_tables.items():
-            lines += ["", f"[stream.{name}]", *toml_lines(keys)]
+            lines += ["", f"[{prefix}{name}]", *toml_lines(keys)]
     return "\n".join([*lines, "", "[store]", *toml_lines({"path": store})]) + "\n"
 
 
@@ -295,11 +285,8 @@ def _tables(
     source: dict[str, Any] = proposed["source"]
     window: dict[str, Any] = {}
     if password is not None:
-        source = {
-            "url": source.pop("url"),
-            "username": source.pop("username"),
-            "password_file": str(password),
-        } | source
+        login = {"url": source.pop("url"), "username": source.pop("username")}
+        source = login | {"password_file": str(password)} | source
     if presets.PRESETS[preset].has_calendar:
         window["timezone"] = base.timezone
     if "range" in proposed.get("window", {}) or (base.has_solar and _may_be_negative(stream.offer)):
@@ -313,9 +300,9 @@ def draft(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
     """Return the files to write; those with a password or a password file's name are only for their owner."""
-    secret = None if password is None else password_path(out)
+    secret = None if password is None else beside(out, ".password")
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
-    settings = text(base, preset, topic, str(store_path(out)), secret)
+    settings = text(base, preset, topic, str(beside(out, ".db")), secret)
     files = {out.absolute(): (settings, 0o600 if has_secret else 0o644)}
     if secret is not None:
         files[secret] = (f"{password}\n", 0o600)
@@ -341,7 +328,7 @@ After=network-online.target time-sync.target
 Type=notify
 NotifyAccess=main
 WatchdogSec=3min
-WorkingDirectory={_escaped(str(path.parent))}
+WorkingDirectory={str(path.parent).replace("%", "%%")}
 ExecStart={_quoted(sys.executable)} -m meteragent run {_quoted(str(path))}
 UMask=0077
 Restart=on-failure
@@ -358,12 +345,7 @@ WantedBy=default.target
 """
 
 
-def _escaped(value: str) -> str:
-    """Return a path, escaped so that systemd expands no specifier in it."""
-    return value.replace("%", "%%")
-
-
 def _quoted(value: str) -> str:
     """Return a word, quoted so that systemd expands nothing in it on a command line."""
-    word = _escaped(value).replace("$", "$$")
+    word = value.replace("%", "%%").replace("$", "$$")
     return word if re.fullmatch(r"[\w./:@%+-]+", word) else json.dumps(word, ensure_ascii=False)

@@ -52,8 +52,7 @@ def _reason(path: Path) -> str:
 def _service(path: Path) -> tuple[str, str, Path]:
     """Return the service of a configuration, the command that runs it, and the socket on which it answers.
 
-    The files that an operator's configuration names may belong to another user. Raises ConfigError if a
-    collector's configuration names no socket.
+    Raises ConfigError if a collector's configuration names no socket.
     """
     try:
         keys = tomllib.loads(text_of_file(path)).keys()
@@ -71,6 +70,7 @@ def _service(path: Path) -> tuple[str, str, Path]:
         raise SystemExit(common.EXIT_CRASH)
     from meteragent.operators import configuration  # noqa: PLC0415 -- it needs the extra
 
+    # The files that the configuration names may belong to another user, and are not read.
     store = configuration.parse(text_of_file(path)).store.path
     return "operator", "crowd ROLE", socket_path(store)
 

@@ -9,7 +9,7 @@ import select
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -20,28 +20,10 @@ from meteragent.cli.conversation import Conversation, Listen, Options, Question,
 from meteragent.cli.draft import Draft
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, LinkError
-from meteragent.mqtt.watch import watch
 from meteragent.tools.discover import Findings, Listener, findings
 
-_ANSWERS = (
-    "url",
-    "client_id",
-    "username",
-    "password_file",
-    "ca_file",
-    "cert_file",
-    "key_file",
-    "meter",
-    "quantity",
-    "kind",
-    "unit",
-    "interval",
-    "solar",
-    "name",
-    "preset",
-    "topic",
-)
-_FILES = ("out", "unit_file")
+_NO_ANSWERS = {"command", "seconds", "yes", "refuse"}
+"""The options that answer no question."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,12 +31,11 @@ def run(options: argparse.Namespace) -> int:
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     if not options.yes and not sys.stdin.isatty():
         if _is_at_end(sys.stdin):
-            print(
-                "meteragent: nobody can answer the questions: run init in a terminal, or use --yes to accept"
-                " all defaults. Nothing was written.",
-                file=sys.stderr,
+            return common.fail(
+                "nobody can answer the questions: run init in a terminal, or use --yes to accept all"
+                " defaults. Nothing was written.",
+                common.EXIT_INTERRUPTED,
             )
-            return common.EXIT_INTERRUPTED
         print(
             "meteragent: standard input is not a terminal, so answers are read from it; use --yes to accept"
             " all defaults",
@@ -70,8 +51,7 @@ def run(options: argparse.Namespace) -> int:
         print("\nmeteragent: stopped before the last answer; nothing was written.", file=sys.stderr)
         return common.EXIT_INTERRUPTED
     except (Refused, ConfigError, LinkError, OSError) as error:
-        print(f"meteragent: {error}", file=sys.stderr)
-        return common.EXIT_CRASH
+        return common.fail(error)
     for path in draft.files:
         print(f"Wrote {path}")
     return _check(draft)
@@ -93,14 +73,12 @@ def _options(options: argparse.Namespace) -> Options:
     """
     answers = {
         name.replace("_", "-"): str(value)
-        for name in (*_ANSWERS, *_FILES)
-        if (value := getattr(options, name)) is not None
+        for name, value in vars(options).items()
+        if name not in _NO_ANSWERS and value is not None
     }
-    for name in _FILES:
-        path = getattr(options, name)
+    for name, path in (("out", options.out), ("unit-file", options.unit_file)):
         if path is not None and path.exists():
-            option = name.replace("_", "-")
-            raise Refused(f"{path} exists, and `init` never overwrites files: name another with --{option}")
+            raise Refused(f"{path} exists, and `init` never overwrites files: name another with --{name}")
     path = options.password_file
     password = None if path is None else config.read_password("--password-file", path)
     return Options(answers, yes=options.yes, password=password, timezone=local_timezone())
@@ -115,8 +93,7 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
     """Perform the steps that the conversation yields; return its result.
 
-    Raises EOFError if the input ends, and Refused if the conversation cannot continue. Raises Refused and
-    LinkError as `_hear` does.
+    Raises EOFError if the input ends, and Refused and LinkError as the conversation and `_hear` do.
     """
     answer: object = None
     is_explained = False
@@ -159,7 +136,7 @@ def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]
     print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:
-        asyncio.run(_listen(endpoint, seconds, listener))
+        asyncio.run(discover.listen(endpoint, "init", "#", seconds, listener))
     except mqtt.LoginRefused as error:
         return error
     except LinkError as error:
@@ -172,21 +149,6 @@ def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]
     return findings(listener, profiles)
 
 
-async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -> None:
-    """Listen to all topics, with progress lines on a terminal. Raises LinkError if the connection fails."""
-    watch_task = asyncio.ensure_future(
-        watch(endpoint, "init", ["#"], listener.on_message, entropy=os.urandom)
-    )
-    progress_task = asyncio.ensure_future(discover.tell(listener))
-    await asyncio.wait({watch_task}, timeout=seconds)
-    progress_task.cancel()
-    if not watch_task.done():
-        watch_task.cancel()
-        await asyncio.wait({watch_task})
-        return
-    watch_task.result()
-
-
 def _write(draft: Draft) -> None:
     """Write all files. Raises OSError if a file exists or cannot be written; then no new file remains."""
     new_files: list[Path] = []
@@ -197,14 +159,10 @@ def _write(draft: Draft) -> None:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
     except BaseException:
-        _remove(new_files)
+        for path in new_files:
+            with suppress(OSError):
+                path.unlink()
         raise
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        with suppress(OSError):
-            path.unlink()
 
 
 def _check(draft: Draft) -> int:

@@ -1,7 +1,6 @@
 """The `key` command: create or show an archive key, or forget its past epochs."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 
@@ -14,7 +13,7 @@ _FORGOTTEN = """\
 The old file was overwritten, but copies may remain in backups, snapshots and flash, and on other machines."""
 
 _EXISTS = """\
-meteragent: {path}: file exists. Choose another name; `meteragent key show {path}` shows that key.
+{path}: file exists. Choose another name; `meteragent key show {path}` shows that key.
 Do not delete a key that has released anything: its windows could be released again, with different noise."""
 
 _EPOCH = date(1970, 1, 1)
@@ -29,8 +28,7 @@ def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> in
     try:
         return _ACTIONS[options.action](options, now)
     except OSError as error:
-        print(f"meteragent: {options.file}: {(error.strerror or 'cannot be used').lower()}", file=sys.stderr)
-        return 1
+        return common.fail(f"{options.file}: {(error.strerror or 'cannot be used').lower()}")
 
 
 def _new(options: argparse.Namespace, now: Now) -> int:
@@ -38,8 +36,7 @@ def _new(options: argparse.Namespace, now: Now) -> int:
     try:
         keys.create(options.file, options.tenant, options.every, options.begin or _EPOCH)
     except FileExistsError:
-        print(_EXISTS.format(path=options.file), file=sys.stderr)
-        return 1
+        return common.fail(_EXISTS.format(path=options.file))
     return _show(options, now)
 
 
@@ -59,11 +56,7 @@ def _forget(options: argparse.Namespace, now: Now) -> int:
     If the date is after today, print an error instead; return 1.
     """
     if options.before > now().date():
-        print(
-            "meteragent: --before is later than today, so today's windows could not be released",
-            file=sys.stderr,
-        )
-        return 1
+        return common.fail("--before is later than today, so today's windows could not be released")
     key = keys.Key.load(options.file)
     if key.without(_start_ms(options.before)).first == key.first:
         print(f"{options.file}: nothing to forget, because the key begins with {key.begins}")

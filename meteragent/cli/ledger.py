@@ -26,10 +26,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"{path}: nothing before {grid.iso_time(options.restored_at)} will be released again")
         return 0
     if options.moved:
-        print(
-            f"{path}: "
-            + ("accepted where it is now" if accept_moved(path) else "has not moved: nothing to do")
-        )
+        outcome = "accepted where it is now" if accept_moved(path) else "has not moved: nothing to do"
+        print(f"{path}: {outcome}")
         return 0
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), ledger.opened_to_ms(connection)
@@ -81,8 +79,7 @@ def _levels_per_kwh(
 ) -> dict[str, Fraction]:
     """Return, for each meter, the level per kWh of change, added up over all streams that charged the meter.
 
-    At most one window of each stream covers any instant, so the levels of the windows that cover an instant
-    never add up to more than the returned level. A stream that is not in `largest` adds nothing.
+    At most one window of each stream covers any instant, so the sum bounds the levels that add up there.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in period_charges)
     levels: dict[str, Fraction] = {}
@@ -99,7 +96,7 @@ def _row(charges: ledger.PeriodCharge) -> dict[str, str | int]:
 
 
 def _time_ms(text: str) -> int:
-    """Parse a time, or the word `now`; return the time in Unix ms. Raises ValueError for any other text."""
+    """Parse a time, in Unix ms, or the word `now`."""
     if text == "now":
         return common.now_ms()
     try:

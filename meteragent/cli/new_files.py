@@ -8,7 +8,7 @@ from meteragent.cli import draft
 
 def existing(path: Path) -> Path | None:
     """Return the first existing file among a configuration, its password file and its store, or None."""
-    paths = (path, draft.password_path(path), draft.store_path(path))
+    paths = (path, draft.beside(path, ".password"), draft.beside(path, ".db"))
     return next((path for path in paths if os.path.lexists(path)), None)
 
 
@@ -21,22 +21,18 @@ def folder_fault(path: Path) -> str | None:
 
 
 def file_objection(name: str) -> str | None:
-    """Return the expected answer if the file cannot be created; None if it can.
-
-    A file whose password file or store exists is not created either.
-    """
-    if file := existing(Path(name)):
-        return f"another name: {file} exists, and `init` never overwrites files"
-    return _place_objection(name)
-
-
-def _place_objection(name: str) -> str | None:
-    fault = folder_fault(Path(name))
-    return None if fault is None else f"a file in {fault}"
+    """Return the expected answer if the configuration cannot be created; None if it can."""
+    return _objection(name, existing(Path(name)))
 
 
 def unit_objection(name: str) -> str | None:
     """Return the expected answer if the unit's file cannot be created; None if it can."""
-    if os.path.lexists(name):
-        return f"another name: {name} exists, and `init` never overwrites files"
-    return _place_objection(name)
+    return _objection(name, name if os.path.lexists(name) else None)
+
+
+def _objection(name: str, file: Path | str | None) -> str | None:
+    """Return the expected answer if a file exists, or if the folder cannot be written to."""
+    if file is not None:
+        return f"another name: {file} exists, and `init` never overwrites files"
+    fault = folder_fault(Path(name))
+    return None if fault is None else f"a file in {fault}"

@@ -5,13 +5,13 @@ import difflib
 import importlib
 import re
 import zoneinfo
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
 from meteragent.cli import common
 from meteragent.report import catalogue, plan
 from meteragent.report.plan import amount, ask, nested
-from meteragent.report.plan.ask import Goal, Share
 from meteragent.report.plan.solve import Question
 from meteragent.texts import ENGLISH
 
@@ -24,7 +24,7 @@ _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 def run(options: argparse.Namespace) -> int:
     """Print the third quantity, and plot it on request; return 0, or 1 if the extra for plots is missing.
 
-    A question that cannot be answered is a usage error. JSON is always in English.
+    A question that cannot be answered is a usage error.
     """
     with catalogue.speaking(ENGLISH if options.json else options.lang):
         return _run(options)
@@ -36,7 +36,7 @@ def _run(options: argparse.Namespace) -> int:
             return _run_nested(options)
         if isinstance(options.share, amount.AmountShare):
             return _run_amount(options)
-        answer = plan.solve(question(options))
+        answer = plan.solve(_question(options))
     except ValueError as error:
         options.refuse(str(error))
     if options.plot is not None:
@@ -53,18 +53,14 @@ def _run_nested(options: argparse.Namespace) -> int:
         raise ValueError("shares are planned for one home: give --hide, but neither --homes nor --plot")
     lengths, goals = tuple(options.share), options.error
     goals = tuple(goals) if isinstance(goals, list) else (goals,) * len(lengths)
-    answer = nested.solve(
-        nested.NestedQuestion(options.hide, lengths, goals, options.level, options.timezone)
-    )
+    question = nested.NestedQuestion(options.hide, lengths, goals, options.level, options.timezone)
+    answer = nested.solve(question)
     print(nested.as_json(answer) if options.json else nested.as_text(answer))
     return 0
 
 
 def _run_amount(options: argparse.Namespace) -> int:
-    """Print the error of an amount, or the energy that the amount can hide.
-
-    Raises ValueError if the question cannot be answered.
-    """
+    """Print the error of an amount, or the energy that it can hide. Raises ValueError as `_run_nested`."""
     if options.plot is not None or not isinstance(options.error, amount.Money | None):
         raise ValueError("a cost needs an error such as --error 0.05EUR, and no --plot")
     amount_question = amount.AmountQuestion(
@@ -81,16 +77,11 @@ def _run_amount(options: argparse.Namespace) -> int:
     return 0
 
 
-def question(options: argparse.Namespace) -> Question:
-    """Return the question that the arguments ask.
-
-    Raises ValueError if the error does not fit the share, or if `--price` is given.
-    """
+def _question(options: argparse.Namespace) -> Question:
+    """Return the question that the arguments ask. Raises ValueError if error, price and share do not fit."""
     if isinstance(options.error, amount.Money) or options.price is not None:
-        expected = (
-            "errors in money and --price apply only to costs: --share month-cost, week-cost or day-cost"
-        )
-        raise ValueError(expected)
+        costs = "--share month-cost, week-cost or day-cost"
+        raise ValueError(f"errors in money and --price apply only to costs: {costs}")
     if isinstance(options.error, list):
         expected = "several errors need as many shares, such as --share day,month"
         raise ValueError(expected)  # noqa: TRY004 -- a wrong question, not a wrong type
@@ -102,15 +93,10 @@ def question(options: argparse.Namespace) -> Question:
 def _level(text: str) -> Fraction:
     """Parse a level."""
     expected = f"a number from {float(_LEVEL_MIN):g} to {_LEVEL_MAX} such as 1, 0.5 or 1/3"
-    if not _LEVEL.fullmatch(text):
-        raise ValueError(expected)
-    try:
-        level = Fraction(text)
-    except ZeroDivisionError:
-        raise ValueError(expected) from None
-    if not _LEVEL_MIN <= level <= _LEVEL_MAX:
-        raise ValueError(expected)
-    return level
+    with suppress(ZeroDivisionError):
+        if _LEVEL.fullmatch(text) and _LEVEL_MIN <= Fraction(text) <= _LEVEL_MAX:
+            return Fraction(text)
+    raise ValueError(expected)
 
 
 def _zone(text: str) -> str:
@@ -133,18 +119,9 @@ def _plot(text: str) -> Path:
     return path
 
 
-def _shares(text: str) -> Share | list[Share] | amount.AmountShare:
-    """Parse what to share: a cost, or one or several lengths."""
-    return amount.parse_share(text) or ask.shares(text)
-
-
-def _goals(text: str) -> Goal | list[Goal | None] | amount.Money:
-    """Parse the acceptable error: of a cost, or of one or several lengths."""
-    return amount.parse_money(text) or ask.goals(text)
-
-
-parse_hide, parse_share = common.argument(ask.hide), common.argument(_shares)
-parse_homes, parse_error = common.argument(ask.homes), common.argument(_goals)
+parse_hide, parse_homes = common.argument(ask.hide), common.argument(ask.homes)
+parse_share = common.argument(lambda text: amount.parse_share(text) or ask.shares(text))
+parse_error = common.argument(lambda text: amount.parse_money(text) or ask.goals(text))
 parse_price = common.argument(amount.parse_price)
 parse_level, parse_timezone = common.argument(_level), common.argument(_zone)
 parse_plot = common.argument(_plot)

@@ -12,7 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from meteragent.cli.redact import LIMIT, messages
+from meteragent.cli.common import fail
+from meteragent.cli.redact import LIMIT, messages, read
 from meteragent.config import profiles
 from meteragent.decode import PayloadNumber
 from meteragent.decode.profile import Profile, Quantity
@@ -24,7 +25,7 @@ from meteragent.domain.refusal import reason
 from meteragent.domain.units import Kind
 
 _SHOWN = 3
-"""The largest number of readings that are all listed."""
+"""The largest number of readings that are all listed; of more, the first and the last are."""
 _FIELDS_SHOWN = 20
 """The largest number of fields to list."""
 
@@ -38,19 +39,17 @@ class _Outcome:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Test a profile; return 0, or 1 if nothing was read or a payload file cannot be used.
-
-    Raises ConfigError if the profile is refused.
-    """
+    """Test a profile; return 0, or 1 if nothing was read. Raises ConfigError if the profile is refused."""
     profile = _profile(options.config)
     print(f"{profile.name}: {profile.title}")
     read_count = 0
     for file in options.payloads:
         try:
-            recorded = _read(file)
+            recorded = read(file)
         except OSError as error:
-            print(f"meteragent: {file}: {reason(error)}", file=sys.stderr)
-            return 1
+            return fail(f"{file}: {reason(error)}")
+        if len(recorded) > LIMIT:
+            return fail(f"{file}: larger than {LIMIT >> 20} MiB")
         lines, count = _test(profile, recorded)
         read_count += count
         print("\n".join([f"\n{file}", *lines]))
@@ -67,18 +66,6 @@ def _profile(path: Path) -> Profile:
         text = f"no such file, and no built-in profile has this name; did you mean {close[0]}?"
         raise ConfigError("", "no such file", "a file or a built-in profile", meant=close[0], text=text)
     return PROFILES[name] if name in PROFILES else profiles.read(path)
-
-
-def _read(name: str) -> bytes:
-    """Read a recording. Raises OSError if it cannot be read or is too large."""
-    if name == "-":
-        recorded = sys.stdin.buffer.read(LIMIT + 1)
-    else:
-        with Path(name).open("rb") as file:
-            recorded = file.read(LIMIT + 1)
-    if len(recorded) > LIMIT:
-        raise OSError(0, f"larger than {LIMIT >> 20} MiB")
-    return recorded
 
 
 def _test(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
@@ -106,10 +93,7 @@ def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -
 
 
 def _quantity_lines(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str]:
-    """Yield the lines about a quantity: its readings, and why other messages yield no reading.
-
-    Of more than `_SHOWN` readings, only the first and the last are listed.
-    """
+    """Yield the lines about a quantity: its readings, and why other messages yield no reading."""
     direction = f", {quantity.direction}" if quantity.direction else ""
     head = f"  {name} ({quantity.kind}{direction}): "
     numbers = [_number(number, quantity) for number in outcome.numbers]
@@ -132,12 +116,9 @@ def _number(number: PayloadNumber, quantity: Quantity) -> str:
         text = f"{number.number} in the configured unit"
     else:
         text = f"{exact(Fraction(number.number) * quantity.scale)} {unit}"
-    time_ms = number.time_ms
-    time_text = (
-        "on arrival"
-        if time_ms is None
-        else f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
-    )
+    time_text = "on arrival"
+    if number.time_ms is not None:
+        time_text = f"{datetime.fromtimestamp(number.time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
     return f"{text}, {time_text}" + (f", meter {number.id}" if number.id is not None else "")
 
 

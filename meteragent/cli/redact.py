@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from meteragent.cli.common import fail
 from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import FormatError, PayloadError
@@ -29,22 +30,16 @@ _WITH_TOPIC = re.compile(rb"([^\s{\[\"]*/[^\s{\[\"]*) (.+)", re.DOTALL)
 def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urandom) -> int:
     """Redact a file; return 0, or 1 if the file cannot be read, is too large, or has an unknown format."""
     try:
-        recording = _read(options.file)
+        recording = read(options.file)
     except OSError as error:
-        print(f"meteragent: {options.file}: {(error.strerror or 'an error').lower()}", file=sys.stderr)
-        return 1
+        return fail(f"{options.file}: {(error.strerror or 'an error').lower()}")
     if len(recording) > LIMIT:
-        print(
-            f"meteragent: {options.file}: larger than {LIMIT >> 20} MiB: shorten the recording",
-            file=sys.stderr,
-        )
-        return 1
+        return fail(f"{options.file}: larger than {LIMIT >> 20} MiB: shorten the recording")
     redactor = Redactor(entropy, options.keep)
     try:
         redacted = _redacted(recording, redactor)
     except FormatError as error:
-        print(f"meteragent: {options.file}: {error}: redact it by hand", file=sys.stderr)
-        return 1
+        return fail(f"{options.file}: {error}: redact it by hand")
     sys.stdout.flush()
     if sys.stdout.isatty():
         sys.stdout.write(redacted.decode(errors="backslashreplace"))
@@ -56,8 +51,8 @@ def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urando
     return 0
 
 
-def _read(name: str) -> bytes:
-    """Read a recording, at most one byte beyond the limit."""
+def read(name: str) -> bytes:
+    """Read a recording, or standard input for `-`, at most one byte beyond `LIMIT`."""
     if name == "-":
         return sys.stdin.buffer.read(LIMIT + 1)
     with Path(name).open("rb") as file:

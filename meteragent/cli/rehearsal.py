@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import logging
 import os
-import signal
 import sys
 import time
 from functools import partial
@@ -12,10 +11,12 @@ from functools import partial
 from meteragent import config as settings
 from meteragent.agent.parts import Links
 from meteragent.cli import common
+from meteragent.cli.tap import tick
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
 from meteragent.mqtt.watch import watch
 from meteragent.privacy.sampling import SystemBits
+from meteragent.service.process import until_signalled
 from meteragent.service.secrecy import forbid_dumps
 from meteragent.tools.rehearse import Rehearsal, View
 
@@ -23,29 +24,24 @@ TICK_S = 0.2
 """The interval at which ended slots are shown, in seconds."""
 
 _SHARES = (
-    "meteragent: there is nothing to rehearse for sink.crowd, because a home sends only shares, which are"
-    " random numbers."
+    "there is nothing to rehearse for sink.crowd, because a home sends only shares, which are random numbers."
 )
 _NO_TERMINAL = (
-    "meteragent: a rehearsal shows raw readings, which must not end up in a file or a log:"
-    " run it in a terminal."
+    "a rehearsal shows raw readings, which must not end up in a file or a log: run it in a terminal."
 )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would be sent, without opening the store; return 0.
+    """Show what would be sent, without opening the store; return 0. If readings are too coarse, only warn.
 
-    If readings are too coarse, only warn. Return 1 if standard output is not a terminal or a connection
-    fails, and 78 if a stream belongs to a crowd. Raises ConfigError if the configuration or a file
-    that it names cannot be used.
+    Return 1 if standard output is not a terminal or a connection fails, and 78 if a stream belongs to a
+    crowd. Raises ConfigError if the configuration or a file that it names cannot be used.
     """
     if not sys.stdout.isatty():
-        print(_NO_TERMINAL, file=sys.stderr)
-        return common.EXIT_CRASH
+        return common.fail(_NO_TERMINAL)
     config = settings.load(options.config)
     if any(stream.group is not None for stream in config.stream):
-        print(_SHARES, file=sys.stderr)
-        return common.EXIT_CONFIG
+        return common.fail(_SHARES, common.EXIT_CONFIG)
     for refusal in settings.refusals(config):
         print(f"warning: {settings.locate(refusal, options.config)}", file=sys.stderr)
     forbid_dumps()
@@ -63,25 +59,20 @@ class _Stage:
 
     def __init__(self, stream: settings.Stream) -> None:
         """Read the files that the stream names. Raises ConfigError if a file cannot be used."""
-        self.links, now_ms = Links.of(stream), common.now_ms()
-        self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), now_ms)
+        self.links = Links.of(stream)
+        self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), common.now_ms())
         self.view = View(stream, self.rehearsal, _write, _local_time)
 
     def take(self, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message."""
-        now_ms = common.now_ms()
-        self.view.show(self.rehearsal.receive(topic, payload, retain, now_ms))
+        self.view.show(self.rehearsal.receive(topic, payload, retain, common.now_ms()))
 
     def tick(self) -> None:
         """Show the slots that have ended."""
-        now_ms = common.now_ms()
-        self.view.show(self.rehearsal.advance(now_ms))
+        self.view.show(self.rehearsal.advance(common.now_ms()))
 
     async def listen(self) -> None:
-        """Listen to the source, with a separate client id and no lasting session.
-
-        Raises LinkError if the connection fails.
-        """
+        """Listen to the source, without a lasting session. Raises LinkError if the connection fails."""
         filters, hint = self.rehearsal.filters, partial(advice, side="source")
         await watch(self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, advice=hint)
 
@@ -91,26 +82,12 @@ async def _show(config: settings.Config) -> None:
     stages = [_Stage(stream) for stream in config.stream]
     for stage in stages:
         stage.view.begin()
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    listen_tasks = {asyncio.ensure_future(stage.listen()) for stage in stages}
-    ended_tasks: set[asyncio.Task[None]] = set()
     try:
-        while not ended_tasks and not stop.is_set():
-            ended_tasks, _ = await asyncio.wait(
-                listen_tasks, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            for stage in stages:
-                stage.tick()
+        ticks = (tick(stage.tick, TICK_S) for stage in stages)
+        await until_signalled(asyncio.gather(*(stage.listen() for stage in stages), *ticks))
     finally:
-        for task in listen_tasks:
-            task.cancel()
-        await asyncio.wait(listen_tasks)
-    for stage in stages:
-        stage.view.end()
-    for task in ended_tasks:
-        task.result()
+        for stage in stages:
+            stage.view.end()
 
 
 def _write(line: str) -> None:

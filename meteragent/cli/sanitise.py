@@ -3,14 +3,13 @@
 import argparse
 import importlib
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from meteragent import config
 from meteragent.archive.policy import Policy
-from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, lacks
+from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, fail, lacks
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
 from meteragent.domain.figures import counted, exact
 from meteragent.domain.grid import format_duration
@@ -35,8 +34,7 @@ def run(options: argparse.Namespace) -> int:
     Raises ConfigError if the configuration is refused, and KeyRefused if the key is refused.
     """
     if options.dry_run and options.engine != "local":
-        print("meteragent: --dry-run needs --engine local, whose accounting is the same", file=sys.stderr)
-        return EXIT_CRASH
+        return fail("--dry-run needs --engine local, whose accounting is the same")
     policy = Policy.of(config.load(options.config))
     if any(lacks(extra, "sanitise") for extra in _EXTRAS[options.engine]):
         return EXIT_CRASH
@@ -46,12 +44,10 @@ def run(options: argparse.Namespace) -> int:
     except (ConfigError, KeyRefused):
         raise
     except MeteragentError as error:
-        print(f"meteragent: {error}", file=sys.stderr)
-        return EXIT_CRASH
+        return fail(error)
     except KeyboardInterrupt:
         consequence = "nothing was written" if options.dry_run else "the same command resumes the run"
-        print(f"meteragent: stopped: {consequence}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return fail(f"stopped: {consequence}", EXIT_INTERRUPTED)
     return 0
 
 

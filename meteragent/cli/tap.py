@@ -4,9 +4,8 @@ import argparse
 import asyncio
 import logging
 import os
-import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,9 @@ from meteragent import config as settings
 from meteragent.cli import common
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
-from meteragent.mqtt.watch import watch
+from meteragent.mqtt import Endpoint
+from meteragent.mqtt.watch import OnMessage, watch
+from meteragent.service.process import until_signalled
 from meteragent.service.secrecy import forbid_dumps
 from meteragent.tools.tap.view import StreamView, View
 
@@ -22,7 +23,7 @@ TICK_S = 1.0
 """The interval at which sources are checked for silence, in seconds."""
 
 _NO_TERMINAL = (
-    "meteragent: tap shows raw readings, which must not end up in a file or a log: run it in a terminal.\n"
+    "tap shows raw readings, which must not end up in a file or a log: run it in a terminal.\n"
     "To print the records that were sent, use: meteragent export CONFIG"
 )
 
@@ -34,8 +35,7 @@ def run(options: argparse.Namespace) -> int:
     configuration or a file that it names cannot be used.
     """
     if not sys.stdout.isatty():
-        print(_NO_TERMINAL, file=sys.stderr)
-        return 1
+        return common.fail(_NO_TERMINAL)
     config = settings.load(options.config)
     forbid_dumps()
     try:
@@ -54,7 +54,10 @@ def _write(text: str) -> None:
 
 
 async def _show(config: settings.Config, meter: str | None) -> None:
-    """Listen to each stream's source and sink until a signal. Raises LinkError if a connection fails."""
+    """Listen to each stream's source and sink until a signal.
+
+    Raises LinkError if a connection fails, and ConfigError if an address or a file cannot be used.
+    """
     streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
     view = View(streams, _write, common.now_ms)
     log_lines = LogLines(view)
@@ -66,16 +69,16 @@ async def _show(config: settings.Config, meter: str | None) -> None:
     ]
     view.begin()
     try:
-        await _until_signal([*sides, _tick(view)])
+        await until_signalled(asyncio.gather(*sides, tick(view.tick, TICK_S)))
     finally:
         logging.getLogger("meteragent").removeHandler(log_lines)
 
 
-async def _tick(view: View) -> None:
-    """Let the view check its clock every TICK_S seconds, forever."""
+async def tick(act: Callable[[], None], period_s: float) -> None:
+    """Act once in each period, forever."""
     while True:
-        await asyncio.sleep(TICK_S)
-        view.tick()
+        await asyncio.sleep(period_s)
+        act()
 
 
 class LogLines(logging.Handler):
@@ -97,64 +100,27 @@ def _key(stream: settings.Stream) -> bytes | None:
 
 
 def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
-    """Return coroutines that listen to a stream's source and sink.
-
-    Raises ConfigError if an address or a file cannot be used.
-    """
+    """Return coroutines that listen to a stream's source and sink; the sink is silent until a slot ends."""
     source = settings.endpoint("source", stream.source.url, stream.source)
     sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filters, sink_filters = stream_view.filters
+    raw, on_listening = partial(view.raw, stream_view), partial(view.listening, stream_view)
     return [
-        _watch(
-            f"{side}.url",
-            watch(
-                endpoint,
-                "tap",
-                filters,
-                on_message,
-                entropy=os.urandom,
-                on_listening=on_listening,
-                advice=partial(advice, side=side),
-            ),
-        )
-        for side, endpoint, filters, on_message, on_listening in (
-            (
-                "source",
-                source,
-                source_filters,
-                partial(view.raw, stream_view),
-                partial(view.listening, stream_view),
-            ),
-            ("sink", sink, sink_filters, partial(view.released, stream_view), _do_nothing),
-        )
+        _watch("source", source, source_filters, raw, on_listening),
+        _watch("sink", sink, sink_filters, partial(view.released, stream_view)),
     ]
 
 
-def _do_nothing() -> None:
-    """Do nothing: a sink is normally silent until a slot ends."""
-
-
-async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
-    """Await a coroutine that listens to a broker.
-
-    Raises LinkError if the connection fails; its text names the key of the broker's address.
-    """
+async def _watch(
+    side: str,
+    endpoint: Endpoint,
+    filters: Sequence[str],
+    on_message: OnMessage,
+    on_listening: Callable[[], None] = lambda: None,
+) -> None:
+    """Listen to a broker. Raises LinkError if the connection fails; its text names the key of the address."""
+    listening = partial(watch, endpoint, "tap", filters, on_message, on_listening=on_listening)
     try:
-        await watching
+        await listening(entropy=os.urandom, advice=partial(advice, side=side))
     except LinkError as error:
-        raise LinkError(f"{key}: {error}") from None
-
-
-async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all coroutines until SIGINT or SIGTERM, or until one ends. Raises the error of one that fails."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    tasks = {asyncio.ensure_future(side) for side in sides}
-    stop_task = asyncio.ensure_future(stop.wait())
-    finished, pending = await asyncio.wait({*tasks, stop_task}, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    await asyncio.wait(pending or {stop_task})
-    for task in finished - {stop_task}:
-        task.result()
+        raise LinkError(f"{side}.url: {error}") from None

@@ -270,11 +270,11 @@ def test_it_says_what_it_has_heard_while_it_listens(
         arguments[3]("meter/power", b"312", False)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(init, "watch", watch)
+    monkeypatch.setattr(discover, "watch", watch)
     monkeypatch.setattr(discover, "_PROGRESS_EVERY_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     listener = Listener(lambda: 0)
-    asyncio.run(init._listen(mqtt.Endpoint.parse(URL), 0.1, listener))
+    asyncio.run(discover.listen(mqtt.Endpoint.parse(URL), "init", "#", 0.1, listener))
     assert ("1 message on 1 topic so far" in capsys.readouterr().err) is is_terminal
 
 

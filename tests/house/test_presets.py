@@ -1,6 +1,5 @@
 """Presets have one home, `meteragent.domain.presets`; whatever lists them by name lists these."""
 
-import argparse
 import re
 from pathlib import Path
 
@@ -24,10 +23,9 @@ def names_in(text: str) -> list[str]:
 def test_init_offers_the_presets_that_are_means_of_equal_slots() -> None:
     """It has words for each of them, and its help names them."""
     assert list(draft.PRESETS) == PLAIN
-    parser = argparse.ArgumentParser()
-    meters.init(parser)
-    [text] = [action.help for action in parser._actions if "--preset" in action.option_strings]
-    assert names_in(str(text)) == PLAIN
+    groups = meters.COMMANDS["init"].groups.values()
+    [text] = [item[1]["help"] for group in groups for item in group if item[0] == "--preset"]
+    assert names_in(text) == PLAIN
 
 
 def test_the_example_configuration_names_all_presets() -> None:

@@ -7,37 +7,55 @@ the command's module. That module is imported only when such an argument is give
 import argparse
 import importlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE
 
 WIDTH_MAX = 100
 """The maximum width of a help line, in characters."""
 
 CODES = {
     0: "done",
-    1: "failed; the message says why",
-    2: "the command line is wrong",
-    78: "the configuration is refused; the message names each line, key and expected value",
+    EXIT_CRASH: "failed; the message says why",
+    EXIT_USAGE: "the command line is wrong",
+    EXIT_CONFIG: "the configuration is refused; the message names each line, key and expected value",
 }
 """The meanings of exit codes, unless a command gives a code another meaning."""
-NO_CONFIG = (0, 1, 2)
+NO_CONFIG = (0, EXIT_CRASH, EXIT_USAGE)
 """The exit codes of commands that read no configuration."""
+
+Argument = tuple[str, dict[str, Any]]
+"""A positional argument or an option: its name, and what argparse is told of it."""
+
+
+def argument(name: str, metavar: str | None, text: str, **settings: Any) -> Argument:
+    """Return an argument; an option with neither a metavar nor choices takes no value."""
+    if metavar is not None:
+        settings["metavar"] = metavar
+    elif "choices" not in settings:
+        settings["action"] = "store_true"
+    return name, {"help": text, **settings}
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command's help text and arguments.
 
-    `example` holds command lines without the program's name. `declare` adds the arguments. `meanings` holds
-    the exit codes whose meanings differ from `CODES`, and `codes` the others that the command may return.
+    `example` holds command lines without the program's name. `groups` has the arguments by the title of their
+    group, which is empty for positional ones; of the options in a list, at most one may be given. `meanings`
+    holds the exit codes whose meanings differ from `CODES`, and `codes` the others that the command may
+    return. `actions` are subcommands, each with its sentence; `destination` gets the name of the given one.
     """
 
     example: str
-    declare: Callable[[argparse.ArgumentParser], None]
+    groups: Mapping[str, Sequence[Argument | list[Argument]]]
     meanings: Mapping[int, str] = field(default_factory=dict)
     codes: tuple[int, ...] = tuple(CODES)
+    actions: "Mapping[str, tuple[str, Command]]" = field(default_factory=dict)
+    destination: str = "action"
 
     @property
     def epilog(self) -> str:
@@ -51,11 +69,21 @@ class Command:
 
     def add_to(self, parsers: Any, name: str, sentence: str) -> None:
         """Add the parser for the command, or for an action of a command, with its sentence."""
-        self.declare(
-            parsers.add_parser(
-                name, help=sentence, description=sentence, epilog=self.epilog, formatter_class=Format
+        texts = {"help": sentence, "description": sentence, "epilog": self.epilog}
+        parser = parsers.add_parser(name, formatter_class=Format, **texts)
+        parser.set_defaults(refuse=parser.error)
+        for title, arguments in self.groups.items():
+            group = parser.add_argument_group(title) if title else parser
+            for item in arguments:
+                place = group.add_mutually_exclusive_group() if isinstance(item, list) else group
+                for argument_name, settings in item if isinstance(item, list) else [item]:
+                    place.add_argument(argument_name, **settings)
+        if self.actions:
+            subparsers = parser.add_subparsers(
+                required=True, metavar="ACTION", dest=self.destination, title="actions"
             )
-        )
+            for action_name, (action_sentence, action) in self.actions.items():
+                action.add_to(subparsers, action_name, action_sentence)
 
 
 class Format(argparse.RawDescriptionHelpFormatter):
@@ -69,25 +97,8 @@ class Format(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30, width=width)
 
 
-def actions_of(
-    actions: Mapping[str, tuple[str, Command]], destination: str = "action"
-) -> Callable[[argparse.ArgumentParser], None]:
-    """Return what declares the actions of a command, each with its sentence; `destination` gets the name."""
-
-    def declare(parser: argparse.ArgumentParser) -> None:
-        """Declare the actions, which are subcommands."""
-        parsers = parser.add_subparsers(required=True, metavar="ACTION", dest=destination, title="actions")
-        for name, (sentence, action) in actions.items():
-            action.add_to(parsers, name, sentence)
-
-    return declare
-
-
 def parsed_by(command: str, function: str) -> Callable[[str], Any]:
-    """Return an argument parser that calls a function of a command's module.
-
-    The module is imported when the parser is called.
-    """
+    """Return a parser of an argument, which imports a command's module and calls its function."""
 
     def parse(text: str) -> Any:
         """Parse an argument with the command's function."""
@@ -96,32 +107,14 @@ def parsed_by(command: str, function: str) -> Callable[[str], Any]:
     return parse
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the argument `CONFIG`."""
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
-
-
-def add_options(group: Any, *options: tuple[str, str | None, str], parse: Any = None, **more: Any) -> None:
-    """Add options, each with its flag, its metavar (None if it takes no value) and its help.
-
-    `parse` parses their values, and `more` are further arguments of argparse.
-    """
-    for flag, metavar, text in options:
-        if metavar is None:
-            group.add_argument(flag, action="store_true", help=text)
-        else:
-            group.add_argument(flag, metavar=metavar, type=parse, help=text, **more)
-
-
-JSON = ("--json", None, "print the same facts as JSON")
-"""The option of commands that print facts."""
-
-
-def add_log_level(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--log-level` of a service."""
-    parser.add_argument_group("log").add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="the lowest level to log; default: %(default)s",
-    )
+CONFIG = argument("config", "CONFIG", "the configuration file (TOML)", type=Path)
+JSON = argument("--json", None, "print the same facts as JSON")
+LOG_LEVEL = argument(
+    "--log-level",
+    None,
+    "the lowest level to log; default: %(default)s",
+    choices=("debug", "info", "warning", "error"),
+    default="info",
+)
+STOPPED = "stopped by SIGTERM or Ctrl-C"
+"""The meaning of 0 for a command that runs until then."""

@@ -1,80 +1,38 @@
 """The commands that run other services: `collect` and `crowd`."""
 
-import argparse
 from pathlib import Path
 
-from meteragent.cli.usage.command import (
-    JSON,
-    NO_CONFIG,
-    Command,
-    actions_of,
-    add_config,
-    add_log_level,
-    add_options,
-)
+from meteragent.cli.usage.command import CONFIG, JSON, LOG_LEVEL, NO_CONFIG, STOPPED, Command, argument
 
-_CHECK = ("--check", None, "check the configuration and its files")
-
-
-def collect(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `collect`."""
-    add_config(parser)
-    group = parser.add_argument_group("instead of collecting").add_mutually_exclusive_group()
-    add_options(group, _CHECK, ("--create", None, "create the tables, as their owner"))
-    add_log_level(parser)
-
-
-def crowd_operator(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `crowd leader` and `crowd helper`."""
-    add_config(parser)
-    add_options(parser.add_argument_group("instead of running"), _CHECK)
-    add_log_level(parser)
-
-
-def crowd_ledger(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `crowd ledger`."""
-    add_config(parser)
-    add_options(parser.add_argument_group("output"), JSON)
-
-
-def crowd_key(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument `FILE` of `crowd key new` and `crowd key show`."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="the identity's file")
-
-
-_STOPPED = {
-    0: "stopped by SIGTERM or Ctrl-C",
-    1: "crashed, or the store is in use, restored, moved or lost",
-}
-
-
+_CHECK = argument("--check", None, "check the configuration and its files")
+_IDENTITY_FILE = {"": [argument("file", "FILE", "the identity's file", type=Path)]}
+_OPERATOR = {"": [CONFIG], "instead of running": [_CHECK], "log": [LOG_LEVEL]}
+_ENDED = {0: STOPPED, 1: "crashed, or the store is in use, restored, moved or lost"}
 _NO_IDENTITY = {78: "the file holds no identity, or other users can read it"}
-_CROWD_KEY_ACTIONS: dict[str, tuple[str, Command]] = {
+_CROWD_KEY_ACTIONS = {
     "new": (
         "Create an operator's identity, and show its public key for the group's file.",
-        Command("crowd key new leader.key", crowd_key, codes=NO_CONFIG),
+        Command("crowd key new leader.key", _IDENTITY_FILE, codes=NO_CONFIG),
     ),
     "show": (
         "Show the public key of an identity, but never the secret.",
-        Command("crowd key show leader.key", crowd_key, _NO_IDENTITY),
+        Command("crowd key show leader.key", _IDENTITY_FILE, _NO_IDENTITY),
     ),
 }
-
-
-_CROWD_ACTIONS: dict[str, tuple[str, Command]] = {
+_CROWD_ACTIONS = {
     "leader": (
         "Receive the reports of a group's homes, and publish one total for each slot, with noise.",
-        Command("crowd leader leader.toml --check\ncrowd leader leader.toml", crowd_operator, _STOPPED),
+        Command("crowd leader leader.toml --check\ncrowd leader leader.toml", _OPERATOR, _ENDED),
     ),
     "helper": (
         "Answer the leader's request for each slot once, with noise.",
-        Command("crowd helper helper.toml --check\ncrowd helper helper.toml", crowd_operator, _STOPPED),
+        Command("crowd helper helper.toml --check\ncrowd helper helper.toml", _OPERATOR, _ENDED),
     ),
     "ledger": (
         "Show what became of each slot: its answer or total with the number of homes, or why there is none.",
         Command(
             "crowd ledger leader.toml",
-            crowd_ledger,
+            {"": [CONFIG], "output": [JSON]},
             {1: "failed: there is no store yet, or it cannot be read"},
         ),
     ),
@@ -82,8 +40,10 @@ _CROWD_ACTIONS: dict[str, tuple[str, Command]] = {
         "Create or show an operator's identity.",
         Command(
             "crowd key new leader.key\ncrowd key show leader.key",
-            actions_of(_CROWD_KEY_ACTIONS, "key_action"),
+            {},
             _NO_IDENTITY,
+            actions=_CROWD_KEY_ACTIONS,
+            destination="key_action",
         ),
     ),
 }
@@ -92,15 +52,16 @@ _CROWD_ACTIONS: dict[str, tuple[str, Command]] = {
 COMMANDS = {
     "collect": Command(
         "collect collect.toml --check\ncollect collect.toml",
-        collect,
         {
-            0: "stopped by SIGTERM or Ctrl-C",
-            1: "crashed, the database cannot be used, or an extra is missing",
+            "": [CONFIG],
+            "instead of collecting": [
+                [_CHECK, argument("--create", None, "create the tables, as their owner")]
+            ],
+            "log": [LOG_LEVEL],
         },
+        {0: STOPPED, 1: "crashed, the database cannot be used, or an extra is missing"},
     ),
     "crowd": Command(
-        "crowd key new leader.key\ncrowd leader leader.toml",
-        actions_of(_CROWD_ACTIONS),
-        _STOPPED,
+        "crowd key new leader.key\ncrowd leader leader.toml", {}, _ENDED, actions=_CROWD_ACTIONS
     ),
 }

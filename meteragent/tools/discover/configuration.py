@@ -13,9 +13,11 @@ from meteragent.domain.grid import format_duration
 from meteragent.domain.identity import PHASE, PLACEHOLDER
 from meteragent.domain.presets import DEFAULT, PRESETS
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
+from meteragent.mqtt import Endpoint
 from meteragent.tools.discover.candidate import Candidate, Described
 from meteragent.tools.discover.listener import cadence_ms
 
+_LOGIN = ("client_id", "username", "password_file", "ca_file", "cert_file", "key_file")
 _SLOT_MS = 30 * MINUTE_MS
 _KEY_FILE = "pseudonym.key"
 _MAKE_KEY = f"(umask 077; head -c 32 /dev/urandom | base64 > {_KEY_FILE})"
@@ -33,6 +35,16 @@ class Access:
 
     url: str
     keys: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, url: str, keys: Mapping[str, object]) -> "Access":
+        """Return the access with those of the keys that belong to a login and are not None."""
+        return cls(url, tuple((key, str(keys[key])) for key in _LOGIN if keys.get(key) is not None))
+
+    def endpoint(self, password: str | None) -> Endpoint:
+        """Return the broker. Raises ValueError if its address or a file cannot be used."""
+        keys: dict[str, Any] = {key: value for key, value in self.keys if key != "password_file"}
+        return Endpoint.parse(self.url, password=password, **keys)
 
 
 def toml(candidate: Candidate, access: Access, name: str = "home") -> str:

@@ -71,7 +71,7 @@ def _share(compared: Compared, use: float) -> str:
 def _hidden(guarantee: Guarantee) -> Iterator[str]:
     layout = "  {:<26}{:>10}{:>8}{:>18}{:>18}"
     yield say("hidden.title")
-    yield f"{wording.guesses()}."
+    yield f"{say('guess.title')}."
     for cells in (wording.guess_columns(), *wording.guess_rows(guarantee)):
         yield layout.format(*cells)
 

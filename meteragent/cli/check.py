@@ -22,7 +22,8 @@ def run(options: argparse.Namespace) -> int:
     If anything is refused, print the refusals instead, and return 78.
     """
     is_plain_text = not (options.json or options.statement)
-    with catalogue.speaking(options.lang if is_plain_text else ENGLISH):
+    language = options.lang or catalogue.of_environment(os.environ)
+    with catalogue.speaking(language if is_plain_text else ENGLISH):
         return _run(options)
 
 

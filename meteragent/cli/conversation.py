@@ -219,8 +219,8 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Re
         matches = [reading for reading in meters if requested_name in reading.names]
     if len(matches) != 1:
         names = ", ".join(name for name, _ in choices)
-        found = f"found {requested_name!r}, which names {len(matches)} meters"
-        raise Refused(f"--meter: {found}; expected one of {names}")
+        reason = f"found {requested_name!r}, which names {len(matches)} meters"
+        raise Refused(f"--meter: {reason}; expected one of {names}")
     return (yield from _complete(options, matches[0]))
 
 

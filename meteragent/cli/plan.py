@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import importlib
+import os
 import re
 import zoneinfo
 from contextlib import suppress
@@ -26,7 +27,8 @@ def run(options: argparse.Namespace) -> int:
 
     A question that cannot be answered is a usage error.
     """
-    with catalogue.speaking(ENGLISH if options.json else options.lang):
+    language = options.lang or catalogue.of_environment(os.environ)
+    with catalogue.speaking(ENGLISH if options.json else language):
         return _run(options)
 
 

@@ -75,7 +75,7 @@ async def _show(config: settings.Config, meter: str | None) -> None:
 
 
 async def tick(act: Callable[[], None], period_s: float) -> None:
-    """Act once in each period, forever."""
+    """Run a function once in each period, forever."""
     while True:
         await asyncio.sleep(period_s)
         act()

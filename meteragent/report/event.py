@@ -26,7 +26,7 @@ _WINDOWS_FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of the power by `power_w` for `duration_ms`. It is `daily` if it can happen every day.
+    """A change of the power by `power_w` for `duration_ms`.
 
     `name` is the English name, which commands and JSON use. `source` states the origin of the power. `key` is
     the key of a public example's title, or "" for other events.
@@ -36,8 +36,12 @@ class Event:
     power_w: int
     duration_ms: int
     source: str
-    daily: bool = True
     key: str = ""
+
+    @property
+    def daily(self) -> bool:
+        """Whether it can happen every day."""
+        return self.duration_ms < DAY_MS
 
     @property
     def title(self) -> str:
@@ -52,57 +56,40 @@ class Event:
         return Fraction(self.power_w * self.duration_ms, HOUR_MS)
 
 
+_PROGRAMME = "tracebase: d_inf of windows of one set, 18 to 38 W"
+_TELEVISION = "tracebase TV-LCD and TV-CRT: 58 to 156 W when on"
 _ASSUMED = "our assumption"
+_WASHING = "heating spread over the cycle"
 _AWAY = "our assumption: a home's mean use of 330 W falls to a standby of 80 W"
 
-EVENTS = (
-    Event(
-        "which programme was on, 1 h",
-        38,
-        HOUR_MS,
-        "tracebase: d_inf of windows of one set, 18 to 38 W",
-        key="programme",
-    ),
-    Event("a kettle", 2200, 3 * MINUTE_MS, "110 Wh; tracebase WaterKettle: 1.8 to 2.5 kW", key="kettle"),
-    Event(
-        "a TV evening",
-        100,
-        3 * HOUR_MS,
-        "0.3 kWh; tracebase TV-LCD and TV-CRT: 58 to 156 W when on",
-        key="evening",
-    ),
-    Event(
-        "a washing machine",
-        400,
-        2 * HOUR_MS,
-        f"0.8 kWh; {_ASSUMED}, heating spread over the cycle",
-        key="washing",
-    ),
-    Event("the oven, 45 min", 1600, 45 * MINUTE_MS, f"1.2 kWh; {_ASSUMED}", key="oven"),
-    Event("8 h away", 250, 8 * HOUR_MS, f"2 kWh; {_AWAY}", key="away_hours"),
-    Event("a day away", 250, 24 * HOUR_MS, f"6 kWh; {_AWAY}", daily=False, key="away_day"),
-    Event("a week away", 250, 168 * HOUR_MS, f"42 kWh; {_AWAY}", daily=False, key="away_week"),
+EVENTS = tuple(
+    Event(name, power_w, duration_ms, source, key)
+    for key, name, power_w, duration_ms, source in (
+        ("programme", "which programme was on, 1 h", 38, HOUR_MS, _PROGRAMME),
+        ("kettle", "a kettle", 2200, 3 * MINUTE_MS, "110 Wh; tracebase WaterKettle: 1.8 to 2.5 kW"),
+        ("evening", "a TV evening", 100, 3 * HOUR_MS, f"0.3 kWh; {_TELEVISION}"),
+        ("washing", "a washing machine", 400, 2 * HOUR_MS, f"0.8 kWh; {_ASSUMED}, {_WASHING}"),
+        ("oven", "the oven, 45 min", 1600, 45 * MINUTE_MS, f"1.2 kWh; {_ASSUMED}"),
+        ("away_hours", "8 h away", 250, 8 * HOUR_MS, f"2 kWh; {_AWAY}"),
+        ("away_day", "a day away", 250, 24 * HOUR_MS, f"6 kWh; {_AWAY}"),
+        ("away_week", "a week away", 250, 168 * HOUR_MS, f"42 kWh; {_AWAY}"),
+    )
 )
 """The public examples in `check` (law 8)."""
 
 
 def parse(text: str) -> Event:
-    """Parse an event such as ``2000W 30min``.
-
-    Raises ValueError if the text is not an event; the error gives an example.
-    """
+    """Parse an event such as ``2000W 30min``. Raises ValueError, with an example, if the text is no event."""
     match = _EVENT.fullmatch(text.strip())
     if match is None or not int(match[1]) or not parse_duration(match[2]):
         raise ValueError("a power and a duration, such as '2000W 30min'")
     duration_ms = parse_duration(match[2])
     name = f"{match[1]} W for {duration_text(duration_ms)}"
-    return Event(name, int(match[1]), duration_ms, "yours", daily=duration_ms < 24 * HOUR_MS)
+    return Event(name, int(match[1]), duration_ms, "yours")
 
 
 def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
     """Return, for each alignment, the distance by which an event changes each window that it touches.
-
-    The distance is in the unit of values: the largest change in any slot or, in l1, the sum over all slots.
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
     to consider alignments in which the event starts with a slot (on the first day). Alignments in which the
@@ -126,22 +113,19 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
     All windows that the event fills have the same distance; if the event happens once, this distance is
     computed only once.
     """
-    first_window = start_ms // terms.length_ms
     last_window = (start_ms + event.duration_ms - 1) // terms.length_ms
-    if days == 1 and last_window - first_window > _WINDOWS_FEW:
-        count = last_window - first_window - 1
+    count = last_window - start_ms // terms.length_ms - 1  # of windows that a single event fills
+    if days == 1 and count >= _WINDOWS_FEW:
         full_distance = _distance(event, terms, _filled(terms, 0, terms.length_ms))
         ends = replace(event, duration_ms=event.duration_ms - count * terms.length_ms)
-        full_distances = [full_distance] * count
-        return tuple(sorted((*_aligned(ends, terms, start_ms, 1), *full_distances), reverse=True))
+        return tuple(sorted((*_aligned(ends, terms, start_ms, 1), *[full_distance] * count), reverse=True))
     event_ms: dict[int, Counter[int]] = defaultdict(Counter)  # by window and slot
     for begin_ms in range(start_ms, start_ms + days * DAY_MS, DAY_MS):
         end_ms = begin_ms + event.duration_ms
         for window in range(begin_ms // terms.length_ms, (end_ms - 1) // terms.length_ms + 1):
             from_ms, to_ms = (time_ms - window * terms.length_ms for time_ms in (begin_ms, end_ms))
             event_ms[window].update(_filled(terms, max(from_ms, 0), min(to_ms, terms.length_ms)))
-    window_distances = (_distance(event, terms, slots) for slots in event_ms.values())
-    return tuple(sorted(window_distances, reverse=True))
+    return tuple(sorted((_distance(event, terms, slots) for slots in event_ms.values()), reverse=True))
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
@@ -162,15 +146,11 @@ def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
     If slots are equal, only the first two and the last are returned, because all others overlap as much as
     the second.
     """
-    if not terms.places:
-        step_ms = terms.step_ms
-        ends = {begin_ms // step_ms, begin_ms // step_ms + 1, (end_ms - 1) // step_ms}
-        return {
-            index: min(end_ms, (index + 1) * step_ms) - max(begin_ms, index * step_ms)
-            for index in ends
-            if max(begin_ms, index * step_ms) < min(end_ms, (index + 1) * step_ms)
-        }
+    first, last = begin_ms // terms.step_ms, (end_ms - 1) // terms.step_ms
+    indices = range(terms.n) if terms.places else {first, min(first + 1, last), last}
     return {
-        index: sum(max(min(end_ms, to_ms) - max(begin_ms, from_ms), 0) for from_ms, to_ms in stretches)
-        for index, (_, stretches) in enumerate(terms.places)
+        index: sum(
+            max(min(end_ms, to_ms) - max(begin_ms, from_ms), 0) for from_ms, to_ms in terms.stretches(index)
+        )
+        for index in indices
     }

@@ -24,12 +24,13 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
     `fit_for` names the errors that are marked as useful. For each event, `hidden` has an attacker's success
     limit in per cent (`right_of_100`) by number of days.
     """
+    fleet = guarantee.fleet
     return {
         "stream": guarantee.stream,
         "id": guarantee.descriptor.id,
         **guarantee.descriptor.facts,
         **_load_facts(guarantee),
-        **_fleet_facts(guarantee),
+        **({"shard": str(fleet.shard), "shard_meters": wording.shard_meters(fleet)} if fleet else {}),
         **({} if guarantee.parts is None else {"parts": guarantee.parts}),
         "errors": {name: error.value for name, error in guarantee.errors.items()},
         **_tariff_facts(guarantee),
@@ -81,19 +82,9 @@ def _tariff_facts(guarantee: Guarantee) -> dict[str, Any]:
     errors = guarantee.tariffs
     if errors is None:
         return {}
-    return {
-        "tariffs": {
-            "currency": errors.currency,
-            "windows": errors.windows,
-            "costs": [cost._asdict() for cost in errors.costs],
-            "pairs": [pair._asdict() for pair in errors.pairs],
-        }
-    }
-
-
-def _fleet_facts(guarantee: Guarantee) -> dict[str, str]:
-    fleet = guarantee.fleet
-    return {} if fleet is None else {"shard": str(fleet.shard), "shard_meters": wording.shard_meters(fleet)}
+    costs, pairs = ([part._asdict() for part in parts] for parts in (errors.costs, errors.pairs))
+    month = {"currency": errors.currency, "windows": errors.windows, "costs": costs, "pairs": pairs}
+    return {"tariffs": month}
 
 
 def _exposure_facts(exposure: Exposure) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, crowd, fields, in_all, sharing, tariffs, whole, wording
+from meteragent.report import archive, crowd, fields, sharing, tariffs, whole, wording
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
@@ -253,7 +253,7 @@ def _guarantee(part: Part) -> list[str]:
     return [
         _text(f"{wording.hidden(promise)} {odds} That holds against {adversary}."),
         _text(loads.strip()),
-        _text(in_all.sentences(promise)),
+        _text(wording.in_all(promise)),
         "Exactly: for any two series of readings x and y in a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         _text(
@@ -267,7 +267,7 @@ def _guarantee(part: Part) -> list[str]:
 
 def _hidden(part: Part) -> list[str]:
     return [
-        _text(f"{wording.guesses()}:"),
+        _text(f"{say('guess.title')}:"),
         _table(wording.guess_columns(), wording.guess_rows(part.guarantee)),
         f"{say('hidden.not')}:",
         _list(*wording.not_hidden(part.guarantee)),

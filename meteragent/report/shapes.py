@@ -1,20 +1,14 @@
 """What a report says of each kind of window: the keys of its texts, one row a kind."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.domain.figures import exact
-from meteragent.domain.prices import CONSTANT_U
-from meteragent.domain.shapes import PriceSource, Shape, Space
-from meteragent.domain.terms import Terms
-from meteragent.domain.units import MICRO, UNIT_FACTOR
+from meteragent.domain.shapes import Shape, Space
+from meteragent.domain.units import MICRO
 from meteragent.report.catalogue import say
 from meteragent.report.format import full, localised
-
-_LOW_QUANTA = 1 << 40
-"""How far below 0 an audited threshold lies, in quanta per ms; every reading in a window is higher."""
 
 
 class ShapeRow(NamedTuple):
@@ -31,7 +25,6 @@ class ShapeRow(NamedTuple):
     repeats    sentences after those about how levels add
     exposed    further sentences about what is not hidden
     figures    the placeholders of the texts that follow from the shape
-    plain_sum  what `audited` returns; by default, the values are plain sums already
     """
 
     number: str = "stream.one_number"
@@ -45,27 +38,6 @@ class ShapeRow(NamedTuple):
     repeats: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
     figures: Callable[[Any], Mapping[str, str]] = lambda _: {}
-    plain_sum: Callable[[Terms], tuple[Terms, int, int]] = lambda terms: (terms, 1, 0)
-
-
-def _of_one_part(terms: Terms) -> tuple[Terms, int, int]:
-    """Return terms under which a window has one part."""
-    shape: Any = terms.shape
-    return replace(terms, shape=replace(shape, length_ms=shape.step_ms)), 1, 0
-
-
-def _of_one_price(terms: Terms) -> tuple[Terms, int, int]:
-    """Return terms under which an amount has one constant price."""
-    shape: Any = terms.shape
-    constant = replace(shape, source=PriceSource.TABLE, default_u=CONSTANT_U)
-    return replace(terms, shape=constant, prices=()), CONSTANT_U, 0
-
-
-def _below_readings(terms: Terms) -> tuple[Terms, int, int]:
-    """Return terms under which the threshold lies below all readings."""
-    shape: Any = terms.shape
-    threshold_w = -_LOW_QUANTA * Fraction(terms.lattice(0), MICRO) * UNIT_FACTOR[terms.readings.unit]
-    return replace(terms, shape=replace(shape, threshold_w=threshold_w)), 1, _LOW_QUANTA * terms.length_ms
 
 
 ROWS: dict[Space, ShapeRow] = {
@@ -82,21 +54,18 @@ ROWS: dict[Space, ShapeRow] = {
         figures=lambda shape: {
             "bound": f"{localised(exact(Fraction(shape.bound_u, MICRO)))} {shape.currency}"
         },
-        plain_sum=_of_one_price,
     ),
     Space.PEAK: ShapeRow(
         number="stream.peak",
         slot="stream.part",
         values="promise.part_means",
         repeats=("promise.restarts_add",),
-        plain_sum=_of_one_part,
     ),
     Space.ABOVE: ShapeRow(
         number="stream.above",
         values="promise.energies_above",
         about=("promise.threshold",),
         figures=lambda shape: {"threshold": f"{full(shape.threshold_w)} W"},
-        plain_sum=_below_readings,
     ),
     Space.SHARE: ShapeRow(
         number="stream.share",
@@ -114,11 +83,3 @@ def row_of(shape: Shape) -> ShapeRow:
 def say_of(key: str, shape: Shape, **values: object) -> str:
     """Return a text about a shape, whose own placeholders are filled in as well."""
     return say(key, **row_of(shape).figures(shape), **values)
-
-
-def audited(terms: Terms) -> tuple[Terms, int, int]:
-    """Return terms of the same kind under which a slot's value is its readings' plain sum, for the audit.
-
-    Also return what to divide an accumulator by, and how many quanta to subtract from a value.
-    """
-    return row_of(terms.shape).plain_sum(terms)

@@ -6,6 +6,7 @@ do not include the uncertainty about that energy's price, because its amount is 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations
 
 from meteragent import config
@@ -18,7 +19,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 from meteragent.report.catalogue import say
 from meteragent.report.format import amount
 from meteragent.report.guarantee import Guarantee, TariffCost, TariffErrors, TariffPair
-from meteragent.report.wording import within
+from meteragent.report.wording import with_half_width
 from meteragent.wire.number import figure
 
 MISTAKEN = 0.05
@@ -30,9 +31,8 @@ def of(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> Tariff
     if not tariffs:
         return None
     month = config.month(stream)
-    has_unknown = UNKNOWN_BAND in month.counts and not all(
-        UNKNOWN_BAND in tariff.prices for tariff in tariffs
-    )
+    is_priced = all(UNKNOWN_BAND in tariff.prices for tariff in tariffs)
+    has_unknown = UNKNOWN_BAND in month.counts and not is_priced
     return TariffErrors(
         tariffs[0].currency,
         month.windows,
@@ -43,10 +43,8 @@ def of(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> Tariff
 
 
 def _cost(tariff: Tariff, terms: Terms, month: config.Month) -> TariffCost:
-    parts = [
-        Weighted(terms.mechanism, (weight,), windows, terms.rounding)
-        for weight, windows in _weights(tariff.price_range, terms, month)
-    ]
+    weights = _weights(tariff.price_range, terms, month)
+    parts = [Weighted(terms.mechanism, (weight,), windows, terms.rounding) for weight, windows in weights]
     if not parts:
         return TariffCost(tariff.name, 0.0, 0.0)
     return TariffCost(tariff.name, figure(sd_of_total(parts)), figure(half_width_of_total(parts)))
@@ -57,15 +55,8 @@ def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> 
 
     It is the sum of two quantiles of the noise: one for the p-value, one for the probability of a miss.
     """
-
-    def difference(band: str) -> tuple[float, float]:
-        """Return the range of the price difference in a band."""
-        return price_difference(tariff, second, band)
-
-    noise = [
-        Term(terms.mechanism, weight, windows, terms.rounding)
-        for weight, windows in _weights(difference, terms, month)
-    ]
+    weights = _weights(partial(price_difference, tariff, second), terms, month)
+    noise = [Term(terms.mechanism, weight, windows, terms.rounding) for weight, windows in weights]
     recognised = 2 * quantile(noise, MISTAKEN) if noise else 0.0
     return TariffPair((tariff.name, second.name), figure(recognised))
 
@@ -89,25 +80,14 @@ def lines(guarantee: Guarantee) -> list[tuple[str, str]]:
     errors = guarantee.tariffs
     if errors is None:
         return []
-    costs = [
-        (
-            say("tariff.cost", tariff=cost.tariff),
-            say(
-                "cost.size",
-                size=amount(cost.sd, errors.currency),
-                within=within(amount(cost.ci95, errors.currency)),
-            ),
-        )
-        for cost in errors.costs
-    ]
-    pairs = [
-        (
-            say("tariff.pair", one=pair.tariffs[0], other=pair.tariffs[1]),
-            say("tariff.recognised", difference=amount(pair.recognised, errors.currency)),
-        )
-        for pair in errors.pairs
-    ]
-    return [*costs, *pairs]
+    rows = []
+    for cost in errors.costs:
+        sizes = (amount(size, errors.currency) for size in (cost.sd, cost.ci95))
+        rows.append((say("tariff.cost", tariff=cost.tariff), with_half_width(*sizes)))
+    for (first, second), recognised in errors.pairs:
+        text = say("tariff.recognised", difference=amount(recognised, errors.currency))
+        rows.append((say("tariff.pair", one=first, other=second), text))
+    return rows
 
 
 def notes(guarantee: Guarantee) -> list[str]:
@@ -115,8 +95,7 @@ def notes(guarantee: Guarantee) -> list[str]:
     errors = guarantee.tariffs
     if errors is None:
         return []
-    months = {1: "tariff.month", 4: "tariff.weeks"}
-    notes = [say(months.get(errors.windows, "tariff.days"))]
+    notes = [say({1: "tariff.month", 4: "tariff.weeks"}.get(errors.windows, "tariff.days"))]
     if errors.pairs:
         notes.append(say("tariff.means", percent=round(100 * (1 - MISTAKEN))))
     return [*notes, say("tariff.unknown")] if errors.has_unknown else notes

@@ -39,8 +39,8 @@ def next_step(
 ) -> str:
     """Return the next step for a configuration: to correct it, to run it, or to release an archive.
 
-    Each command is alone on its line, however long, so that it can be copied. Each command starts with
-    `program`. For a configuration that `is_new`, the first step is a rehearsal.
+    Each command starts with `program` and is alone on its line, so that it can be copied. For a configuration
+    that `is_new`, the first step is a rehearsal.
     """
     if refused:
         return filled(say("next.refused"))
@@ -52,29 +52,19 @@ def next_step(
         command = f"{rehearsal}\n{_INDENT}{say('next.rehearsal')}\n{command}"
     if any(guarantee.terms.clock is Clock.EVENT for guarantee in guarantees):
         return f"{command}\n{_INDENT}{say('next.event_clock')}"
-    earliest_ms, latest_ms = zip(*map(_first_number_ms, guarantees), strict=True)
-    spread_ms = max(stream.sink.spread for stream in settings.stream)
-    durations = {
-        "earliest": duration(min(earliest_ms)),
-        "latest": duration(max(latest_ms) + spread_ms),
-    }
-    return f"{command}\n{_INDENT}{say('next.first_number', **durations)}"
-
-
-def _first_number_ms(guarantee: Guarantee) -> tuple[int, int]:
-    """Return the shortest and longest time from a meter's first reading until its first number is due.
-
-    A meter whose first reading falls into a window starts with the next window (law 4), and its first number
-    is due once the first slot of that window has closed. The delay of `sink.spread` is not included.
-    """
-    terms = guarantee.terms
-    first_ms = min(stretches[-1][1] for stretches in map(terms.stretches, range(terms.n))) + terms.lateness_ms
-    return first_ms, terms.length_ms + first_ms
+    # A meter whose first reading falls into a window starts with the next window (law 4), and its first
+    # number is due once the first slot of that window has closed.
+    terms = [guarantee.terms for guarantee in guarantees]
+    earliest_ms = min(part.first_slot[1] + part.lateness_ms for part in terms)
+    latest_ms = max(part.length_ms + part.first_slot[1] + part.lateness_ms for part in terms)
+    latest_ms += max(stream.sink.spread for stream in settings.stream)
+    first = say("next.first_number", earliest=duration(earliest_ms), latest=duration(latest_ms))
+    return f"{command}\n{_INDENT}{first}"
 
 
 def _stream_text(guarantee: Guarantee) -> str:
-    parts = (_head, _promise, _costs, _tariffs, _guesses, _not_hidden, _warned)
-    sections = (section(guarantee) for section in parts)
+    sections = [part(guarantee) for part in (_head, _promise, _costs, _tariffs, _guesses, _not_hidden)]
+    sections.append(_warnings(guarantee.warnings))
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
@@ -95,40 +85,38 @@ def _promise(guarantee: Guarantee) -> list[str]:
 
 def _costs(guarantee: Guarantee) -> list[str]:
     rows = wording.costs(guarantee)
-    width = max(_LABEL_MIN, *(len(label) + 2 for label, _, _ in rows))
-    lines = [say("cost.title")]
-    lines += [f"  {label:<{width}}{cost}{' *' if useful else ''}" for label, cost, useful in rows]
-    marked = any(useful for _, _, useful in rows)
-    return [*lines, f"  * {wording.useful()}"] if marked else lines
+    cells = [(label, f"{cost}{' *' if useful else ''}") for label, cost, useful in rows]
+    marked = [f"  * {wording.useful()}"] if any(useful for _, _, useful in rows) else []
+    return [say("cost.title"), *_columns(cells), *marked]
+
+
+def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the lines of a table of labels and cells."""
+    width = max(_LABEL_MIN, *(len(label) + 2 for label, _ in rows))
+    return [f"  {label:<{width}}{cell}" for label, cell in rows]
 
 
 def _tariffs(guarantee: Guarantee) -> list[str]:
     rows = tariffs.lines(guarantee)
     if not rows:
         return []
-    width = max(_LABEL_MIN, *(len(label) + 2 for label, _ in rows))
     notes = (filled(note, _INDENT, _INDENT) for note in tariffs.notes(guarantee))
-    return [say("tariff.title"), *(f"  {label:<{width}}{error}" for label, error in rows), *notes]
+    return [say("tariff.title"), *_columns(rows), *notes]
 
 
 def _guesses(guarantee: Guarantee) -> list[str]:
     if not guarantee.exposures:
         return []
-    rows = [wording.guess_columns(), *wording.guess_rows(guarantee)]
-    width = max(_LABEL_MIN, *(len(row[0]) + 2 for row in rows))
-    lines = [wording.guesses()]
-    for name, moves, *cells in rows:
-        lines.append(f"  {name:<{width}}{moves:>10}" + "".join(f"{cell:>16}" for cell in cells))
-    return lines
+    rows = [
+        (name, f"{moves:>10}" + "".join(f"{cell:>16}" for cell in cells))
+        for name, moves, *cells in (wording.guess_columns(), *wording.guess_rows(guarantee))
+    ]
+    return [say("guess.title"), *_columns(rows)]
 
 
 def _not_hidden(guarantee: Guarantee) -> list[str]:
-    items = wording.not_hidden(guarantee)
-    return [f"{say('hidden.not')}:", *(filled(item, "  - ", "    ") for item in items)]
-
-
-def _warned(guarantee: Guarantee) -> list[str]:
-    return _warnings(guarantee.warnings)
+    items = (filled(item, "  - ", "    ") for item in wording.not_hidden(guarantee))
+    return [f"{say('hidden.not')}:", *items]
 
 
 def _warnings(texts: Iterable[str]) -> list[str]:

@@ -50,7 +50,7 @@ def of_stream(
     is_timed = archived or has_times(stream.source)
     terms = config.terms(stream)
     phases, parts = len(stream.source.phases or ()), len(stream.source.part)
-    factor = odds_figures(terms.level)
+    factor, quantum = odds_figures(terms.level), amount(float(terms.quantum), terms.value_unit)
     waits = not archived and completes_slots(stream.source, stream.window)
     time_key = "warning.stamped" if terms.readings.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
@@ -66,7 +66,7 @@ def of_stream(
         say("warning.parts", count=parts + 1): parts > 0,
         _in_order(stream, terms): stream.source.acknowledge == "in order" and not archived,
         say("warning.event_clock"): terms.clock is Clock.EVENT,
-        _coarse_quantum(terms): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
+        say("warning.quantum", quantum=quantum): terms.quantum > Fraction(sd(terms.mechanism)) / 2,
         say("warning.level", level=full(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
         say("warning.stream", streams=names, stream=stream.name): is_new,
     }
@@ -103,40 +103,36 @@ def _in_order(stream: config.Stream, terms: Terms) -> str:
     return say("warning.in_order", count=whole(stream.source.inflight), hold=duration(max(hold_ms, slot_ms)))
 
 
-def _coarse_quantum(terms: Terms) -> str:
-    return say("warning.quantum", quantum=amount(float(terms.quantum), terms.value_unit))
-
-
 # Readings that reveal, or may reveal, more than the load does -----------------------------------------
 
 
 def _load_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
     """Yield the warnings about readings that follow the load coarsely, or about which too little is known."""
-    if keys := loads.unknown(terms):
+    if loads.unknown(terms):
         scale = stream.source.scale or Fraction(0)
         is_coarse = terms.readings.kind is not Kind.POWER and 40 * scale >= terms.radius
-        yield _count_warning(scale, terms) if is_coarse else _unknown_warning(terms, keys)
+        unknown = f"warning.unknown_{unknown_of_loads(terms)}"
+        yield _count_warning(scale, terms) if is_coarse else say(unknown)
     if loads.factor(terms) > 1:
         yield _cost_warning(terms)
 
 
-def _unknown_warning(terms: Terms, keys: Collection[str]) -> str:
-    """Return the warning that a property of the source is unknown, with the key that sets it.
+def unknown_of_loads(terms: Terms) -> str:
+    """Return the property of the source that is unknown, as it stands in the keys of texts.
 
-    If nothing is known of a power, one of two keys is enough.
+    If nothing is known of a power, one of two properties is enough: it is sent at regular times, or on
+    change.
     """
     if terms.readings.kind is not Kind.POWER:
-        return say("warning.step_unknown")
-    if len(keys) > 1:
-        return say("warning.sending_unknown")
-    return say("warning.every_unknown" if "source.every" in keys else "warning.drift_unknown")
+        return "step"
+    keys = loads.unknown(terms)
+    return "every_or_dead_band" if len(keys) > 1 else keys[0].removeprefix("source.")
 
 
 def _count_warning(scale: Fraction, terms: Terms) -> str:
     """Return the warning about a meter that may count in steps of `scale`.
 
-    Each end of a slot may be off by one count, so the load's level is the level at the radius plus two
-    counts.
+    Each end of a slot may be off by one count, which adds two counts to the radius.
     """
     level = terms.epsilon * ceil((terms.radius + 2 * scale) / terms.quantum) * terms.quantum
     step = f"{localised(exact(scale))} {terms.readings.unit}"

@@ -1,15 +1,15 @@
 """The sentences that state a guarantee, for `check`, the statement, the page, `plan` and the demo.
 
-Each function fills in texts of the catalogue with numbers from `guarantee`. The sentences about changes in
-all are in `in_all`.
+Each function fills in texts of the catalogue with numbers from `guarantee`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
+from meteragent.domain import loads
+from meteragent.domain.problem import Problem, fill
 from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, Kind
-from meteragent.report import in_all
+from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
 from meteragent.report.catalogue import say
 from meteragent.report.event import Event
 from meteragent.report.format import (
@@ -21,11 +21,14 @@ from meteragent.report.format import (
     full,
     mean_of,
     odds,
+    percent,
     rate,
+    rounded_up,
     whole,
 )
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
 from meteragent.report.shapes import row_of, say_of
+from meteragent.report.warn import unknown_of_loads
 
 _HOME_LABELS = {
     "number": "cost.number",
@@ -42,20 +45,15 @@ _HOME_LABELS = {
 
 def head(guarantee: Guarantee) -> str:
     """Return the stream's name and a description of the numbers that leave for each window."""
-    terms = guarantee.terms
-    row = row_of(terms.shape)
+    terms, row = guarantee.terms, row_of(guarantee.terms.shape)
+    key = row.number if terms.n == 1 else row.numbers
     return say(
         "stream.head",
         name=guarantee.stream,
         kind=say(f"stream.kind_{terms.readings.kind}"),
         unit=terms.readings.unit,
         windows=windows(terms),
-        numbers=say_of(
-            row.number if terms.n == 1 else row.numbers,
-            terms.shape,
-            count=whole(terms.n),
-            part=duration(terms.step_ms),
-        ),
+        numbers=say_of(key, terms.shape, count=whole(terms.n), part=duration(terms.step_ms)),
     )
 
 
@@ -107,7 +105,7 @@ def promise(guarantee: Guarantee) -> list[str]:
         indistinguishable(guarantee),
         exactly(guarantee),
         *(say_of(key, terms.shape) for key in row.about),
-        in_all.sentences(guarantee),
+        in_all(guarantee),
         windows_add(guarantee),
         *repeats(guarantee),
         streams_add(guarantee),
@@ -179,39 +177,75 @@ def of_curves(guarantee: Guarantee) -> str:
 
 def of_loads(guarantee: Guarantee) -> str:
     """Return the sentence about the promise for the load itself."""
-    if guarantee.unknown_of_loads:
-        return say("promise.loads_unknown", cure=_cure_of_unknown(guarantee))
     terms = guarantee.terms
+    if guarantee.unknown_of_loads:
+        return say("promise.loads_unknown", cure=say(f"promise.set_{unknown_of_loads(terms)}"))
     text = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
     if terms.readings.kind is not Kind.POWER and terms.readings.dead_band:
-        return say(
-            "promise.loads_step",
-            loads=text,
-            place=in_all.place(terms),
-            level=figures(guarantee.level_of_step),
-        )
+        level = figures(guarantee.level_of_step)
+        return say("promise.loads_step", loads=text, place=_place(terms), level=level)
     return text
 
 
-def _cure_of_unknown(guarantee: Guarantee) -> str:
-    """Return which key states how the readings follow the load; one is enough.
+# A change in all ----------------------------------------------------------------------------------
 
-    A power is either sent at regular times, or on change.
+
+def in_all(guarantee: Guarantee) -> str:
+    """Return the sentences about a change of the hidden energy in all, over many slots.
+
+    They state the limit on the odds and, if the change costs more than the level, the reasons and the limit
+    on an attacker's success.
     """
-    if guarantee.terms.readings.kind is not Kind.POWER:
-        return say("promise.set_step")
-    if len(guarantee.unknown_of_loads) > 1:
-        return say("promise.set_every_or_dead_band")
-    is_every = guarantee.unknown_of_loads == ("source.every",)
-    return say("promise.set_every" if is_every else "promise.set_dead_band")
+    terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
+    if guarantee.is_in_all:
+        key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
+        return say(key, energy=hidden_energy, odds=odds(rounded_up(guarantee.in_all[-1].level)))
+    levels = {limit.days: odds(rounded_up(limit.level)) for limit in guarantee.in_all}
+    chances = {limit.days: percent(str(limit.success_percent)) for limit in guarantee.in_all}
+    limited = "in_all.limited_in_readings" if guarantee.unknown_of_loads else "in_all.limited"
+    parts = (
+        say(limited, energy=hidden_energy, limits=_joined_limits(levels, terms)),
+        *_reasons(terms),
+        say("in_all.success", limits=_joined_limits(chances, terms)),
+        say("in_all.table") if terms.readings.dead_band else "",
+    )
+    return " ".join(filter(None, parts))
+
+
+def _joined_limits(limits: Mapping[int, str], terms: Terms) -> str:
+    """Join the limits, which are keyed by number of days; if all are equal, state the limit once.
+
+    A limit is stated without a number of days only if it does not grow with the number of slots.
+    """
+    if len(set(limits.values())) == 1:
+        if not loads.step_wh(terms) and terms.rounding != "half-up":
+            return next(iter(limits.values()))
+        limits = dict([max(limits.items())])
+    lengths = ((limit, duration(days * DAY_MS)) for days, limit in limits.items())
+    return say("and").join(say("in_all.over", limit=limit, duration=length) for limit, length in lengths)
+
+
+def _reasons(terms: Terms) -> Iterator[str]:
+    """Yield a sentence for each reason why a change can cost more in all than its energy alone."""
+    step_wh = loads.step_wh(terms)
+    if step_wh:
+        key = "in_all.dead_band" if terms.readings.kind is Kind.POWER else "in_all.step"
+        step = amount(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
+        yield say(key, place=_place(terms), step=step)
+    hold_ms = terms.readings.longest_hold_ms
+    if terms.readings.kind is Kind.POWER and hold_ms:
+        more_wh = terms.readings.width_w * hold_ms / HOUR_MS
+        yield say("in_all.sampled", period=duration(hold_ms), energy=energy(more_wh))
+    if terms.rounding == "half-up":
+        yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")
+
+
+def _place(terms: Terms) -> str:
+    """Return the word for the stretch in which a lasting effect counts once: a slot or, in l1, a window."""
+    return say("in_all.slot" if terms.metric is Metric.LINF else "in_all.window")
 
 
 # What it costs ------------------------------------------------------------------------------------
-
-
-def within(half_width: str) -> str:
-    """Return the phrase that states the half-width of a 95% interval."""
-    return say("cost.within", half_width=half_width)
 
 
 def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
@@ -243,14 +277,18 @@ def _size(guarantee: Guarantee, name: str) -> str:
     if name not in {"number", "combined"}:
         return size
     band = guarantee.errors["combined_ci95" if name == "combined" else "ci95"]
-    return say("cost.size", size=size, within=within(amount(band.value, band.unit)))
+    return with_half_width(size, amount(band.value, band.unit))
+
+
+def with_half_width(size: str, half_width: str) -> str:
+    """Return the size of an error with the half-width of its 95% interval."""
+    return say("cost.size", size=size, within=say("cost.within", half_width=half_width))
 
 
 def summary(guarantee: Guarantee) -> str:
     """Return one line about the hidden energy and one home's error."""
-    names = [name for name in _HOME_LABELS if name in guarantee.errors]
+    names, terms = (name for name in _HOME_LABELS if name in guarantee.errors), guarantee.terms
     sizes = ", ".join(f"{_label(name)} {_size(guarantee, name)}" for name in names)
-    terms = guarantee.terms
     place = where(terms).rstrip(",")
     return say("cost.summary", energy=energy(terms.hides_wh), where=place, sizes=sizes)
 
@@ -258,16 +296,8 @@ def summary(guarantee: Guarantee) -> str:
 # Hidden and not hidden ----------------------------------------------------------------------------
 
 
-def guesses() -> str:
-    """Return the title of `guess_rows`."""
-    return say("guess.title")
-
-
 def guess_limit(percent: int, events: str) -> str:
-    """Return the sentence about how often, at most, a guess is right about one of these events.
-
-    Without events it is about a change of the hidden size.
-    """
+    """Return how often, at most, a guess is right about these events or, without any, the hidden size."""
     return say("guess.limit" if events else "guess.limit_of_size", percent=percent, events=events)
 
 
@@ -292,9 +322,22 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 
 def not_hidden(guarantee: Guarantee) -> list[str]:
     """Return the sentences about facts that are not hidden."""
-    terms = guarantee.terms
-    row = row_of(terms.shape)
+    terms, row = guarantee.terms, row_of(guarantee.terms.shape)
     key = row.large if terms.metric is Metric.L1 else "hidden.large"
     large = say(key, energy=energy(terms.hides_wh), slot=slot(terms))
-    lines = [large, say("hidden.repeated"), say("hidden.public"), say("hidden.bill")]
-    return [*lines, *map(say, row.exposed)]
+    return [large, *map(say, ("hidden.repeated", "hidden.public", "hidden.bill", *row.exposed))]
+
+
+# The agent's state --------------------------------------------------------------------------------
+
+
+def problem(item: Problem) -> str:
+    """Return a problem's cause as a sentence, after the stream's name and the number of its meters."""
+    cause = say(f"problem.{item.code}", **dict(fill(item.fields, duration, _meaning)))
+    if item.fields.get("of", 1) != 1:
+        cause = say("problem.of_meters", meters=item.fields["meters"], of=item.fields["of"], cause=cause)
+    return cause if item.stream is None else say("problem.of_stream", stream=item.stream, cause=cause)
+
+
+def _meaning(counter: str) -> str:
+    return say(f"counter.{counter}")

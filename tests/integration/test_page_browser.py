@@ -16,6 +16,7 @@ from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.deadlines import Upcoming
 from meteragent.domain.grid import iso_time
 from meteragent.report import guarantee, wording
+from meteragent.report.catalogue import say
 from tests.integration.look import DECISIVE, PICTURES, STEP_MS, Look, Site, serious, serving_site, tab, window
 from tests.integration.service import now_ms, until
 from tests.support.broker import free_port
@@ -149,7 +150,7 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
         await look.live()
         said = await look.page.locator("#hidden-promise p").all_inner_texts()
         assert said == wording.promise(promised)
-        assert await look.page.locator("#hidden-promise h3").all_inner_texts() == [wording.guesses()]
+        assert await look.page.locator("#hidden-promise h3").all_inner_texts() == [say("guess.title")]
         shown = await cells(look.page, "hidden-events")
         assert shown == [list(row) for row in (wording.guess_columns(), *wording.guess_rows(promised))]
         for place, lines in (("not", wording.not_hidden(promised)), ("warnings", [*promised.warnings])):

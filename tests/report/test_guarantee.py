@@ -1,6 +1,7 @@
 """One value with all facts of a stream: what repeats, what starts off the grid, and what holds for loads."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -52,9 +53,7 @@ def test_an_event_off_the_grid_is_covered() -> None:
     assert on_grid < min(off_grid) <= max(off_grid)
     assert percent == math.ceil(100 * success_in_all(terms.mechanism, 100))
     assert percent < math.ceil(100 * success_bound(terms.mechanism, (Fraction(150),)))
-    rounded = guarantee.terms_of(
-        config.parse(written(privacy="radius = 100\nquantum = 50")).stream[0], archived=True
-    )
+    rounded = replace(terms, rounding="half-up")
     assert max(off_grid) <= success_percent(parse("100W 30min"), rounded, 1)
     assert success_percent(parse("100W 30min"), rounded, 1) == math.ceil(
         100 * success_bound(terms.mechanism, (Fraction(150),))

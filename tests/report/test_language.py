@@ -11,7 +11,7 @@ from meteragent import config
 from meteragent.cli import main
 from meteragent.domain.problem import PROBLEMS, problem
 from meteragent.report import format as written
-from meteragent.report import guarantee, state, terminal
+from meteragent.report import guarantee, terminal, wording
 from meteragent.report.catalogue import of_environment, of_reader, say, speaking
 from meteragent.report.event import EVENTS
 from meteragent.report.plan import ask
@@ -91,11 +91,11 @@ def test_a_problem_is_said_in_english_as_in_the_log() -> None:
     }
     for code in PROBLEMS:
         item = problem(code, "main", **fields.get(code, {}))  # type: ignore[arg-type]
-        assert state.problem(item) == item.text
+        assert wording.problem(item) == item.text
         with speaking("de"):
-            assert english_in(state.problem(item)) == []
+            assert english_in(wording.problem(item)) == []
     with speaking("de"):
-        assert "um 1 Tag 1 h vorgesprungen" in state.problem(problem("clock_jumped", step_ms=90_000_000))
+        assert "um 1 Tag 1 h vorgesprungen" in wording.problem(problem("clock_jumped", step_ms=90_000_000))
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

@@ -7,7 +7,7 @@ import pytest
 from meteragent import config
 from meteragent.agent.page import serialise
 from meteragent.cli import main
-from meteragent.report import catalogue, guarantee, in_all, markdown, terminal, wording
+from meteragent.report import catalogue, guarantee, markdown, terminal, wording
 from meteragent.report.guarantee import Guarantee
 from tests.support.configurations import energy, streams, written
 from tests.support.not_run import ROOT
@@ -42,12 +42,12 @@ def all_of(promised: Guarantee) -> list[str]:
     return [
         wording.indistinguishable(promised),
         wording.hidden(promised),
-        in_all.sentences(promised),
+        wording.in_all(promised),
         wording.windows_add(promised),
         wording.streams_add(promised),
         wording.of_curves(promised),
         wording.of_loads(promised),
-        wording.guesses(),
+        catalogue.say("guess.title"),
         *wording.not_hidden(promised),
         *promised.warnings,
         *costs,

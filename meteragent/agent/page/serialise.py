@@ -20,7 +20,6 @@ from meteragent.report import facts as report
 from meteragent.report import wording
 from meteragent.report.catalogue import say
 from meteragent.report.guarantee import Guarantee
-from meteragent.report.state import problem as problem_text
 
 if TYPE_CHECKING:
     from meteragent.agent.page.history import History
@@ -63,7 +62,7 @@ def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     return [
         {
             "code": problem.code,
-            "text": problem_text(problem),
+            "text": wording.problem(problem),
             "cure": say(f"cure.{problem.code}", **problem.fields),
         }
         for problem in problems
@@ -125,7 +124,7 @@ def _said(guarantee: Guarantee) -> dict[str, Any]:
     return {
         "promise": wording.promise(guarantee),
         "summary": wording.summary(guarantee),
-        "guesses": wording.guesses(),
+        "guesses": say("guess.title"),
         "table": [wording.guess_columns(), *wording.guess_rows(guarantee)],
     }
 

@@ -1,10 +1,8 @@
 """The commands that show what is promised and what leaves: `check`, `audit`, `plan`, `demo` and `schema`."""
 
-import os
 from typing import Any
 
 from meteragent.cli.usage.command import CONFIG, JSON, NO_CONFIG, Argument, Command, argument, parsed_by
-from meteragent.report.catalogue import of_environment
 from meteragent.texts import LANGUAGES
 
 SCHEMAS = ("config", "record", "descriptor", "total", "status", "prices", "manifest", "asyncapi")
@@ -14,7 +12,6 @@ _LANGUAGE = argument(
     None,
     "the language of the text; default: from LC_ALL, LC_MESSAGES or LANG, or else English",
     choices=LANGUAGES,
-    default=of_environment(os.environ),
 )
 _EVENT = "also show how well an event of your own is hidden; can be repeated"
 _SAMPLES = "the number of windows for each statistic; default: as many as a few seconds allow"

@@ -195,7 +195,7 @@ def as_text(answer: AmountAnswer) -> str:
     for homes in sorted({1, question.homes, *CROWDS}):
         error = amount(setting.terms.sd / math.sqrt(homes), currency)
         lines.append(f"  {mean_of(homes):<28}{error:>14}")
-    within = wording.within(amount(setting.terms.half_width(0.95), currency))
+    within = say("cost.within", half_width=amount(setting.terms.half_width(0.95), currency))
     lines += [f"  {say('plan.one_home', within=within)}", ""]
     if not answer.is_possible and answer.limit is not None:
         lines += [say("plan.amount_limit", energy=energy(answer.limit.hide_wh)), ""]

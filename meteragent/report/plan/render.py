@@ -104,7 +104,7 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
     for homes in rows:
         watts = setting.error_w(homes)
         lines.append(f"  {mean_of(homes):<28}{error(watts, share):>11}{share_of_home(watts):>12} {of_home}")
-    within = wording.within(error(setting.terms.half_width(0.95), share))
+    within = say("cost.within", half_width=error(setting.terms.half_width(0.95), share))
     lines.append(f"  {say('plan.one_home', within=within)}")
     counts = "; ".join(
         f"{percent(str(100 * goal))}: {whole(homes_needed(setting, float(goal * MEAN_W)))}" for goal in GOALS

@@ -1,6 +1,6 @@
 """The table `[source]` of the configuration: the broker from which `collect` receives records.
 
-The scheme of the URL selects the kind of broker. The keys in `config.broker.Broker` are the same as in the
+The scheme of the URL selects the kind of broker. The keys in `config.model.Broker` are the same as in the
 agent's configuration, and wrong values of these keys are refused with the same messages.
 """
 
@@ -13,8 +13,8 @@ from pydantic import Field
 
 from meteragent.collect import subject
 from meteragent.config import endpoint, read_password, read_secret
-from meteragent.config.broker import Broker
 from meteragent.config.files import wrong_address
+from meteragent.config.model import Broker
 from meteragent.domain.errors import ConfigError
 from meteragent.mqtt import Endpoint
 

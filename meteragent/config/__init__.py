@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from meteragent.config.accept import lost, missing_extras, refusals
-from meteragent.config.broker import Receiver
 from meteragent.config.files import (
     endpoint,
     exposed,
@@ -23,7 +22,7 @@ from meteragent.config.files import (
     unreadable,
 )
 from meteragent.config.form import EXPLAINED_MAX, Form
-from meteragent.config.model import Config, Page, Stream
+from meteragent.config.model import Config, Page, Receiver, Stream
 from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profiles
 from meteragent.config.refuse import problems
 from meteragent.config.shapes import COMPLETE

@@ -4,8 +4,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from meteragent.config.broker import Broker
-from meteragent.config.model import Config, Sink, Stream
+from meteragent.config.model import Broker, Config, Sink, Stream
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.refusal import reason
 from meteragent.mqtt import Endpoint

@@ -17,8 +17,7 @@ receivers, because the name is a key of the ledger.
 from collections.abc import Sequence
 from fractions import Fraction
 
-from meteragent.config.broker import Crowd, Receiver
-from meteragent.config.model import Config, Privacy, Sink, Stream
+from meteragent.config.model import Config, Crowd, Privacy, Receiver, Sink, Stream
 from meteragent.config.shapes import preset, window_of
 from meteragent.config.terms import finer_step, level, usual_ms
 from meteragent.config.value import parse_length

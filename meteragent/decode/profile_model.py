@@ -17,6 +17,7 @@ from meteragent.decode.json import compile_expression
 from meteragent.decode.path import finder, names_of, words_in
 from meteragent.decode.profile import Direction, Knowledge, Origin, Profile, Quantity
 from meteragent.decode.reader import (
+    WRAP_W,
     Condition,
     Conditions,
     Message,
@@ -193,9 +194,11 @@ class QuantityTable(_Table):
     def quantity(self, message: Message) -> Quantity:
         """Return the quantity, for messages with the layout `message`."""
         scale = None if self.unit is None else (POWERS_W | ENERGIES_WH)[self.unit]
-        is_power = self.kind is Kind.POWER
+        limit = None
+        if scale is not None and self.kind is Kind.POWER:
+            limit = WRAP_W * scale.denominator / scale.numerator
         if not self.value:
-            read, timed = bare_reader(scale, is_power=is_power), False
+            read, timed = bare_reader(limit), False
         else:
             value = Value(
                 sums=self.value,
@@ -206,7 +209,7 @@ class QuantityTable(_Table):
                 unit_path=self.unit_at,
                 unit=self.unit,
             )
-            read, timed = document_reader(message, value, scale, is_power=is_power), message.time is not None
+            read, timed = document_reader(message, value, limit), message.time is not None
         return Quantity(
             kind=self.kind,
             scale=scale,
@@ -340,11 +343,10 @@ class CodedTable(ProfileTable):
 
 def _other_quantity(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
     """Return the quantity at `path` below `prefix`; None if `path` is not a JMESPath expression."""
+    value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))
     try:
         compile_expression(path)
-        value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))
-        return Quantity(
-            kind, None, document_reader(message, value, None, is_power=False), timed=message.time is not None
-        )
+        read = document_reader(message, value, None)
+        return Quantity(kind, None, read, timed=message.time is not None)
     except ValueError:
         return None

@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from meteragent.decode import PayloadNumber
@@ -39,7 +38,8 @@ Condition = bool | str | Decimal | int
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
 """Conditions on a message: for each path, at least one of its conditions must hold."""
 
-_WRAP_W = Decimal(2) ** 31 / 1000
+WRAP_W = Decimal(2) ** 31 / 1000
+"""The smallest absolute power that is refused (step 4)."""
 _NO_VALUE = ("unknown", "unavailable", "none")
 
 
@@ -84,10 +84,10 @@ class Value:
     unit: str | None = None
 
 
-def document_reader(message: Message, value: Value, scale: Fraction | None, *, is_power: bool) -> Read:
+def document_reader(message: Message, value: Value, limit: Decimal | None) -> Read:
     """Make a reader of a quantity in a JSON document. Raises ValueError if a path is invalid.
 
-    `scale` is the number of W or Wh in the device's unit; None if it is unknown.
+    Numbers with an absolute value of at least `limit` are refused.
     """
     message_matches, quantity_matches = matcher(message.match), matcher(value.match)
     is_partial = None if message.partial is None else matcher(message.partial)
@@ -95,7 +95,6 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
     find_id = None if message.id is None else finder(message.id)
     seen_ms = _seen_finder(message.last_seen)
     unit_matches = None if value.unit_path is None else matcher((((value.unit_path, (value.unit or "",)),),))
-    limit = _limit(scale) if is_power else None
     is_negative = matcher(value.negative) if value.negative else None
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -122,9 +121,8 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
     return read
 
 
-def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
-    """Make a reader of a payload that is one number. The reader refuses words for an unknown state."""
-    limit = _limit(scale) if is_power else None
+def bare_reader(limit: Decimal | None) -> Read:
+    """Make a reader of a payload that is one number, whose absolute value is below `limit`."""
 
     def read(payload: bytes) -> Sequence[PayloadNumber]:
         """Read the number. Raises PayloadError if the payload is not a number, or is too large a power."""
@@ -137,11 +135,6 @@ def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
         return numbers
 
     return read
-
-
-def _limit(scale: Fraction | None) -> Decimal | None:
-    """Return the smallest absolute power that is refused, in the device's unit; None if `scale` is None."""
-    return None if scale is None else _WRAP_W * scale.denominator / scale.numerator
 
 
 def matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:

@@ -102,22 +102,16 @@ def _shape(items: Any) -> Any:
     return _record_reader(SHAPES[Space(items[_SPACE])])(values)
 
 
-def _rows(items: Any) -> list[Any]:
-    if not isinstance(items, list):
-        raise TypeError("not a list")
-    return items
+def _only(*kinds: type) -> _Reader:
+    """Return the reader of values of certain types, which raises TypeError for others, also for booleans."""
 
+    def read(item: Any) -> Any:
+        """Return the value."""
+        if type(item) not in kinds:
+            raise TypeError(f"not of the type {kinds[0].__name__}")
+        return item
 
-def _whole(item: Any) -> int:
-    if type(item) is not int:
-        raise TypeError("not a whole number")
-    return item
-
-
-def _text(item: Any) -> str:
-    if not isinstance(item, str):
-        raise TypeError("not a string")
-    return item
+    return read
 
 
 def _fraction(item: Any) -> Fraction:
@@ -127,15 +121,14 @@ def _fraction(item: Any) -> Fraction:
 
 
 def _number(item: Any) -> float:
-    if type(item) not in (int, float):
-        raise TypeError("not a number")
-    return float(item)
+    return float(_real(item))
 
 
+_rows, _real = _only(list), _only(float, int)
 _READERS: dict[Any, _Reader] = {
-    int: _whole,
+    int: _only(int),
     float: _number,
-    str: _text,
+    str: _only(str),
     Fraction: _fraction,
     bytes: bytes.fromhex,
 }

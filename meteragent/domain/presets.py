@@ -28,11 +28,12 @@ class Preset:
         return isinstance(self.length, str)
 
 
-_HALF_HOUR_MS = HOUR_MS // 2
+SLOT_MS = HOUR_MS // 2
+"""The length of a slot under the default preset."""
 PRESETS = {
-    "television": Preset(_HALF_HOUR_MS, Fraction(20), Fraction(1)),
-    "appliance": Preset(_HALF_HOUR_MS, Fraction(110), Fraction(1)),
-    "street": Preset(_HALF_HOUR_MS, Fraction(300), Fraction(1)),
+    "television": Preset(SLOT_MS, Fraction(20), Fraction(1)),
+    "appliance": Preset(SLOT_MS, Fraction(110), Fraction(1)),
+    "street": Preset(SLOT_MS, Fraction(300), Fraction(1)),
     "day": Preset("1d", Fraction(300), Fraction("0.1")),
     "bill": Preset("1mo", Fraction(6000), Fraction("0.01")),
     "typical-day": Preset("1mo", Fraction(1500), Fraction("0.01"), space=Space.PROFILE, blocks=4),

@@ -1,7 +1,7 @@
 """The configuration of an operator: one TOML file, accepted, or refused with all errors and their lines.
 
 The agent's configuration has the same refusal messages (`domain.refusal`) and the same keys for a broker
-(`config.broker.Broker`).
+(`config.model.Broker`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from meteragent.config import endpoint
-from meteragent.config.broker import Broker
 from meteragent.config.files import wrong_address
+from meteragent.config.model import Broker
 from meteragent.crowd import group as groups
 from meteragent.crowd.group import Group
 from meteragent.crowd.seal import Identity

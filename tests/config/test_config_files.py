@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from meteragent import config
-from meteragent.config.broker import Broker
+from meteragent.config.model import Broker
 from meteragent.domain.errors import ConfigError
 from tests.support.configurations import refused, written
 

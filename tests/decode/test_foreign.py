@@ -7,7 +7,6 @@ import json
 import lzma
 import zlib
 from collections.abc import Callable
-from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,7 @@ from meteragent.decode import json as json_profile
 from meteragent.decode import p1
 from meteragent.decode.foreign import form_of
 from meteragent.decode.profiles import PROFILES
-from meteragent.decode.reader import Message, Term, Value, document_reader
+from meteragent.decode.reader import WRAP_W, Message, Term, Value, document_reader
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
@@ -182,7 +181,7 @@ def test_a_comma_in_a_documents_number_is_named(text: str) -> None:
 def test_a_comma_in_a_string_is_named_where_strings_count() -> None:
     """A profile that reads numbers in strings names the comma in such a string."""
     value = Value(((Term("power", is_negative=False),),), text=True)
-    read = document_reader(Message(), value, Fraction(1), is_power=True)
+    read = document_reader(Message(), value, WRAP_W)
     texts = [json.dumps({"power": text}).encode() for text in ("512,3", "512.3 W")]
     assert [refusal(read, text) for text in texts] == ["refused_comma", "refused_suffix"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from meteragent import config as settings
-from meteragent.config.broker import Broker
+from meteragent.config.model import Broker
 from meteragent.domain.commit import Receiver
 from meteragent.domain.errors import StoreError
 from meteragent.domain.figures import exact

@@ -1,8 +1,7 @@
 """Refusals for a source and settings that must fit it: names, brokers, kinds, devices and formats."""
 
-from meteragent.config.broker import Broker
 from meteragent.config.files import sink_broker, wrong_address
-from meteragent.config.model import Source, Stream
+from meteragent.config.model import Broker, Source, Stream
 from meteragent.config.refuse.check import Problems, reads, repeated
 from meteragent.config.refuse.window import unknown_zone
 from meteragent.config.source import (

@@ -11,17 +11,16 @@ from typing import Any
 from meteragent import config
 from meteragent.domain.grid import format_duration
 from meteragent.domain.identity import PHASE, PLACEHOLDER
-from meteragent.domain.presets import DEFAULT, PRESETS
+from meteragent.domain.presets import DEFAULT, PRESETS, SLOT_MS
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 from meteragent.mqtt import Endpoint
 from meteragent.tools.discover.candidate import Candidate, Described
 from meteragent.tools.discover.listener import cadence_ms
 
 _LOGIN = ("client_id", "username", "password_file", "ca_file", "cert_file", "key_file")
-_SLOT_MS = 30 * MINUTE_MS
 _KEY_FILE = "pseudonym.key"
 _MAKE_KEY = f"(umask 077; head -c 32 /dev/urandom | base64 > {_KEY_FILE})"
-_OTHER_PRESETS = [name for name, preset in PRESETS.items() if preset.length == _SLOT_MS and name != DEFAULT]
+_OTHER_PRESETS = [name for name, preset in PRESETS.items() if preset.length == SLOT_MS and name != DEFAULT]
 """Other half-hour presets, which are mentioned beside the proposed preset if they are accepted."""
 _USUAL_PERIODS_S = (5, 10, 15, 20, 30, 60)
 _JITTER = 1.05
@@ -208,7 +207,7 @@ def _interval(candidate: Candidate) -> str:
 def is_slow(candidate: Candidate) -> bool:
     """Return whether readings are too rare for half-hour slots."""
     every_ms = cadence_ms(candidate.topics)
-    return every_ms is not None and 2 * every_ms > _SLOT_MS
+    return every_ms is not None and 2 * every_ms > SLOT_MS
 
 
 def _window(candidate: Candidate, zoned: bool) -> list[str]:

@@ -77,10 +77,7 @@ __all__ = [
 
 
 def load(path: Path) -> Config:
-    """Read and check a configuration file and the `profiles` folder beside it; return the configuration.
-
-    Raises ConfigError, which lists the errors with their places.
-    """
+    """Return the checked configuration of a file and the `profiles` beside it. Raises ConfigError."""
     profiles, refusals = own_profiles(path.parent / PROFILES_FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]
     try:

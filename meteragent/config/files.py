@@ -162,10 +162,7 @@ def address(section: str, url: str, broker: Broker, password: str | None) -> End
 
 
 def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
-    """Yield refusals of a section's keys that do not form a broker's address.
-
-    A refusal never repeats the address, because it may contain a password.
-    """
+    """Yield refusals of keys that form no broker's address, which may hold a password and is not repeated."""
     if broker.password_file is not None and broker.username is None:
         expected = f"{section}.username as well"
         yield ConfigError(f"{section}.password_file", "a password without a user name", expected)

@@ -174,10 +174,7 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """Return the usual time between readings: `every`, or `interval`, or the longest of its profiles.
-
-    A duration of 0 counts as not set. Return 0 if a time is unknown.
-    """
+    """Return the usual time between readings: `every`, `interval` or the profiles' longest; 0 if unknown."""
     times = [_usual_ms(part) for part in part_sources(source)]
     return source.every or source.interval or (max(times) if all(times) else 0)
 

@@ -33,10 +33,7 @@ _RECEIVER_KEYS = Receiver.model_fields.keys() & Sink.model_fields.keys()
 
 
 def expanded(config: Config) -> Config:
-    """Return a configuration whose tables are replaced by the streams that they become.
-
-    Raises ConfigError if a group's file cannot be used.
-    """
+    """Return a configuration with the streams that its tables become. Raises ConfigError as `group_of`."""
     if config.receiver:
         streams = shared_streams(config)
         return config.with_streams(streams, [0] * len(streams))
@@ -48,10 +45,7 @@ def expanded(config: Config) -> Config:
 
 
 def counted(stream: Stream) -> Stream:
-    """Return a stream with the terms of its group, or the stream itself if it has no group.
-
-    Raises ConfigError as `group_of` does.
-    """
+    """Return a stream with the terms of its group, if it has one. Raises ConfigError as `group_of` does."""
     if stream.sink.crowd is None:
         return stream
     group = group_of(stream.sink.crowd)
@@ -129,10 +123,7 @@ def _quantum(stream: Stream, hide_wh: Fraction, window_ms: int) -> Fraction:
 
 
 def shared_streams(config: Config) -> list[Stream]:
-    """Return the streams of a file with receivers: one for each preset, in the order of the file.
-
-    For tools that use only one sink, a stream's sink is its `first_receiver`.
-    """
+    """Return a stream for each preset of a file's receivers; its sink is the `first_receiver`."""
     by_preset: dict[str, list[Receiver]] = {}
     for receiver in config.receiver:
         by_preset.setdefault(receiver.preset, []).append(receiver)
@@ -149,10 +140,7 @@ def first_receiver(peers: Sequence[Receiver]) -> Receiver:
 
 
 def of_preset(base: Stream, name: str) -> Stream:
-    """Return the stream of a preset: the file's stream with the preset's slots and noise.
-
-    The bands and the time zone of the file stay if the preset uses them. All other settings are the file's.
-    """
+    """Return the file's stream with a preset's slots and noise; bands and time zone stay if it uses them."""
     preset = PRESETS.get(name)  # an unknown preset is refused later
     window = base.window if preset is None else window_of(preset, base.window)
     privacy = Privacy(preset=name, accept=base.privacy.accept, budget=base.privacy.budget)

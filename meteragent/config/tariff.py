@@ -19,7 +19,7 @@ _DAY_MIN = 24 * 60
 class Month(NamedTuple):
     """The number of windows in an ordinary month and, for each band, the number in which it has hours.
 
-    An ordinary month is one month, 4 weeks, or 30 days; it starts on a Monday and has no holidays.
+    It starts on a Monday, has no holidays, and is a calendar month, 4 weeks, or 30 days.
     """
 
     windows: int

@@ -32,6 +32,10 @@ class PayloadNumber(NamedTuple):
     seen_ms: int | None = None
 
 
+Read = Callable[[bytes], Sequence[PayloadNumber]]
+"""Returns the numbers in a payload, or raises PayloadError."""
+
+
 def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
     """Make a decoder for payloads with one reading each."""
     return lambda payload: (decode(payload),)

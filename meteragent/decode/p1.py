@@ -70,10 +70,7 @@ def checksum(data: bytes) -> int:
 
 
 class Telegram(NamedTuple):
-    """A valid telegram: each code's values, as written, and the time (None if absent or ignored).
-
-    `is_readout` is True if at least one code ends in ``*255``.
-    """
+    """A telegram: each code's values as written, the time if it counts, and whether a code ends in 255."""
 
     values: dict[str, list[str]]
     time_ms: int | None
@@ -82,9 +79,7 @@ class Telegram(NamedTuple):
     def number(self, code: str, unit: str, *, signed: bool = False) -> Decimal | None:
         """Return a code's number in `unit`, which is kW or kWh; None if the telegram has no such line.
 
-        Raises PayloadError if the code occurs twice; if the value is not a number, or is negative although
-        `signed` is False; if its unit is neither `unit` nor a thousandth of `unit`; or if it is in that
-        thousandth and has too many decimals.
+        Raises PayloadError if the code occurs twice, or its number, sign, unit or decimals are wrong.
         """
         values = self.values.get(code)
         if values is None:
@@ -143,10 +138,7 @@ def _check(body: str, crc: str) -> None:
 
 
 def _time_ms(values: list[str] | None, zone: str | None) -> int | None:
-    """Return a telegram's time in ms since the epoch; None if `values` is None.
-
-    Raises PayloadError if the time is wrong.
-    """
+    """Return a telegram's time in Unix ms, if there is any. Raises PayloadError if it is wrong."""
     if values is None:
         return None
     match = _TIME.fullmatch(values[0])

@@ -5,12 +5,12 @@ states both, too (law 5): a kind that the device does not have is refused, and n
 configured unit. The rest of a message is ignored (default deny).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from meteragent.decode import Decoder, PayloadNumber
+from meteragent.decode import Decoder, Read
 from meteragent.decode.number import scaled
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
@@ -64,7 +64,7 @@ class Quantity:
 
     kind: Kind
     scale: Fraction | None
-    read: Callable[[bytes], Sequence[PayloadNumber]]
+    read: Read
     interval_ms: int | None = None
     every_ms: int | None = None
     timed: bool = True
@@ -73,7 +73,7 @@ class Quantity:
     counters: int = 1
     direction: Direction | None = None
     topic: str | None = None
-    in_zone: Callable[[str], Callable[[bytes], Sequence[PayloadNumber]]] | None = None
+    in_zone: Callable[[str], Read] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Coded:
 
 
 def decoder(
-    read: Callable[[bytes], Sequence[PayloadNumber]],
+    read: Read,
     scale: Fraction | None,
     unit: str,
     meter_id: str | None = None,

@@ -21,10 +21,7 @@ _RESERVED_NAMES = ("number", "json")
 
 
 def parse(text: str, name: str, *, is_coded: bool = False) -> Profile:
-    """Parse the text of the profile file `name`.toml. Raises ConfigError, which lists the errors.
-
-    If `is_coded`, the file may lack what a module states.
-    """
+    """Parse a profile file; if `is_coded`, it may lack what a module states. Raises ConfigError."""
     document = parse_toml(text)
     try:
         table = (CodedTable if is_coded else ProfileTable).model_validate(document)

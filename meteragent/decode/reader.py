@@ -26,13 +26,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
-from meteragent.decode import PayloadNumber
+from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, number_or_text, time_of
 from meteragent.decode.number import number_in, text_of, total
 from meteragent.decode.path import ABSENT, finder, finder_of, names_of
 from meteragent.domain.errors import PayloadError
 
-Read = Callable[[bytes], Sequence[PayloadNumber]]
 Condition = bool | str | Decimal | int
 """A condition on a value: it is present (True), it is absent (False), or what it must equal."""
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]

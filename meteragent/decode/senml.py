@@ -19,12 +19,12 @@ Rules:
 3. A sum (`s`) is the integral of a power over time, in J, so it is a register.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from meteragent.decode import PayloadNumber
+from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import Kind
@@ -103,9 +103,7 @@ def _time_ms(time_s: Decimal) -> int | None:
     return int(_EXACT_CONTEXT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
 
 
-def reader(
-    kind: Kind, name: str | None, *, of_sum: bool = False
-) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def reader(kind: Kind, name: str | None, *, of_sum: bool = False) -> Read:
     """Make a reader of the selected records of a pack, one number per record, in W or J (`J_IN_WH`).
 
     Without a name, records whose unit fits `kind` are selected; `of_sum` selects the sum of a power. For a

@@ -34,10 +34,7 @@ class Counts(Counter[str]):
         return _Part(self)
 
     def text(self, *, public: bool = False) -> str:
-        """Format all positive counts, or only `PUBLIC` ones, as ``name=count`` in the order of `COUNTERS`.
-
-        Returns "nothing" if there are none.
-        """
+        """Format all positive counts, or only `PUBLIC` ones, as ``name=count``, or return "nothing"."""
         names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not public)]
         return " ".join(f"{name}={self[name]}" for name in names) or "nothing"
 

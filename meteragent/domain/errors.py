@@ -84,10 +84,7 @@ class ConfigError(MeteragentError):
 
 
 class ConfigErrors(ConfigError):
-    """Several refusals of a configuration and of the profiles beside it.
-
-    `key`, `found`, `expected`, `meant` and `line` are those of the first refusal.
-    """
+    """Several refusals; `key`, `found`, `expected`, `meant` and `line` are those of the first."""
 
     def __init__(self, error: ConfigError, *further_errors: ConfigError) -> None:
         super().__init__(error.key, error.found, error.expected, meant=error.meant)
@@ -119,10 +116,7 @@ class RecordError(MeteragentError):
 
 
 class LinkError(MeteragentError):
-    """A broker or database that cannot be reached or was lost, or a broker that refused a request.
-
-    `code` is the code of the problem that names the cause; empty if the cause is not known.
-    """
+    """A broker or database that was lost or refused; `code` is that of the problem that names the cause."""
 
     code = ""
 

@@ -44,10 +44,7 @@ def counts(terms: Terms) -> int:
 
 
 def distance(terms: Terms, change_wh: Fraction) -> Fraction:
-    """Return a bound, in the values' unit, on the distance between windows with and without a change.
-
-    The change adds or removes `change_wh` within one slot.
-    """
+    """Return a bound, in the values' unit, on the distance that a change of the load within a slot causes."""
     if not change_wh or terms.readings.kind is not Kind.POWER:
         return as_reported(terms, change_wh / terms.hours / terms.wh_per_value)
     energy_wh = sampled(change_wh, terms.readings.width_w, Fraction(terms.readings.longest_hold_ms, HOUR_MS))
@@ -80,10 +77,7 @@ def factor(terms: Terms) -> Fraction:
 
 
 def step_wh(terms: Terms) -> Fraction:
-    """Return a bound, in Wh, on the difference that a change leaves in a slot: steps, or two dead bands.
-
-    In l1 the bound covers all slots of a window together.
-    """
+    """Return a bound, in Wh, on what a change leaves in a slot (in l1, in all): steps, or two dead bands."""
     step = (terms.readings.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.readings.kind is Kind.POWER:
         return reported_radius(Fraction(0), step * terms.reach_of_power) * wh_per_unit(terms)

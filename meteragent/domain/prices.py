@@ -11,10 +11,7 @@ Price = tuple[int, int, int]
 
 
 def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
-    """Cut the time from `from_ms` to `to_ms` where the price changes; yield the pieces with their prices.
-
-    `prices` are in order and do not overlap.
-    """
+    """Cut the time from `from_ms` to `to_ms` where one of the prices, in order, begins or ends."""
     at_ms = from_ms
     for index in range(bisect_right(prices, from_ms, key=itemgetter(1)), len(prices)):
         start_ms, end_ms, price_u = prices[index]

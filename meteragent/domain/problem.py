@@ -48,10 +48,7 @@ class Problem:
 
 
 def problem(code: str, stream: str | None = None, **fields: str | int) -> Problem:
-    """Create a problem of the agent with the `fields` of its cause and cure filled in.
-
-    Raises KeyError if `code` is unknown or a field is missing.
-    """
+    """Create a problem of the agent. Raises KeyError if its code is unknown or a field is missing."""
     return filled(PROBLEMS, code, fields, stream)
 
 

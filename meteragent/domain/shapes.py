@@ -273,10 +273,7 @@ class Bands(Banded):
 
 @dataclass(frozen=True, slots=True)
 class Profile(Banded):
-    """A window with the mean, over all its days, of each band of the day (THEORY 3.6).
-
-    The bands need not cover the day.
-    """
+    """A window with the mean over its days of each band; bands need not cover the day (THEORY 3.6)."""
 
     space: ClassVar[Space] = Space.PROFILE
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.LINF, Metric.L1)

@@ -31,10 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 def refuse(config: Config, *, flat: bool) -> None:
-    """Raise ConfigError with all refusals of a configuration, if there are any.
-
-    If `flat`, the file has one stream, whose keys are named without `stream[0]`.
-    """
+    """Raise ConfigError with all refusals, if any; if `flat`, keys are named without `stream[0]`."""
     raise_all(problems(config, flat=flat))
 
 

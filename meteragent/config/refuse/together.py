@@ -38,10 +38,7 @@ def names(tables: Sequence[Table]) -> Problems:
 
 
 def topics(tables: Sequence[Table]) -> Problems:
-    """Yield refusals of sink and status topics that a source reads, or that would be used twice.
-
-    At most one topic of each stream is refused.
-    """
+    """Yield refusals of sink and status topics that are read or used twice, at most one of each stream."""
     sound_tables = [table for table in tables if not is_wrong(table.wrong_paths, *_TOPIC_KEYS)]
     streams = [table.stream for table in sound_tables]
     for index, (stream, prefix, wrong_paths) in enumerate(sound_tables):
@@ -91,11 +88,7 @@ def _status(
 
 
 def prices(tables: Sequence[Table]) -> Problems:
-    """Yield refusals of price topics that a stream also reads or writes.
-
-    Prices are not readings, and if a home's messages served as prices, the prices could depend on the home's
-    use.
-    """
+    """Yield refusals of price topics that a stream also uses: prices could depend on the home's use."""
     sound_tables = [table for table in tables if not is_wrong(table.wrong_paths, *_TOPIC_KEYS)]
     for stream, prefix, wrong_paths in sound_tables:
         topic = None if stream.window.weights is None else stream.window.weights.topic

@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
-from meteragent.decode import PayloadNumber
+from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_or_text, time_of, value_at
 from meteragent.decode.number import bare, total
 from meteragent.decode.p1 import Telegram, telegram
@@ -27,9 +27,7 @@ def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
 # P1 telegrams -------------------------------------------------------------------------------------
 
 
-def _telegram(
-    find: Callable[[Telegram], Decimal], zone: str | None = None
-) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _telegram(find: Callable[[Telegram], Decimal], zone: str | None = None) -> Read:
     """Make a reader of the number that `find` returns for a telegram, with times in `zone`."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -92,9 +90,7 @@ _P1 = Coded(
 # dsmr-reader --------------------------------------------------------------------------------------
 
 
-def _difference(
-    positive_names: tuple[str, ...], negative_names: tuple[str, ...] = ()
-) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _difference(positive_names: tuple[str, ...], negative_names: tuple[str, ...] = ()) -> Read:
     """Make a reader of the sum of the positive fields minus the sum of the negative fields."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:

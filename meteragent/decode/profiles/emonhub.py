@@ -6,10 +6,9 @@ such as ``2 of 11``. A message with a different number of values is refused, bec
 """
 
 import re
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from meteragent.decode import PayloadNumber
+from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import bare, number_in, text_of
 from meteragent.decode.profile import Coded, Quantity
@@ -19,7 +18,7 @@ from meteragent.domain.units import Kind
 _POSITION = re.compile(r"([1-9]\d?) of ([1-9]\d?)", re.ASCII)
 
 
-def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _input(key: str) -> Read:
     """Make a reader of an input: a field of a JSON object, or a bare number on the input's topic."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -32,7 +31,7 @@ def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
     return read
 
 
-def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _column(position: int, count: int) -> Read:
     """Make a reader of the value at a position, counted from 1, among `count` values."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -51,10 +50,7 @@ def _input_quantity(kind: Kind, name: str) -> Quantity | None:
 
 
 def _position_quantity(kind: Kind, name: str) -> Quantity | None:
-    """Make the quantity for the value at a position, such as `2 of 11`; None if there is no such position.
-
-    The configuration states the value's unit.
-    """
+    """Make the quantity, without a unit, at a position such as `2 of 11`; None if that is impossible."""
     match = _POSITION.fullmatch(name)
     if match is None or int(match[1]) > int(match[2]):
         return None

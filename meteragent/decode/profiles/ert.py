@@ -16,11 +16,10 @@ if its packet type is `_IDM_PACKET`.
 """
 
 import re
-from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from meteragent.decode import PayloadNumber
+from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, number_or_text, time_of, value_at
 from meteragent.decode.profile import Coded, Quantity
 from meteragent.domain.errors import PayloadError
@@ -85,10 +84,7 @@ def _code(message: Any, key: str) -> int:
 
 
 def _check_medium(message: Any, medium_key: str) -> None:
-    """Check that a message is about electricity. Raises PayloadError (`other` for other or unknown media).
-
-    rtl_433 also states the medium in words.
-    """
+    """Check that code and word say electricity. Raises PayloadError (`other` for other or unknown media)."""
     word, code = value_at(message, "MeterType"), _code(message, medium_key)
     if word not in (None, "Electric") or code & 0xF not in _ELECTRICITY:
         raise PayloadError("other")
@@ -101,10 +97,7 @@ def _check_packet(message: Any) -> None:
 
 
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
-    """Return the newest interval's end, rounded to seconds.
-
-    If `sent_ms` is None, the end is relative to the arrival; the result None is the arrival itself.
-    """
+    """Return the newest interval's end, rounded to seconds, relative to the arrival if `sent_ms` is None."""
     age_ms = offset * 1000 // _OFFSETS_PER_S
     end_ms = (sent_ms or 0) - age_ms
     rounded_ms = (end_ms + 500) // 1000 * 1000
@@ -152,7 +145,7 @@ def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
     return message, _serial(value_at(message, form.id_key)), time_ms
 
 
-def _register(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _register(form: _Format) -> Read:
     """Make a reader of a register; an IDM's register was read when the newest interval ended."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -166,7 +159,7 @@ def _register(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
     return read
 
 
-def _blocks(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _blocks(form: _Format) -> Read:
     """Make a reader of an IDM's intervals."""
 
     def read(payload: bytes) -> list[PayloadNumber]:

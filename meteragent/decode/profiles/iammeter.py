@@ -5,11 +5,10 @@ factor. ``Data`` holds the row of one phase, and ``Datas`` the rows of three pha
 is the sum of the phases and is ignored.
 """
 
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from meteragent.decode import PayloadNumber
+from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, value_at
 from meteragent.decode.number import total
 from meteragent.decode.profile import Coded, Quantity
@@ -35,7 +34,7 @@ def _rows(payload: bytes) -> list[list[Any]]:
     return phases[:3]
 
 
-def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _sum(column: int) -> Read:
     """Make a reader of a column's sum over all phases."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
@@ -45,7 +44,7 @@ def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
     return read
 
 
-def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _phase(index: int, column: int) -> Read:
     """Make a reader of a column's number for one phase."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:

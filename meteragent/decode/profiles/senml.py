@@ -15,10 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
 
 
 def _named_quantity(kind: Kind, name: str) -> Quantity | None:
-    """Return the quantity of records whose name is `name`, or ends in `name` after ``:`` or ``/``.
-
-    Return None if no record can have such a name.
-    """
+    """Return the quantity of records with this name, or this end after ``:`` or ``/``; None if impossible."""
     if not _NAME.fullmatch(name):
         return None
     return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, reader(kind, name))

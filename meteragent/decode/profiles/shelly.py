@@ -5,12 +5,12 @@
 their difference is the energy drawn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from meteragent.decode import PayloadNumber
+from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import total
 from meteragent.decode.profile import Coded, Direction, Quantity
@@ -39,10 +39,7 @@ def _status(payload: bytes, component: str) -> Any:
 
 
 def _blocks(energy: Any) -> tuple[int, list[Decimal]]:
-    """Return the end of the newest minute, and the energies, newest first.
-
-    Raises PayloadError if either is missing or wrong.
-    """
+    """Return the end of the newest minute, and the energies, newest first. Raises PayloadError if wrong."""
     end_ms, blocks = time_of(value_at(energy, "minute_ts")), value_at(energy, "by_minute")
     if end_ms % MINUTE_MS:
         raise PayloadError("refused_time")
@@ -53,7 +50,7 @@ def _blocks(energy: Any) -> tuple[int, list[Decimal]]:
     return end_ms, [number_of(block) for block in blocks]
 
 
-def _energy_minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _energy_minutes(component: str) -> Read:
     """Make a reader of the energy in both directions in each of the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
@@ -70,7 +67,7 @@ def _numbers(end_ms: int, blocks: Sequence[Decimal]) -> list[PayloadNumber]:
     return numbers[::-1]
 
 
-def _import_minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _import_minutes(component: str) -> Read:
     """Make a reader of the energy drawn in each of the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
@@ -89,9 +86,7 @@ def _import_minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]
     return read
 
 
-def _quantity(
-    read: Callable[[bytes], Sequence[PayloadNumber]], counters: int, direction: Direction
-) -> Quantity:
+def _quantity(read: Read, counters: int, direction: Direction) -> Quantity:
     return Quantity(
         Kind.INTERVAL_ENERGY,
         _MWH,

@@ -9,12 +9,12 @@ have correct registers, so only those telegrams are read.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from meteragent.decode import PayloadNumber
+from meteragent.decode import PayloadNumber, Read
 from meteragent.decode.json import document_of, number_of, time_of, value_at
 from meteragent.decode.number import total
 from meteragent.decode.profile import Coded, Quantity
@@ -53,7 +53,7 @@ _TARIFF_DRIVERS = ("amiplus",)
 which are 0."""
 
 
-def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _telegram(find: Callable[[Any, str | None], Decimal]) -> Read:
     """Make a reader of the number that `find` returns for a document and its driver.
 
     Telegrams of other media are not read, because heat meters have fields with the same names.
@@ -77,7 +77,7 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], S
     return read
 
 
-def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _field(name: str) -> Read:
     """Make a reader of the quantity `name`, in the field that the telegram's driver uses for it."""
     return _telegram(
         lambda document, driver: number_of(
@@ -86,7 +86,7 @@ def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
     )
 
 
-def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
+def _sum_of_tariffs(direction: str, count: int) -> Read:
     """Make a reader of the sum of exactly `count` tariffs' registers."""
     names = _tariff_names(direction, count + 1)
 

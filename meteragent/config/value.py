@@ -196,9 +196,7 @@ Moment = Annotated[
 ]
 _RECEIVER = "1 to 32 letters, digits, - and _, the first a letter or digit, such as 'utility'"
 ReceiverName = Annotated[
-    str,
-    _matching(_RECEIVER_NAME, _RECEIVER),
-    _string_schema(_RECEIVER_NAME.pattern, "utility", "tariff-app"),
+    str, _matching(_RECEIVER_NAME, _RECEIVER), _string_schema(_RECEIVER_NAME.pattern, "utility", "tariff-app")
 ]
 _PLAIN = "1 to 200 characters without control characters"
 ClientId = Annotated[str, _matching(_CLIENT_ID, _PLAIN), _string_schema(_CLIENT_ID.pattern, "home-7")]

@@ -137,12 +137,7 @@ class Coded:
     fields: tuple[str, ...] = ()
 
 
-def decoder(
-    read: Read,
-    scale: Fraction | None,
-    unit: str,
-    meter_id: str | None = None,
-) -> Decoder:
+def decoder(read: Read, scale: Fraction | None, unit: str, meter_id: str | None = None) -> Decoder:
     """Make a decoder that converts the numbers from `read` to readings in `unit`.
 
     `scale` is the number of W or Wh in one of the device's units; None if that is `unit`. With a `meter_id`,

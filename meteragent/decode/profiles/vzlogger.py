@@ -24,10 +24,7 @@ def _read(payload: bytes) -> tuple[PayloadNumber]:
 
 CODED = {
     "vzlogger": Coded(
-        {
-            "power": Quantity(Kind.POWER, None, _read),
-            "register": Quantity(Kind.REGISTER, None, _read),
-        },
+        {"power": Quantity(Kind.POWER, None, _read), "register": Quantity(Kind.REGISTER, None, _read)},
         fields=("timestamp", "value"),
     )
 }

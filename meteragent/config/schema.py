@@ -1,7 +1,7 @@
 """The configuration's JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Configurations that the models accept are valid, apart from rare spellings, such as capitals in the names of
-weekdays. A schema cannot state all that is refused, such as a radius that is no multiple of the quantum.
+Configurations that are accepted are valid, apart from capitals in the names of weekdays. A schema cannot
+state all that is refused, such as a radius that is no multiple of the quantum.
 """
 
 from fractions import Fraction

@@ -41,9 +41,6 @@ def expanded(config: Config) -> Config:
     return config.with_streams([part for part, _ in pairs], [table for _, table in pairs])
 
 
-# Crowds -------------------------------------------------------------------------------------------
-
-
 def counted(stream: Stream) -> Stream:
     """Return a stream with the terms of its group, if it has one. Raises ConfigError as `group_of` does."""
     if stream.sink.crowd is None:
@@ -65,9 +62,6 @@ def counted(stream: Stream) -> Stream:
 def group_of(settings: Crowd) -> Group:
     """Read the file of a group. Raises ConfigError if it is refused."""
     return parse(text_of_file(settings.group))
-
-
-# Nested streams -----------------------------------------------------------------------------------
 
 
 def parts(stream: Stream) -> tuple[Stream, ...]:
@@ -117,9 +111,6 @@ def _quantum(stream: Stream, hide_wh: Fraction, window_ms: int) -> Fraction:
     if stream.source.kind is Kind.POWER:
         quantum = quantum * HOUR_MS / window_ms
     return quantum if (quantum * MICRO).denominator == 1 else finer_step(quantum)
-
-
-# Receivers ----------------------------------------------------------------------------------------
 
 
 def shared_streams(config: Config) -> list[Stream]:

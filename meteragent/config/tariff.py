@@ -17,10 +17,7 @@ _DAY_MIN = 24 * 60
 
 
 class Month(NamedTuple):
-    """The number of windows in an ordinary month and, for each band, the number in which it has hours.
-
-    It starts on a Monday, has no holidays, and is a calendar month, 4 weeks, or 30 days.
-    """
+    """The number of windows (a month, 4 weeks or 30 days), and of those in which each band has hours."""
 
     windows: int
     counts: Mapping[str, int]

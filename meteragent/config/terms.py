@@ -107,8 +107,8 @@ def finer_step(quantum: Fraction) -> Fraction:
 def radius(stream: Stream, shape: Shape) -> Fraction:
     """Return the radius in the unit of slot values: as configured, or else derived from `hide` (DESIGN 2).
 
-    The derived radius is the value of `hide` in the shortest slot, rounded up to the lattice: `hide` / slot
-    for a mean, `hide` for an energy, and `hide` times the largest price for an amount.
+    It is the value of `hide` in the shortest slot, rounded up to the lattice: of a mean, `hide` / slot; of an
+    amount, `hide` times the largest price.
     """
     privacy, source = stream.privacy, stream.source
     if privacy.radius is not None:

@@ -32,10 +32,10 @@ _RECEIVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
 _BAND_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,30}[A-Za-z0-9])?", re.ASCII)
 
 
-def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
+def _text(parse: Callable[[str], int | str]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
-    def validate(value: Any) -> int:
+    def validate(value: Any) -> int | str:
         """Parse a value. Raises ValueError if it is not a string or `parse` refuses it."""
         if not isinstance(value, str):
             raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
@@ -72,22 +72,20 @@ def _energy_wh(value: Any) -> Fraction:
     return Fraction(match[1]) * UNIT_FACTOR[match[2]]
 
 
-def parse_length(value: Any) -> int | str:
+def parse_length(text: str) -> int | str:
     """Parse a window's length; return it in ms, or as a calendar unit."""
-    if not isinstance(value, str):
-        raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
-    if value in CALENDAR_UNITS:
-        return value
+    if text in CALENDAR_UNITS:
+        return text
     try:
-        return parse_duration(value)
+        return parse_duration(text)
     except ValueError as error:
         raise ValueError(f"{error}; or, with window.timezone, '1d', '1w' or '1mo'") from None
 
 
-def _length_text(value: Any) -> str:
+def _length_text(text: str) -> str:
     """Check a window's length, and return it as written."""
-    parse_length(value)
-    return str(value)
+    parse_length(text)
+    return text
 
 
 def _hours(value: Any) -> Hours:
@@ -184,8 +182,8 @@ NotNegative = Annotated[Fraction, BeforeValidator(parse_exact), Field(ge=0), _nu
 Duration = Annotated[int, BeforeValidator(_text(parse_duration)), _DURATION]
 Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0), _DURATION]
 _LENGTH = _string_schema("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")
-Length = Annotated[int | str, BeforeValidator(parse_length), _LENGTH]
-LengthText = Annotated[str, BeforeValidator(_length_text), _LENGTH]
+Length = Annotated[int | str, BeforeValidator(_text(parse_length)), _LENGTH]
+LengthText = Annotated[str, BeforeValidator(_text(_length_text)), _LENGTH]
 Band = Annotated[Hours, BeforeValidator(_hours), _string_schema(_HOURS.pattern, "00-07", "07:30-22")]
 Days = Annotated[frozenset[int], BeforeValidator(_days), _string_schema(_DAYS, "mon-fri", "sat,sun")]
 Day = Annotated[date, BeforeValidator(_date), _string_schema(_DATE.pattern, "2026-12-25")]

@@ -1,7 +1,4 @@
-"""The models of a profile file: every key, with its type and default.
-
-docs/profiles.md is the guide for authors of profiles.
-"""
+"""The models of a profile file: every key, with its type and default (docs/profiles.md)."""
 
 from collections.abc import Iterator
 from decimal import Decimal

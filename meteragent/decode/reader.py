@@ -9,10 +9,9 @@ A JSON payload becomes a number in this order:
 2. Of a quantity's alternative sums, the first with at least one value in the document counts. If no sum
    has a value, the message is refused, unless it meets the conditions `partial`: then it is counted as
    `other`.
-3. All values of this sum are added, or subtracted if their paths have a minus sign. If a value is missing,
-   null or not a number, the message is refused, because no term may be replaced with 0. A message that states
-   a unit other than the profile's is refused, too. Under the conditions `negative`, the sum's sign is
-   reversed.
+3. All values of this sum are added, or subtracted if their paths have a minus sign. If one is missing, null
+   or not a number, the message is refused, because no term may be replaced with 0. So is one that states
+   a unit other than the profile's. Under the conditions `negative`, the sum's sign is reversed.
 4. A power of 2^31 mW or more is refused, if its unit is known. Such powers are sent by devices whose firmware
    reads a negative 32-bit number as a positive one: 2^32 steps minus the power, where a step is a milliwatt
    or more. No home's meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.

@@ -8,9 +8,8 @@ The record's unit is u, or bu if u is missing. Times from 2**28 on are seconds s
 times are relative to the arrival, and 0 is the arrival itself. A relative time in the future is a plan, not a
 measurement, and is refused.
 
-The configuration selects records by their full name, or by the end of the name after a ``:`` or ``/``.
-Without a name, the records whose unit fits the configured kind are selected. Nothing is guessed: if the
-selected records have different names, the pack is refused.
+The configuration selects records by their full name, or by the end of the name after a ``:`` or ``/``, or by
+a unit that fits the configured kind. If the selected records have different names, the pack is refused.
 
 Rules:
 1. A receiver must understand fields that end in ``_``, so a pack with such a field is refused. A pack of an

@@ -26,8 +26,8 @@ class Slot(NamedTuple):
 class SealedPad(NamedTuple):
     """The pad of a crowd's slot, which only the helper can open, together with the operators' keys.
 
-    `helper_key` is the id of the helper's key. `leader_public` is the leader's whole public key, with which
-    an agent that restarts after midnight can close the previous day's last slot.
+    `helper_key` is the id of a key; `leader_public` is a whole key, with which an agent that restarts after
+    midnight can close the previous day's last slot.
     """
 
     helper_key: bytes

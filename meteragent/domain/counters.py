@@ -23,30 +23,23 @@ PUBLIC = frozenset(
 class Counts(Counter[str]):
     """The number of events of each counter since the agent started."""
 
+    _total: "Counts | None" = None
+
     def add(self, name: str, count: int = 1) -> None:
         """Count `count` events. Raises KeyError if `name` is not in `COUNTERS`."""
         if name not in COUNTERS:
             raise KeyError(name)
         self[name] += count
+        if self._total is not None:
+            self._total.add(name, count)
 
     def part(self) -> "Counts":
         """Create the counts for a part of the agent; the part's events are also counted here."""
-        return _Part(self)
+        part = Counts()
+        part._total = self
+        return part
 
     def text(self, *, public: bool = False) -> str:
         """Format all positive counts, or only `PUBLIC` ones, as ``name=count``, or return "nothing"."""
         names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not public)]
         return " ".join(f"{name}={self[name]}" for name in names) or "nothing"
-
-
-class _Part(Counts):
-    """The counts of one part of the agent, which are also added to the agent's counts."""
-
-    def __init__(self, total: Counts) -> None:
-        super().__init__()
-        self._total = total
-
-    def add(self, name: str, count: int = 1) -> None:
-        """Count events both here and in the agent's counts."""
-        self._total.add(name, count)
-        self[name] += count

@@ -102,8 +102,7 @@ class ConfigErrors(ConfigError):
 class PayloadError(MeteragentError):
     """A message that is not a reading; `reason` is the name of the counter to increase.
 
-    Raise this error outside the handler of a parser's exception, because that exception holds the payload and
-    would be kept in `__context__`.
+    It is raised outside the handler of a parser's exception, whose payload `__context__` would keep.
     """
 
     def __init__(self, reason: str) -> None:

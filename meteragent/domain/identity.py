@@ -131,10 +131,9 @@ class SourceTopic:
     """A source template: the filters to subscribe to, and the meter and phase that a topic names.
 
     `name` is the meter's name if the template has no ``{meter}``. `phases` are the values of ``{phase}`` to
-    be summed. `shard` selects meters by the hash of their names; None selects all meters. `unit` has the
-    topics that state the unit of the readings, if there are any, and `units` the names that it must have, by
-    phase. If the phases have topics of their own, `parts` has the phase of each topic, in place of the
-    template. The readings of the phases in `subtracted` are subtracted.
+    be summed, or with a minus sign if they are in `subtracted`. `shard` selects meters by the hash of their
+    names. `unit` has the topics that state the unit of the readings, if any, and `units` the names that it
+    must have, by phase. If phases have topics of their own, `parts` has their phases.
     """
 
     segments: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The text is valid TOML, because `tomllib` has read it. So nothing is checked here: the scanner only finds the
+`tomllib` has read the text, so nothing is checked here: the scanner only finds the
 ends of statements, keys and values. Four constructs need care:
 
 * a string may contain anything; there are four kinds of quotes, and two of them may span several lines;

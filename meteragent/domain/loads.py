@@ -14,7 +14,7 @@ Otherwise the values of m slots from the start of the change on may differ by mo
 * Slot values that are rounded half up to quanta q (archives): X + m q T, without kappa.
 
 This holds for a change that only adds or only removes energy and, where power is sampled, rises and falls
-once. For k rises, add (k - 1) s and (k - 1) p H (`privacy.loads`).
+once; for k rises, add (k - 1) s and (k - 1) p H (`privacy.loads`).
 """
 
 from fractions import Fraction

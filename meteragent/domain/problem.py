@@ -68,10 +68,7 @@ def advice(code: str, side: str) -> str:
 def fill(
     fields: Mapping[str, str | int], duration: Callable[[int, int], str], meaning: Callable[[str], str]
 ) -> Iterator[tuple[str, str | int]]:
-    """Yield the fields of a cause as they are written in a language.
-
-    `duration` writes milliseconds with so many units; `meaning` says what a counter counts.
-    """
+    """Yield the fields of a cause as a language writes them; `meaning` says what a counter counts."""
     for name, value in fields.items():
         if name.endswith("_ms"):
             yield name.removesuffix("_ms"), duration(int(value), 2)

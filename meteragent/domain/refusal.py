@@ -1,8 +1,4 @@
-"""Parse TOML files, and describe a refusal: the value found, the value expected and the nearest word.
-
-`config.form` and `decode.profile_file` share these messages, so profiles and configurations are refused in
-the same words.
-"""
+"""The parsing of TOML, and the words in which configurations, profiles and other files are refused."""
 
 import difflib
 import re

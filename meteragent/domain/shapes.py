@@ -91,8 +91,6 @@ class Shape:
     is_redrawn: ClassVar[bool] = False
     is_difference_stored: ClassVar[bool] = False
 
-    # --- slots ---------------------------------------------------------------------------------
-
     @property
     def n(self) -> int:
         """The number of slots, which is the number of values of a window."""
@@ -118,8 +116,6 @@ class Shape:
     def names(self) -> tuple[str, ...]:
         """The names of the slots, in order; empty unless slots are bands, whose places the window decides."""
         return ()
-
-    # --- values --------------------------------------------------------------------------------
 
     def is_energy(self, kind: Kind) -> bool:
         """Return whether values are energies or amounts; otherwise they are means of the power."""
@@ -171,9 +167,6 @@ class Shape:
         return self.length_ms > 0 and self.step_ms > 0 and self.length_ms % self.step_ms == 0
 
 
-# Equal slots --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Equal(Shape):
     """A window of equal slots of `every_ms`, each with the mean of the power or the energy in it."""
@@ -210,9 +203,6 @@ class Curve(Equal):
     """A window that is one curve on [0, T], released as the means of its blocks (THEORY 4.1)."""
 
     space: ClassVar[Space] = Space.CURVE
-
-
-# Bands --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +267,6 @@ class Profile(Banded):
 
     space: ClassVar[Space] = Space.PROFILE
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.LINF, Metric.L1)
-
-
-# One number ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

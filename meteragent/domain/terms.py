@@ -177,11 +177,7 @@ class Terms:
 
     @cached_property
     def mechanism(self) -> LInfLaplace:
-        """The mechanism whose noise hides a window, or in l1 each slot of a window.
-
-        The agent and every statement about the noise use this object. In a crowd, it belongs to each of the
-        group's two operators, not to the agent.
-        """
+        """The mechanism whose noise hides a window, or in l1 each slot; in a crowd, each operator has it."""
         return LInfLaplace(self.epsilon, self.quantum, self.slots_per_bound)
 
     @cached_property

@@ -1,8 +1,4 @@
-"""Refusals of settings that would break the promise or contradict each other, each with its expected value.
-
-Each check names the keys that it reads (`check.reads`). A check is skipped if one of these keys is malformed
-or was refused by an earlier check, because what the check would find might only follow from that error.
-"""
+"""Refusals of settings that would break the promise or contradict each other, with what would be right."""
 
 import difflib
 import re

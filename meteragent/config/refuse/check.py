@@ -1,6 +1,6 @@
 """Checks of one stream, and the keys that their results depend on."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,7 +46,8 @@ class Check:
     def __call__(self, stream: Stream, wrong_paths: set[Path]) -> Problems:
         """Yield refusals, and add their keys to `wrong_paths`.
 
-        Nothing is yielded if a key that the check reads is among these: a refusal might only follow from it.
+        Nothing is yielded if a key that the check reads is malformed or was refused by an earlier check: what
+        the check would find might only follow from that error.
         """
         if not is_wrong(wrong_paths, *self.keys):
             for problem in self.problems(stream):
@@ -73,10 +74,3 @@ def repeated(values: Iterable[object]) -> Iterator[int]:
         if value in earlier:
             yield place
         earlier.add(value)
-
-
-def not_allowed(stream: Stream, allowed: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
-    """Yield the table and the name of each key that is set in one of these tables but not allowed there."""
-    for table, names in allowed.items():
-        for name in sorted(getattr(stream, table).model_fields_set.difference(names)):
-            yield table, name

@@ -15,6 +15,7 @@ RATIO_MAX = 2**45
 """The value below which n / (epsilon * quantum) must stay (THEORY 2.1)."""
 
 _TIMES = ("length", "step")
+_PROMISED = ("level", "radius", "quantum", "epsilon", "hides_wh")
 _KEYS = {
     "n": "window.step",
     "bands": "window.bands",
@@ -83,11 +84,7 @@ def _receivable(stream: Stream) -> Problems:
             "bands": max(1, len(window.shape.names)),
             "length": window.length_ms,
             "step": window.step_ms,
-            "level": window.level,
-            "radius": window.radius,
-            "quantum": window.quantum,
-            "epsilon": window.epsilon,
-            "hides_wh": window.hides_wh,
+            **{name: getattr(window, name) for name in _PROMISED},
         }
         name = beyond(numbers)
         if name is not None:

@@ -1,21 +1,13 @@
 """Refusals for tables that become other streams: in a crowd's total, nested, or shared by receivers."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from math import gcd
 
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import together
-from meteragent.config.refuse.check import (
-    WITHOUT_SLOTS,
-    Problems,
-    Table,
-    is_wrong,
-    not_allowed,
-    reads,
-    repeated,
-)
+from meteragent.config.refuse.check import WITHOUT_SLOTS, Problems, Table, is_wrong, reads, repeated
 from meteragent.config.refuse.window import range_text, zone
 from meteragent.config.shapes import keys_needed
 from meteragent.config.source import interval_ms, lateness_ms
@@ -31,6 +23,14 @@ from meteragent.domain.presets import PRESETS
 from meteragent.domain.shapes import SHAPES, Equal
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO, UNIT_FACTOR, Kind
+
+
+def _not_allowed(stream: Stream, allowed: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
+    """Yield the table and the name of each key that is set in one of these tables but not allowed there."""
+    for table, names in allowed.items():
+        for name in sorted(getattr(stream, table).model_fields_set.difference(names)):
+            yield table, name
+
 
 # Crowds -------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ def crowd(stream: Stream) -> Problems:
 def _conflicts_with_crowd(stream: Stream, group: Group | None) -> Problems:
     """Yield refusals of keys that the group determines or that concern records, and of the event clock."""
     terms = "" if group is None else f": {_terms(group)}"
-    for table, name in not_allowed(stream, _BESIDE_CROWD):
+    for table, name in _not_allowed(stream, _BESIDE_CROWD):
         yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with sink.crowd{terms}")
     for name in _RECORD_KEYS:
         if name in stream.sink.model_fields_set:
@@ -160,7 +160,7 @@ def _shares(stream: Stream) -> Problems:
     """Yield a refusal of every setting that nested streams exclude."""
     if stream.privacy.shares is None:
         return
-    for table, name in not_allowed(stream, _BESIDE_SHARES):
+    for table, name in _not_allowed(stream, _BESIDE_SHARES):
         reason = _NOT_WITH_SHARES.get(f"{table}.{name}", _SLOTS)
         yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with privacy.shares: {reason}")
     if not issubclass(SHAPES[PRESETS[stream.privacy.preset].space], Equal):
@@ -273,7 +273,7 @@ def receivers(
 
 def _conflicts_with_receivers(stream: Stream, wrong_paths: Collection[Path]) -> Problems:
     """Yield refusals of all settings that shared streams cannot have, and of the event clock."""
-    for table, name in not_allowed(stream, _BESIDE_RECEIVERS):
+    for table, name in _not_allowed(stream, _BESIDE_RECEIVERS):
         key = f"{table}.{name}"
         is_stand_in = key == "sink.topic" and stream.sink.topic == NO_TOPIC
         if not is_stand_in and not is_wrong(wrong_paths, key):

@@ -1,8 +1,8 @@
 """OpenEnergyMonitor's emonhub: JSON, one topic for each input, or comma-separated values by position.
 
-All three formats are often active at once, with the same content, so read only one of them. The user's
-configuration names the inputs, so ``source.value`` may be any name. Unnamed values are selected by position,
-such as ``2 of 11``. A message with a different number of values is refused, because their order is unknown.
+All three formats are often active at once, with the same content. The user's configuration names the inputs,
+so ``source.value`` may be any name, or a position such as ``2 of 11``. A message with a different number of
+values is refused, because their order is unknown.
 """
 
 import re

@@ -2,17 +2,15 @@
 
 A meter sends its register about every minute (SCM, SCM+), or its register and the last 47 intervals of five
 minutes (IDM), newest interval first. The newest interval ended ``TransmitTimeOffset`` sixteenths of a second
-before the message, and the IDM's register was read at that time. In recordings, the ends of the same
-interval, computed from three messages, were within 40 ms of each other. Ends are therefore rounded to
-seconds, so that a repeated interval gets the same time.
+before the message, when the IDM's register was read. In recordings, the ends of the same interval, computed
+from three messages, were within 40 ms of each other. Ends are therefore rounded to seconds, so that a
+repeated interval gets the same time.
 
 A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
 A receiver picks up hundreds of meters, so only messages from the meter ``source.id`` count. Gas and water
-meters send the same messages. The lower four bits of a meter's type state the medium, and only electricity is
-read (github.com/bemasher/rtlamr, meters.md). Only rtlamr2mqtt's `state` lacks the type.
-
-A NetIDM has the layout of an IDM but a different packet type and different contents, so an IDM is read only
-if its packet type is `_IDM_PACKET`.
+meters send the same messages; the lower four bits of a meter's type state the medium
+(github.com/bemasher/rtlamr, meters.md), which only rtlamr2mqtt's `state` lacks. A NetIDM has the layout of an
+IDM, but another packet type and other contents.
 """
 
 import re
@@ -32,8 +30,7 @@ _COUNT_MAX = 2**32 - 1
 _OFFSETS_PER_S = 16
 _ELECTRICITY = (4, 5, 7, 8)
 _IDM_PACKET = 28
-_HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,2}", re.ASCII)
-_CODE_MAX = 255
+_HEXADECIMAL, _CODE_MAX = re.compile(r"0x[0-9A-Fa-f]{1,2}", re.ASCII), 255
 _OFFSET_MAX = _INTERVAL_MS * _OFFSETS_PER_S // 1000
 
 

@@ -1,10 +1,8 @@
 """vzlogger: a bare number, or ``{"timestamp": <ms>, "value": <number>}`` with the option `timestamp`.
 
-A topic consists of the configured prefix, the channel's name (`chn0`, or its `mqtt_topic`), and `agg` or
-`raw`. The configuration shipped with vzlogger has the prefix `vzlogger/data`; the default is `vzlogger`.
-
-A message states neither quantity nor unit, although an OBIS code on ``../id`` announces the quantity once.
-The configuration therefore states both.
+A topic consists of the configured prefix (`vzlogger`; as shipped, `vzlogger/data`), the channel's name
+(`chn0`, or its `mqtt_topic`), and `agg` or `raw`. A message states neither quantity nor unit, although an
+OBIS code on ``../id`` announces the quantity once.
 """
 
 from meteragent.decode import PayloadNumber

@@ -1,11 +1,8 @@
 """wmbusmeters: a telegram as JSON, with the unit in each key, on a topic set by the user's shell command.
 
-``timestamp`` is the time at which the telegram was received, in UTC. ``device_date_time``, the meter's local
-time without a zone, is not used. Most drivers use the same field names for power and registers; `_FIELDS`
-lists the exceptions.
-
-The driver iem3000 reports registers a thousand times too small in some telegrams. Only telegrams with a power
-have correct registers, so only those telegrams are read.
+``timestamp`` is the time at which the telegram was received, in UTC; ``device_date_time``, the meter's local
+time without a zone, is not used. The driver iem3000 reports registers a thousand times too small in telegrams
+without a power, which are not read.
 """
 
 import re

@@ -28,8 +28,6 @@ from meteragent.domain.figures import parse_exact
 from meteragent.domain.grid import parse_duration
 from meteragent.domain.units import ENERGIES_WH, POWERS_W, Kind
 
-ON_CHANGE = "on change"
-
 
 def _duration(value: Any) -> int:
     """Parse a positive duration."""
@@ -40,7 +38,7 @@ def _duration(value: Any) -> int:
 
 def _period(value: Any) -> int:
     """Parse the time between powers. Return 0 if powers are sent on change."""
-    return 0 if value == ON_CHANGE else _duration(value)
+    return 0 if value == "on change" else _duration(value)
 
 
 def _path(value: Any) -> str:

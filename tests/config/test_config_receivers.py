@@ -133,9 +133,10 @@ def test_all_errors_of_common_keys_come_once() -> None:
 
 
 def test_receivers_and_streams_exclude_each_other() -> None:
-    """A file has tables of streams, or of receivers."""
+    """A file has tables of streams, one or several, or of receivers."""
     stream = "[[stream]]\n" + "\n".join(f"[stream.{t}]\n{k}" for t, k in _TABLES.items())
     assert refused(f"{stream}\n{TWO}")[0][0] == "receiver"
+    assert refused(f"{stream}\n{stream.replace('private', 'second')}\n{TWO}")[0][0] == "receiver"
 
 
 _TABLES = {

@@ -58,9 +58,11 @@ def _wrong_in(number: int, wrong_paths: Collection[Path]) -> set[Path]:
 
 
 def _with_presets(config: Config) -> Config:
-    """Convert a file with receivers into a file with one stream for each preset that exists."""
+    """Convert a file with receivers into one with a stream for each preset that exists."""
     peers = tuple(receiver for receiver in config.receiver if receiver.preset in PRESETS)
-    streams = shared_streams(config.model_copy(update={"receiver": peers})) if peers else config.stream
+    if not peers or len(config.stream) > 1:
+        return config
+    streams = shared_streams(config.model_copy(update={"receiver": peers}))
     return config.with_streams(streams, range(len(streams)))
 
 

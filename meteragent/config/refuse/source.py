@@ -194,9 +194,8 @@ def _stamp(stream: Stream) -> Problems:
     if source.stamp == "end" or (source.kind is Kind.INTERVAL_ENERGY and has_times(source)):
         return
     missing = "kind = 'interval_energy'" if source.kind is not Kind.INTERVAL_ENERGY else "source.time as well"
-    yield ConfigError(
-        "source.stamp", "'start'", f"{missing}, or no stamp: it is where an interval's time lies"
-    )
+    expected = f"{missing}, or no stamp: it is where an interval's time lies"
+    yield ConfigError("source.stamp", "'start'", expected)
 
 
 @reads("source.profile", "source.id")

@@ -146,11 +146,15 @@ def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
     If slots are equal, only the first two and the last are returned, because all others overlap as much as
     the second.
     """
-    first, last = begin_ms // terms.step_ms, (end_ms - 1) // terms.step_ms
-    indices = range(terms.n) if terms.places else {first, min(first + 1, last), last}
+    if terms.places:
+        stretches = [place.stretches for place in terms.places]
+        return {
+            index: sum(max(min(end_ms, to_ms) - max(begin_ms, from_ms), 0) for from_ms, to_ms in parts)
+            for index, parts in enumerate(stretches)
+        }
+    step_ms = terms.step_ms  # of a slot or, in a peak, of a part
+    first, last = begin_ms // step_ms, (end_ms - 1) // step_ms
     return {
-        index: sum(
-            max(min(end_ms, to_ms) - max(begin_ms, from_ms), 0) for from_ms, to_ms in terms.stretches(index)
-        )
-        for index in indices
+        index: min(end_ms, (index + 1) * step_ms) - max(begin_ms, index * step_ms)
+        for index in {first, min(first + 1, last), last}
     }

@@ -59,10 +59,9 @@ class Account:
     ) -> Iterator[pa.Table]:
         """Yield the run's rows for the ledger, one table per job, and fill in this account.
 
-        Raises:
-            ArchiveError: a row's meter or time, or a file, cannot be read; or, in the wide layout, a window
-                appears twice or a row group's statistics are wrong.
-            KeyForgotten: a window's epoch has no key.
+        Raises ArchiveError if a row's meter or time, or a file, cannot be read; or, in the wide layout, a
+        window appears twice or a row group's statistics are wrong. Raises KeyForgotten if a window's epoch
+        has no key.
         """
         for job in jobs:
             names: dict[str, int] = {}
@@ -107,10 +106,8 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
 def check_rows(source: Source, progress: ProgressCallback) -> None:
     """Check that all times and values can be read and, in the wide layout, that every row is a window.
 
-    A row that failed only after this pass would be debited but never released.
-
-    Raises ArchiveError if rows of the wide layout are not windows or have no valid time, or if a file cannot
-    be read.
+    A row that failed only after this pass would be debited but never released. Raises ArchiveError if rows of
+    the wide layout are not windows or have no valid time, or if a file cannot be read.
     """
     columns, policy, misfit_count = source.policy.columns, source.policy, 0
     batch_rows = max(1, _BATCH_NUMBERS // source.numbers)

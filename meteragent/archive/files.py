@@ -42,9 +42,8 @@ def parquet(
     """Open a Parquet file; its 96-bit times, if any, are read in milliseconds.
 
     `meter`, if given, names a column; if that column holds strings, it is read as a dictionary. `footer` is
-    the file's footer if it has already been read.
-
-    Raises ArchiveError if the file cannot be read, or is not a Parquet file.
+    the file's footer if it has already been read. Raises ArchiveError if the file cannot be read, or is not a
+    Parquet file.
     """
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}

@@ -147,9 +147,8 @@ class Rows(NamedTuple):
 def read(source: Source, job: Job, names: dict[str, int], *, values: bool = False) -> Iterator[Rows]:
     """Yield the rows that may count in a job's windows, and number meters in `names` as they appear.
 
-    The rows have values only if `values` is true.
-
-    Raises ArchiveError if a row's meter or time is missing or invalid, or if a file cannot be read.
+    The rows have values only if `values` is true. Raises ArchiveError if a row's meter or time is missing or
+    invalid, or if a file cannot be read.
     """
     columns = source.policy.columns
     column_names = list(columns) if values else [columns.meter, columns.time]
@@ -177,9 +176,8 @@ def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
 def _meter_numbers(column: pa.Array, names: dict[str, int], job: Job, policy: Policy) -> Integers:
     """Return the number of each row's meter, or -1 if the meter does not belong to the job.
 
-    Meters that are not yet in `names` are numbered there.
-
-    Raises ArchiveError if a meter's name is missing, empty or not UTF-8.
+    Meters that are not yet in `names` are numbered there. Raises ArchiveError if a meter's name is missing,
+    empty or not UTF-8.
     """
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()

@@ -42,11 +42,9 @@ def release_schema(policy: Policy) -> pa.Schema:
 def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     """Return the releases of windows, in the same order.
 
-    Raises:
-        ArchiveError: a row is not a window of the policy's grid, or has the wrong number of slots; or
-            a released value has more than 18 digits.
-        KeyRefused: a window's epoch has no key.
-        ConfigError: the pseudonym key cannot be read.
+    Raises ArchiveError if a row is not a window of the policy's grid, or has the wrong number of slots; or a
+    released value has more than 18 digits. Raises KeyRefused if a window's epoch has no key. Raises
+    ConfigError if the pseudonym key cannot be read.
     """
     starts = milliseconds(batch.column("start"))
     meters = _strings(batch.column("meter"))
@@ -143,10 +141,7 @@ def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Poli
 
 
 def values_of(quanta: Integers, policy: Policy) -> pa.Array:
-    """Convert quanta to exact values in the unit.
-
-    Raises ArchiveError if a value has more than 18 digits.
-    """
+    """Convert quanta to exact values in the unit. Raises ArchiveError if a value has more than 18 digits."""
     factor, digits = policy.lattice
     limit = _VALUE_LIMIT // factor
     if quanta.size and not (-limit < quanta.min() and quanta.max() < limit):

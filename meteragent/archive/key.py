@@ -81,8 +81,7 @@ class EpochKey:
 class Key:
     """The keys of a tenant's windows from epoch `first` on; epochs are counted from 1970-01-01.
 
-    Raises:
-        ValueError: `epoch_unit` is neither "month" nor "day", or the secret does not have 32 bytes.
+    Raises ValueError if `epoch_unit` is neither "month" nor "day", or the secret does not have 32 bytes.
     """
 
     def __init__(self, tenant: str, epoch_unit: str, first: int, secret: bytes) -> None:
@@ -111,18 +110,14 @@ class Key:
     def at(self, start_ms: int) -> EpochKey:
         """Return the key of a window that starts at `start_ms`.
 
-        Raises:
-            KeyForgotten: the window's epoch has no key.
-            KeyRefused: the window starts after 2199.
+        Raises KeyForgotten if the window's epoch has no key; KeyRefused if the window starts after 2199.
         """
         return self.epoch(self._index(start_ms))
 
     def epoch(self, index: int) -> EpochKey:
         """Return the key of an epoch, as `epochs` numbers it.
 
-        Raises:
-            KeyForgotten: the epoch has no key.
-            KeyRefused: the epoch is after 2199.
+        Raises KeyForgotten if the epoch has no key; KeyRefused if the epoch is after 2199.
         """
         if index not in self._epoch_keys:
             self._epoch_keys[index] = self._derive(index)
@@ -247,9 +242,8 @@ def create(
 ) -> Key:
     """Create a key for windows from the epoch of `begin` on, in a file that only its owner can read.
 
-    Raises:
-        ValueError: the tenant's name is not valid, or `epoch_unit` is neither "month" nor "day".
-        OSError: the file cannot be written, or exists already.
+    Raises ValueError if the tenant's name is not valid, or `epoch_unit` is neither "month" nor "day"; OSError
+    if the file cannot be written, or exists already.
     """
     check_tenant(tenant)
     # An unknown unit is refused by `Key`, before anything is written.
@@ -265,11 +259,8 @@ def forget(path: Path, before_ms: int) -> Key:
 
     A new file with the same owner and mode replaces the old file, whose bytes are then overwritten. Backups,
     and file systems that keep old blocks (snapshots, flash, copy on write), may still hold the erased keys.
-
-    Raises:
-        KeyMissing: see `Key.load`.
-        KeyRefused: the time is after 2199.
-        OSError: the file cannot be written.
+    Raises KeyMissing as `Key.load` does; KeyRefused if the time is after 2199; OSError if the file cannot be
+    written.
     """
     key, target = Key.load(path).without(before_ms), path.resolve()
     new_path = target.with_name(f"{target.name}.new")

@@ -157,9 +157,8 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     """Convert rows of `meter`, `start` and `readings`, which an engine has grouped, to rows of `WINDOWS`.
 
     `readings` is a list of pairs (time, value) in any order: all readings whose span may overlap the window.
-    A row is omitted if no reading's span begins in its window.
-
-    Raises ArchiveError if a meter's name or a time is missing or invalid, or if the values are not numbers.
+    A row is omitted if no reading's span begins in its window. Raises ArchiveError if a meter's name or a
+    time is missing or invalid, or if the values are not numbers.
     """
     starts = milliseconds(batch.column("start"), "start")
     column = batch.column("readings")

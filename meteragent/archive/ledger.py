@@ -101,11 +101,8 @@ class Ledger:
     def lock(self) -> Iterator[None]:
         """Lock the ledger for one run, and delete the partial folders that interrupted runs left behind.
 
-        The ledger's folder is created if it does not exist.
-
-        Raises:
-            ArchiveInUse: another run or a preview on this machine holds the lock.
-            ArchiveError: the folder or the lock's file cannot be created.
+        The ledger's folder is created if it does not exist. Raises ArchiveInUse if another run or a preview
+        on this machine holds the lock; ArchiveError if the folder or the lock's file cannot be created.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -123,9 +120,8 @@ class Ledger:
     def lock_shared(self) -> Iterator[None]:
         """Keep runs from changing the ledger while it is read. Write nothing; the ledger may be missing.
 
-        Raises:
-            ArchiveInUse: a run on this machine holds the lock.
-            ArchiveError: the lock's file cannot be read.
+        Raises ArchiveInUse if a run on this machine holds the lock; ArchiveError if the lock's file cannot be
+        read.
         """
         with ExitStack() as stack:
             try:
@@ -179,9 +175,8 @@ class Ledger:
     def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
         """Add a run to the ledger. All of the run is on disk when this method returns.
 
-        `facts` is called after the last table, and its result is stored beside the tables.
-
-        Raises ArchiveError if the run cannot be written.
+        `facts` is called after the last table, and its result is stored beside the tables. Raises
+        ArchiveError if the run cannot be written.
         """
         partial_folder = self.folder / f".run={run}"
         try:

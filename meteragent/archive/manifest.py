@@ -4,9 +4,9 @@ The id is a keyed hash (HMAC-SHA-256 under the run key of the run's first epoch,
 and the input's content, so the same input under the same configuration and key is the same run. The hash is
 keyed because the id is public, and a plain hash would confirm a guess of the readings.
 
-`_manifest.parquet` in the output is public. It holds the descriptors, so the output can be read without other
-files. It counts windows, never readings, because receivers must not learn how many readings were missing or
-clamped.
+The manifest in the output is public; `consume.archive` says where it is and how readers check it. It holds
+the descriptors, so the output can be read without other files, and lists the parts. It counts windows, never
+readings, because receivers must not learn how many readings were missing or clamped.
 """
 
 import hashlib
@@ -25,8 +25,15 @@ from meteragent.archive.files import attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
 from meteragent.archive.source import Source
-from meteragent.consume.archive import MANIFEST, manifest_text, write_manifest
-from meteragent.domain.errors import ArchiveError
+from meteragent.consume.archive import (
+    MANIFEST,
+    describe_part,
+    faults,
+    listed_parts,
+    read_manifests,
+    write_manifest,
+)
+from meteragent.domain.errors import ArchiveError, RecordError
 from meteragent.wire.descriptor import canonical
 
 VALUES = 1 << 21
@@ -42,7 +49,7 @@ ROWS = 1 << 21
 WINDOWS = 1 << 19
 """The approximate maximum number of rows in a job of the wide layout; each row is a window."""
 
-CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
+CUT: list[Any] = ["by start, with run", VALUES, PART_BATCHES, ROWS]
 """The values that decide where parts end if one process does the run. A run continues an output only if the
 output's manifest has the same values."""
 _DOMAIN = b"meteragent run 1"
@@ -79,13 +86,22 @@ def account_of(content: bytes, path: Path) -> Account:
     )
 
 
-def build(source: Source, account: Account, cut: list[Any], *, complete: bool) -> dict[str, Any]:
-    """Return the facts of the manifest; `cut` decides where parts end."""
+def part_path(out: Path, run: str, index: int) -> Path:
+    """Return the path of a part, whose name has the run's id so that no run overwrites another's."""
+    return out / f"part-{run}-{index:05}.parquet"
+
+
+def build(source: Source, account: Account, cut: list[Any], parts: Sequence[Path] | None) -> dict[str, Any]:
+    """Return the facts of the manifest; `cut` decides where parts end. A complete output has `parts`.
+
+    Raises ArchiveError if a part cannot be read.
+    """
     return {
         "v": 1,
         "run": account.run,
-        "complete": complete,
+        "complete": parts is not None,
         "cut": cut,
+        "parts": [attempt(part, lambda: describe_part(part)) for part in parts or []],  # noqa: B023
         "form": source.layout,
         "policy": source.policy.facts,
         "descriptors": [_descriptor(source.policy, start_ms) for start_ms in account.descriptors.values()],
@@ -102,39 +118,47 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 
 
 def save(out: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest of an output. Raises ArchiveError if it cannot be written.
+    """Write the manifest of an output, twice: a copy of another run into the folder replaces only the first.
 
-    The manifest's file has the columns of the parts, if there are any.
+    Its columns are those of the parts, if there are any. Raises ArchiveError if it cannot be written.
     """
-    part = next(iter(sorted(out.glob("part-*.parquet"))), None)
+    part = next(iter(sorted(out.glob(f"part-{facts['run']}-*.parquet"))), None)
     schema = pa.schema([]) if part is None else attempt(part, lambda: pq.read_schema(part))
-    write(out / MANIFEST, lambda file: write_manifest(file, _json(facts), schema))
+    for path in (out / MANIFEST, out / f"_manifest-{facts['run']}.parquet"):
+        write(path, lambda file: write_manifest(file, _json(facts), schema))
 
 
 def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     """Return the manifest of an output that this run may continue; None if there is no output yet.
 
-    Raises ArchiveError if the output belongs to another run or has other cuts, or if `out` is not an output.
+    It is not `complete` if a part is not as it lists it. Raises ArchiveError if the output belongs to another
+    run or has other cuts, or if `out` is not an output.
     """
-    path = out / MANIFEST
     is_unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())
     if is_unfinished or not out.exists():
         return None
-    text = manifest_text(out)
-    if text is None:
-        raise ArchiveError(f"{out}: exists and is not an output: choose a path that does not exist yet")
-    facts = _load(text, path)
-    if facts["run"] != run:
-        raise ArchiveError(
-            f"{out}: belongs to another run: the input, the configuration or the key has changed. Restore"
-            " the original ones, or choose another output (windows already released are refused there)"
-        )
-    if facts["cut"] != cut:
-        raise ArchiveError(
-            f"{out}: another version or engine began this output: remove it and run again,"
-            " which gives the same values"
-        )
-    return facts
+    try:
+        manifests = read_manifests(out)
+        if any(facts.get("run") != run for facts in manifests):
+            raise ArchiveError(
+                f"{out}: belongs to another run: the input, the configuration or the key has changed. Restore"
+                " the original ones, or choose another output (windows already released are refused there)"
+            )
+        (facts,) = manifests
+        if facts.get("cut") != cut:
+            raise ArchiveError(
+                f"{out}: another version or engine began this output: remove it and run again,"
+                " which gives the same values"
+            )
+        return facts | {"complete": facts.get("complete") is True and not faults(out, listed_parts(facts))}
+    except RecordError as error:
+        raise ArchiveError(f"{error}: choose a path that does not exist yet") from None
+
+
+def remove_faults(out: Path, facts: dict[str, Any] | None) -> None:
+    """Remove the parts of an output that are not as its manifest, if any, lists them."""
+    for name in faults(out, listed_parts(facts) if facts else []):
+        (out / name).unlink(missing_ok=True)
 
 
 def _load(content: bytes, path: Path) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def is_number(kind: pa.DataType) -> bool:
 def milliseconds(column: pa.Array, name: str) -> Integers:
     """Convert a column of timestamps to whole milliseconds, rounded down.
 
-    Raises ArchiveError if a timestamp is missing, or lies outside the years 1970 to 2199.
+    Raises ArchiveError if a timestamp is missing, or lies outside the years 1990 to 2100.
     """
     if column.null_count:
         raise ArchiveError(f"column {name!r}: rows without a time: {column.null_count}")
@@ -87,7 +87,7 @@ def milliseconds(column: pa.Array, name: str) -> Integers:
     outside_count = int(((times_ms < FIRST_MS) | (times_ms >= LAST_MS)).sum())
     if outside_count:
         raise ArchiveError(
-            f"column {name!r}: rows with a time outside the years 1970 to 2199: {outside_count};"
+            f"column {name!r}: rows with a time outside the years 1990 to 2100: {outside_count};"
             " check the unit"
         )
     return times_ms

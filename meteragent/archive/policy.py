@@ -28,8 +28,8 @@ from meteragent.wire.descriptor import TermsDescriptor, describe
 
 Integers = NDArray[np.int64]
 
-FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
-LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
+FIRST_MS = grid.parse_time("1990-01-01T00:00:00Z")
+LAST_MS = grid.parse_time("2101-01-01T00:00:00Z")
 """An archive's times are at least `FIRST_MS` and less than `LAST_MS`; other times indicate a wrong unit."""
 
 ARITHMETIC = 2

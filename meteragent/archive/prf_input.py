@@ -98,12 +98,9 @@ def tags(
 ) -> bytes:
     """Return the tags of windows of one shape and epoch, 12 bytes each, end to end.
 
-    `quanta` has shape (number of windows, n).
-
-    Raises:
-        ImportError: the package `cryptography` is missing.
-        TypeError: starts or quanta are not int64.
-        ValueError: the numbers of meters, starts and windows of n quanta differ.
+    `quanta` has shape (number of windows, n). Raises ImportError if the package `cryptography` is missing;
+    TypeError if starts or quanta are not int64; ValueError if the numbers of meters, starts and windows of n
+    quanta differ.
     """
     count = len(meters)
     if {starts_ms.dtype, quanta.dtype} != {np.dtype(np.int64)}:
@@ -126,10 +123,8 @@ def keyed_rows(
 ) -> keyed.KeyedRows:
     """Return the random bits of windows of one shape and epoch, for `LInfLaplace.release_rows`.
 
-    Raises:
-        ImportError: the package `cryptography` is missing.
-        TypeError: starts or quanta are not int64.
-        ValueError: the numbers of meters, starts and windows of n quanta differ.
+    Raises ImportError if the package `cryptography` is missing; TypeError if starts or quanta are not int64;
+    ValueError if the numbers of meters, starts and windows of n quanta differ.
     """
     return keyed.KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))
 

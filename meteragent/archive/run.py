@@ -5,15 +5,17 @@ Theory of operation
 1. The ledger is locked and the input's files are hashed. Policy, content and key determine the run's id.
 2. Account (`account`): the windows that the run may release go into the ledger, all at once, and are on disk
    before any of them is released. From then on all other runs refuse these windows.
-3. `_manifest.parquet` is written, with `complete` false.
+3. The manifest is written, with `complete` false.
 4. Release: each part of the output is written under another name, synced and renamed. A part holds a stretch
    of windows in the order of `order` (wide) or the windows of a job (long). Windows of the wide layout wait
    beside the output, with their noise, until all of them can be put in order.
-5. The run's ledger rows are copied beside the output, then the manifest is written with `complete` true.
+5. The run's ledger rows are copied beside the output, then the manifest is written with `complete` true and
+   the list of parts.
 
 A resumed run has the same id, since input, policy and key are the same. If the ledger contains that id, its
-rows determine which windows are released and do not block them; otherwise the run starts afresh. Existing
-parts are kept, and missing parts are written. An output with another id or other cuts is refused.
+rows determine which windows are released and do not block them; otherwise the run starts afresh. Parts that
+are missing, or not as a complete manifest lists them, are written. An output with another id or other cuts is
+refused.
 
 No window gets different noise a second time, because noise is a function of the key and of the window with
 its data and terms (`prf_input`). So a part that is written again has the same bytes. Different data or terms
@@ -109,11 +111,9 @@ def sanitise_archive(
     """Release an archive, or resume the run that was begun earlier with the same input, policy and key.
 
     `engine` makes the passes (default: `Local`). `clamp` accepts an input that is mostly outside the range.
-
-    Raises:
-        ArchiveError: the input, output or ledger cannot be used, or most numbers are outside the range.
-        KeyRefused: there is no key, or some windows have none. Nothing is then written.
-        ConfigError: the pseudonym key cannot be read.
+    Raises ArchiveError if the input, output or ledger cannot be used, or most numbers are outside the range.
+    Raises KeyRefused, before anything is written, if there is no key, or some windows have none. Raises
+    ConfigError if the pseudonym key cannot be read.
     """
     engine, key, ledger = engine or Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     check_paths(path, out, ledger.folder)
@@ -131,14 +131,18 @@ def sanitise_archive(
         if earlier_facts is None:
             shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # from an output that was removed
             _create(out)
-        if earlier_facts is None or not earlier_facts["complete"]:
-            manifest.save(out, manifest.build(source, account, engine.cut, complete=False))
-        new_parts, existing_parts, counts = engine.release(source, ledger, key, account, out, show)
         run_ledger = sibling(out)
-        write(run_ledger, lambda file: _save_ledger(file, ledger, run))
-        manifest.save(out, manifest.build(source, account, engine.cut, complete=True))
-    paths = out, run_ledger, ledger.folder
-    return RunResult(policy, source.layout, *paths, account, counts, new_parts, existing_parts)
+        if earlier_facts is not None and earlier_facts["complete"]:
+            parts = Parts(0, len(earlier_facts["parts"]), None)
+        else:
+            manifest.remove_faults(out, earlier_facts)
+            manifest.save(out, manifest.build(source, account, engine.cut, None))
+            parts = engine.release(source, ledger, key, account, out, show)
+            paths = [manifest.part_path(out, run, index) for index in range(parts.new + parts.existing)]
+            write(run_ledger, lambda file: _save_ledger(file, ledger, run))
+            manifest.save(out, manifest.build(source, account, engine.cut, paths))
+    folders = out, run_ledger, ledger.folder
+    return RunResult(policy, source.layout, *folders, account, parts.counts, parts.new, parts.existing)
 
 
 def identify(source: Source, first_key: EpochKey, show: ProgressReporter) -> tuple[list[str], str]:
@@ -193,7 +197,7 @@ class _Release:
     def parts(self, show: ProgressReporter, *, every_row: bool) -> Parts:
         """Write the missing parts. `every_row` means that no row of a wide input has been refused."""
         work = self._wide_parts() if self.source.layout == "wide" else self._long_parts()
-        paths = [self.out / f"part-{index:05}.parquet" for index in range(len(work))]
+        paths = [manifest.part_path(self.out, self.account.run, index) for index in range(len(work))]
         missing_count = sum(not path.exists() for path in paths)
         is_wide = self.source.layout == "wide"
         if is_wide and missing_count:

@@ -106,9 +106,8 @@ class Source:
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of row groups, in order, at most `batch_rows` rows at a time.
 
-        With `dictionary`, a column of meters that holds strings is dictionary-encoded.
-
-        Raises ArchiveError if a file cannot be read.
+        With `dictionary`, a column of meters that holds strings is dictionary-encoded. Raises ArchiveError if
+        a file cannot be read.
         """
         meter = self.policy.columns.meter if dictionary else None
         for group in groups:

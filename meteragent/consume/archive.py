@@ -1,18 +1,25 @@
-"""The releases of an archive in the output of `sanitise`: a folder of Parquet files with a manifest.
+"""The releases of archives in outputs of `sanitise`: folders of Parquet files, each with a manifest.
 
-The manifest, `_manifest.parquet`, has no rows, but it has the columns of the other files, so readers of
-Parquet can read the folder as one table. The manifest's facts are JSON in the metadata of that file. In the
-partitioned folders that `meteragent.spark` writes from a stream, the facts are in `_manifest.json`.
+The manifest, `_manifest.parquet` and the same again with the run's id in its name, has no rows, but it has
+the columns of the parts, so readers of Parquet can read the folder as one table. Its facts are JSON in the
+metadata of that file. In the folders that `meteragent.spark` writes from a stream, the facts are in
+`_manifest.json`, and so are those of each micro-batch in its own folder.
 
-This module needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
+Manifests list the parts with their rows and SHA-256, and `faults` alone decides whether parts are as listed.
+This module needs pyarrow. A manifest may be foreign: its size is bounded, the cost is linear in it, and its
+names cannot lead out of its folder.
 """
 
+import hashlib
 import json
-from collections.abc import Collection, Iterator
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from meteragent.consume.message import Descriptor, Record
 from meteragent.consume.series import Series
@@ -20,21 +27,49 @@ from meteragent.domain.errors import RecordError
 
 MANIFEST = "_manifest.parquet"
 STREAM_MANIFEST = "_manifest.json"
+MANIFEST_BYTES_MAX = 1 << 24
 _FACTS = b"meteragent.manifest"
 """The key of the facts in the metadata of the manifest."""
+_PART_NAME = re.compile(r"[\w-][\w.-]{0,199}\.parquet", re.ASCII)
+_BATCH = re.compile(r"query=[^/]+/batch=(0|[1-9]\d{0,18})", re.ASCII)
+_SHOWN = 3
+"""The number of faulty parts that an error names."""
+
+_log = logging.getLogger(__name__)
 
 
-def manifest_text(path: Path) -> bytes | None:
-    """Return the facts of an output as JSON, or None if the output has no readable manifest."""
+class Part(NamedTuple):
+    """A part as a manifest lists it: its path in the folder, its rows, and its SHA-256 in hexadecimal."""
+
+    name: str
+    rows: int
+    sha256: str | None
+
+
+class Outputs(NamedTuple):
+    """The parts of complete outputs, and their descriptors by id."""
+
+    parts: list[Path]
+    descriptors: dict[str, Descriptor]
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Return the facts of a manifest.
+
+    Raises RecordError if the file is missing, too long or cut off, or another version wrote it.
+    """
     import pyarrow as pa  # noqa: PLC0415  only archives need it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    with suppress(OSError, pa.ArrowException):
-        metadata: dict[bytes, bytes] = pq.read_metadata(path / MANIFEST).metadata or {}
-        return metadata.get(_FACTS)
-    with suppress(OSError):
-        return (path / STREAM_MANIFEST).read_bytes()
-    return None
+    facts: Any = None
+    with suppress(OSError, ValueError, KeyError, RecursionError, pa.ArrowException):
+        if path.stat().st_size <= MANIFEST_BYTES_MAX:
+            is_text = path.suffix == ".json"
+            text = path.read_bytes() if is_text else (pq.read_metadata(path).metadata or {})[_FACTS]
+            facts = json.loads(text)
+    if not isinstance(facts, dict) or facts.get("v") != 1:
+        raise RecordError(f"{path}: not an output's manifest that this version can read")
+    return facts
 
 
 def write_manifest(file: Any, text: bytes, schema: Any) -> None:
@@ -45,46 +80,206 @@ def write_manifest(file: Any, text: bytes, schema: Any) -> None:
         writer.add_key_value_metadata({_FACTS: text})
 
 
-def descriptors(path: Path) -> dict[str, Descriptor]:
-    """Read the descriptors of an output, by id.
+def read_manifests(folder: Path) -> list[dict[str, Any]]:
+    """Return the facts of each run in a folder. A run whose two manifests differ is not `complete`.
+
+    Raises RecordError as `read_facts` does, or if the folder does not exist or has no manifest.
+    """
+    if not folder.exists():
+        raise RecordError(f"{folder}: no such folder; expected the output folder of `meteragent sanitise`")
+    facts_by_run: dict[str, dict[str, Any]] = {}
+    for path in sorted([*folder.glob("_manifest*.parquet"), *folder.glob(STREAM_MANIFEST)]):
+        facts = read_facts(path)
+        first_facts = facts_by_run.setdefault(str(facts.get("run")), facts)
+        if facts != first_facts:
+            facts_by_run[str(facts.get("run"))] = first_facts | {"complete": False}
+    if not facts_by_run:
+        raise RecordError(f"{folder}: is not an output of `meteragent sanitise`: it has no manifest")
+    return list(facts_by_run.values())
+
+
+def describe_part(path: Path) -> dict[str, Any]:
+    """Return what a manifest says of a part. Raises OSError or ArrowException if it cannot be read."""
+    return Part(path.name, _rows(path), _digest(path))._asdict()
+
+
+def listed_parts(facts: Mapping[str, Any], base: str = "") -> list[Part]:
+    """Return the parts that a manifest in the folder `base` lists. Raises RecordError if it is malformed."""
+    parts = facts.get("parts")
+    for part in parts if isinstance(parts, list) else [None]:
+        if not (
+            isinstance(part, dict)
+            and isinstance(part.get("name"), str)
+            and _PART_NAME.fullmatch(part["name"])
+            and type(part.get("rows")) is int
+            and isinstance(part.get("sha256"), str | None)
+        ):
+            raise RecordError("a manifest whose list of parts is malformed")
+    return [Part(base + part["name"], part["rows"], part.get("sha256")) for part in parts or []]
+
+
+def faults(folder: Path, parts: Iterable[Part]) -> dict[str, str]:
+    """Return, by name, what is wrong with each part of a folder that is not as listed."""
+    import pyarrow as pa  # noqa: PLC0415  only archives need it
+
+    texts: dict[str, str] = {}
+    for part in parts:
+        path, rows = folder / part.name, None
+        with suppress(OSError, pa.ArrowException):
+            rows = _rows(path)
+        if not path.is_file():
+            texts[part.name] = "is missing"
+        elif rows is None:
+            texts[part.name] = "is cut off or damaged"
+        elif rows != part.rows:
+            texts[part.name] = f"has {rows:,} rows, not {part.rows:,}"
+        elif part.sha256 not in {None, _digest(path)}:
+            texts[part.name] = "is not the file that was written"
+    return texts
+
+
+def _rows(path: Path) -> int:
+    import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
+
+    return int(pq.read_metadata(path).num_rows)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_outputs(folders: Path | Iterable[Path]) -> Outputs:
+    """Return the parts and descriptors of outputs from which nothing is missing.
+
+    A folder may hold the outputs of several runs. A log warns if completeness is unknown, because a manifest
+    lists no parts or no digests.
 
     Raises:
-        RecordError: the folder does not exist, is incomplete or has no manifest that this version can read,
-            or a descriptor is refused.
+        RecordError: as in `read_manifests`; an output is incomplete, a part is not as listed or not listed, a
+            run is given twice, or a descriptor is refused or has other terms in another output.
     """
-    if not path.is_dir():
-        raise RecordError(f"{path}: no such folder; expected the output folder of `meteragent sanitise`")
-    facts: Any = None
-    with suppress(ValueError):
-        facts = json.loads(manifest_text(path) or b"null")
-    if not isinstance(facts, dict) or facts.get("v") != 1:
-        raise RecordError(f"{path}: not an output of `meteragent sanitise` that this version can read")
-    if facts.get("complete") is not True:
-        raise RecordError(f"{path}: incomplete; run `meteragent sanitise` again to finish it")
-    parsed_descriptors = [Descriptor.parse(descriptor) for descriptor in facts["descriptors"]]
-    return {descriptor.id: descriptor for descriptor in parsed_descriptors}
+    outputs, runs = Outputs([], {}), set[str]()
+    for folder in [folders] if isinstance(folders, Path) else folders:
+        manifests = read_manifests(folder)
+        for facts in manifests:
+            run = str(facts.get("run", folder.resolve()))
+            if facts.get("complete") is not True:
+                raise RecordError(f"{folder}: incomplete; run `meteragent sanitise` again to finish it")
+            if run in runs:
+                raise RecordError(f"{folder}: run {run!r:.40} is given twice")
+            runs.add(run)
+            descriptors = facts.get("descriptors")
+            for descriptor in map(Descriptor.parse, descriptors if isinstance(descriptors, list) else [None]):
+                first = outputs.descriptors.setdefault(descriptor.id, descriptor)
+                if first.digest != descriptor.digest:
+                    raise RecordError(f"{folder}: descriptor {first.id} has other terms in another output")
+        outputs.parts.extend(_require_parts(folder, manifests, outputs.descriptors))
+    return outputs
 
 
-def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]:
-    """Read the series of each of `meters` from an output, or of all meters if `meters` is None.
+def _require_parts(
+    folder: Path, manifests: list[dict[str, Any]], descriptors: Mapping[str, Descriptor]
+) -> list[Path]:
+    """Return the parts of a folder. Raises RecordError unless they are those that its manifests list."""
+    listed = [part for facts in manifests if "parts" in facts for part in listed_parts(facts)]
+    earlier = [facts for facts in manifests if not facts.keys() & {"parts", "batches"}]
+    paths = (path.relative_to(folder) for path in folder.rglob("*.parquet") if path.is_file())
+    names = {path.as_posix() for path in paths if not any(part[0] in "._" for part in path.parts)}
+    for facts in manifests:
+        if "batches" in facts:
+            batches = _batches(folder, facts["batches"])
+            listed += [part for parts in batches.values() for part in parts]
+            # A micro-batch whose manifest is not there yet is being written.
+            names = {name for name in names if (m := _BATCH.match(name)) is None or m[0] in batches}
+    unlisted = sorted(names - {part.name for part in listed})
+    texts = faults(folder, listed)
+    if not earlier:
+        texts |= dict.fromkeys(unlisted, "is in no manifest: a copy, or another output's")
+    if texts:
+        first = "; ".join(f"{name!r} {text}" for name, text in islice(texts.items(), _SHOWN))
+        more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+        raise RecordError(f"{folder}: {first}{more}: copy the whole output again")
+    for facts in earlier:
+        _require_windows(folder, unlisted, facts, descriptors)
+    if earlier or any(part.sha256 is None for part in listed):
+        _log.warning("%s: completeness unknown: the manifest does not list the parts with digests", folder)
+    if not names:
+        raise RecordError(f"{folder}: there are no parts")
+    return [folder / name for name in sorted(names)]
+
+
+def _batches(folder: Path, stated: Any) -> dict[str, list[Part]]:
+    """Return the parts of each micro-batch of a stream that has its manifest, by its folder.
+
+    `stated` has the first and the last micro-batch of each query. Raises RecordError if one of these, or one
+    in between, is missing, or a manifest is another's.
+    """
+    parts: dict[str, list[Part]] = {}
+    for path in sorted(folder.glob(f"query=*/batch=*/{STREAM_MANIFEST}")):
+        name, facts = path.parent.relative_to(folder).as_posix(), read_facts(path)
+        if facts.get("batch") != name:
+            raise RecordError(f"{path}: the manifest of another micro-batch")
+        parts[name] = listed_parts(facts, f"{name}/")
+    try:
+        ranges = [(query, range(first, last + 1)) for query, (first, last) in stated.items()]
+    except (AttributeError, TypeError, ValueError):
+        raise RecordError(f"{folder}: a manifest whose list of micro-batches is malformed") from None
+    for query, numbers in ranges:
+        for number in numbers:  # ends at the first that is missing, however many are stated
+            if f"query={query}/batch={number}" not in parts:
+                raise RecordError(f"{folder}: a query's micro-batch {number} is missing: copy it again")
+    return parts
+
+
+def _require_windows(
+    folder: Path, names: list[str], facts: Mapping[str, Any], descriptors: Mapping[str, Descriptor]
+) -> None:
+    """Raise RecordError if parts that no manifest lists hold more or fewer windows than it states."""
+    import pyarrow as pa  # noqa: PLC0415  only archives need it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    stated, windows = facts.get("windows"), Fraction(0)
+    if not isinstance(stated, dict):
+        return
+    try:
+        ids = [pq.read_table(folder / name, columns=["d"])["d"].value_counts().to_pylist() for name in names]
+    except (OSError, pa.ArrowException):
+        raise RecordError(f"{folder}: a part is cut off or damaged: copy the whole output again") from None
+    for item in chain.from_iterable(ids):
+        is_long = facts.get("form") == "long" and item["values"] in descriptors
+        windows += Fraction(item["counts"], descriptors[item["values"]].n if is_long else 1)
+    if windows != stated.get("released"):
+        lack = f"{windows} windows, but its manifest states {stated.get('released')!r:.20}"
+        raise RecordError(f"{folder}: {lack}: copy the whole output again")
+
+
+def tables(outputs: Outputs, filters: Any = None) -> Iterator[Any]:
+    """Yield the rows of each part that `filters` select, as in `pyarrow.parquet.read_table`."""
+    import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
+
+    for path in outputs.parts:
+        yield pq.read_table(path, filters=filters, partitioning=None)
+
+
+def read(folders: Path | Iterable[Path], meters: Collection[str] | None = None) -> dict[str, Series]:
+    """Read the series of each of `meters`, or of all meters if it is None, from one or several outputs.
 
     Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns.
 
     Raises:
-        RecordError: as in `descriptors` and `Series.of`, or a release names a descriptor that is not in the
+        RecordError: as in `open_outputs` and `Series.of`, or a release names a descriptor that is in no
             manifest.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
-
-    descriptors_by_id = descriptors(path)
+    outputs = open_outputs(folders)
     filters = None if meters is None else [("meter", "in", set(meters))]
     records: dict[str, list[Record]] = {}
-    for batch in pq.read_table(path, filters=filters).to_batches():
+    for batch in (batch for table in tables(outputs, filters) for batch in table.to_batches()):
         for row in batch.to_pylist():
-            if row["d"] not in descriptors_by_id:
+            if row["d"] not in outputs.descriptors:
                 raise RecordError("a release names a descriptor that is not in the manifest")
-            records.setdefault(row["meter"], []).extend(_records(row, descriptors_by_id[row["d"]]))
-    return {meter: Series.of(records[meter], descriptors_by_id) for meter in sorted(records)}
+            records.setdefault(row["meter"], []).extend(_records(row, outputs.descriptors[row["d"]]))
+    return {meter: Series.of(records[meter], outputs.descriptors) for meter in sorted(records)}
 
 
 def _records(row: dict[str, Any], terms: Descriptor) -> Iterator[Record]:

@@ -85,23 +85,28 @@ class Slots:
         )
 
     @classmethod
-    def read(cls, folder: Path, filters: Any = None) -> Self:
-        """Read the slots of an archive's output (`meteragent sanitise`) into memory.
+    def read(cls, folders: Path | Iterable[Path], filters: Any = None) -> Self:
+        """Read the slots of an archive's output (`meteragent sanitise`), or of several, into memory.
 
         `filters` select rows, as in `pyarrow.parquet.read_table`, by the columns `meter`, `start`, `end`, `d`
         and `key`.
 
         Raises:
-            RecordError: the folder is not an archive's output or is incomplete, or a descriptor is refused.
-            ValueError: as in `released`.
+            RecordError: as in `archive.open_outputs`.
+            ValueError: as in `released`, or outputs differ in the types of their columns.
             ModuleNotFoundError: pyarrow is missing; the message contains the command that installs it.
         """
         if missing("archive") == "pyarrow":
             raise ModuleNotFoundError(f"Slots.read needs pyarrow: {hint('archive')}", name="pyarrow")
-        import pyarrow.parquet as pq  # noqa: PLC0415 -- only archives need it
+        import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
-        descriptors = archive.descriptors(folder)
-        return cls.released(pq.read_table(folder, filters=filters), descriptors.values())
+        outputs = archive.open_outputs(folders)
+        tables = [table.replace_schema_metadata(None) for table in archive.tables(outputs, filters)]
+        try:
+            table = pa.concat_tables(tables)
+        except pa.ArrowInvalid:
+            raise ValueError("the columns of outputs differ: read each output by itself") from None
+        return cls.released(table, outputs.descriptors.values())
 
     @classmethod
     def released(cls, table: Any, descriptors: Iterable[Descriptor]) -> Self:

@@ -94,10 +94,7 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
     0.865 at a = 2.
 
     With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
-    every value (THEORY-2 A.8).
-
-    Raises:
-        ValueError: the coverage is not between 0 and 1.
+    every value (THEORY-2 A.8). Raises ValueError if the coverage is not between 0 and 1.
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")

@@ -130,11 +130,9 @@ class Comparison(ABC):
         """Return both conclusions from an event (one or more outputs).
 
         The prior may have any positive sum. Its probabilities at points that are not compared are ignored.
-
-        Raises:
-            TypeError: a probability of the prior is not exact.
-            ValueError: the event is empty, contains a point that is not an output, or cannot occur for one
-                adversary, or a hiding function maps an input to a point that is not an input.
+        Raises TypeError if a probability of the prior is not exact; ValueError if the event is empty,
+        contains a point that is not an output, or cannot occur for one adversary, or a hiding function maps
+        an input to a point that is not an input.
         """
         likelihoods = list(self._likelihoods(channel, event))
         first = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}
@@ -144,11 +142,9 @@ class Comparison(ABC):
     def largest_odds(self, channel: Channel) -> Number | None:
         """Return the supremum of `odds_apart` over all priors and events; None if infinite.
 
-        The supremum is exact. If it is finite, it is attained only if it is 1.
-
-        Raises:
-            ValueError: a hiding function is compared on more than 20 outputs, which have too many events, or
-                it maps an input to a point that is not an input.
+        The supremum is exact. If it is finite, it is attained only if it is 1. Raises ValueError if a hiding
+        function is compared on more than 20 outputs, which have too many events, or it maps an input to a
+        point that is not an input.
         """
         largest = exp(0)
         for event in self._events(channel):
@@ -162,9 +158,8 @@ class Comparison(ABC):
     def holds(self, channel: Channel, metric: Metric, epsilon: Exact) -> bool:
         """Return whether the conclusions are at most epsilon `loss` apart, for every prior and event.
 
-        Raises:
-            TypeError: epsilon is not exact.
-            ValueError: epsilon is not positive, or as for `largest_odds`.
+        Raises TypeError if epsilon is not exact; ValueError if epsilon is not positive, or as for
+        `largest_odds`.
         """
         return self._bound(channel, metric, epsilon).admits(self.largest_odds(channel))
 
@@ -173,11 +168,8 @@ class Comparison(ABC):
 
         The prior has its mass on the two points with the largest and the least ratio of likelihoods. The
         distance approaches the supremum as the prior's mass moves to the second point, so the first point's
-        share is halved until the bound is broken.
-
-        Raises:
-            TypeError: epsilon is not exact.
-            ValueError: epsilon is not positive, or as for `largest_odds`.
+        share is halved until the bound is broken. Raises TypeError if epsilon is not exact; ValueError if
+        epsilon is not positive, or as for `largest_odds`.
         """
         bound = self._bound(channel, metric, epsilon)
         for event in self._events(channel):

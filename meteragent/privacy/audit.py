@@ -128,10 +128,8 @@ def audit(
     `samples` windows, at least two, are drawn for the tests of the distribution, and the same number on each
     side of each shift. If `samples` is None, it is 20,000, or fewer (at least 4,000) for long windows. If
     `bits` is None, the source is `BulkBits`. Checks that compare draws from equal bits use `SeededBits`.
-
-    Raises:
-        ValueError: the mechanism refuses windows of n slots or releases them in another shape, the loss of a
-            quantum is not positive, or the quantum is not a multiple of the mechanism's step.
+    Raises ValueError if the mechanism refuses windows of n slots or releases them in another shape, the loss
+    of a quantum is not positive, or the quantum is not a multiple of the mechanism's step.
     """
     count = max(4000, min(20_000, (1 << 22) // mechanism.n)) if samples is None else samples
     bench = _Bench(mechanism, bits or BulkBits(), min(256, count))

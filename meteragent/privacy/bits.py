@@ -85,8 +85,7 @@ class RowBits(Protocol):
 def check_address(page: int, size: int) -> None:
     """Check that the first `size` bytes of a page exist: a sampler must stop rather than read bits twice.
 
-    Raises:
-        OverflowError: there is no such page, or it is shorter than `size` bytes.
+    Raises OverflowError if there is no such page, or it is shorter than `size` bytes.
     """
     if not (0 <= page < PAGES and size <= PAGE_BYTES):
         raise OverflowError(
@@ -97,8 +96,7 @@ def check_address(page: int, size: int) -> None:
 class FreshRows:
     """Rows of fresh bits: every read, at any address, returns bits that were never read before.
 
-    Raises:
-        ValueError: count < 0.
+    Raises ValueError if count < 0.
     """
 
     def __init__(self, count: int, bits: Bits) -> None:
@@ -109,8 +107,7 @@ class FreshRows:
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
         """Draw `count` fresh words for each row in `rows`; shape (rows.size, count).
 
-        Raises:
-            OverflowError: the page has fewer words, or does not exist.
+        Raises OverflowError if the page has fewer words, or does not exist.
         """
         check_address(page, count * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size * count, dtype).reshape(rows.size, count)
@@ -118,8 +115,7 @@ class FreshRows:
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
         """Draw a fresh word for each row in `rows`; shape (rows.size,).
 
-        Raises:
-            OverflowError: `at` is beyond the page's end, or the page does not exist.
+        Raises OverflowError if `at` is beyond the page's end, or the page does not exist.
         """
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)
@@ -144,8 +140,7 @@ class BytesBits(ABC):
     def array(self, count: int, dtype: Width) -> UnsignedArray:
         """Draw `count` integers, uniform on all values of `dtype`; the array is read-only.
 
-        Raises:
-            ValueError: count < 0.
+        Raises ValueError if count < 0.
         """
         if count < 0:
             raise ValueError(f"a count must not be negative: {count}")
@@ -222,9 +217,7 @@ class SeededBits(BufferedBits):
     """Reproducible bits (SHAKE-128 of the seed and the block's number), for tests and simulations.
 
     They are not secret: anyone who knows or guesses the seed knows the noise. Any integer can be a seed.
-
-    Raises:
-        TypeError: the seed is not an int.
+    Raises TypeError if the seed is not an int.
     """
 
     block_bytes = 1 << 16

@@ -25,8 +25,7 @@ class BulkBits(SystemBits):
 def source_of(bits: Bits | None) -> Bits:
     """Return `bits`, or a new `BulkBits` if it is None.
 
-    Raises:
-        TypeError: `bits` is not a source of random bits.
+    Raises TypeError if `bits` is not a source of random bits.
     """
     if bits is None:
         return BulkBits()

@@ -47,11 +47,9 @@ Integers = NDArray[np.int64]
 class Library:
     """N known windows of n slots: `signatures` in quanta, shape (N, n), and their prior.
 
-    `prior` has N numbers that sum to 1; by default, all windows are equally likely.
-
-    Raises:
-        TypeError: the signatures are not integers.
-        ValueError: the signatures do not have the shape (N, n), or the prior is not a distribution on them.
+    `prior` has N numbers that sum to 1; by default, all windows are equally likely. Raises TypeError if the
+    signatures are not integers; ValueError if the signatures do not have the shape (N, n), or the prior is
+    not a distribution on them.
     """
 
     signatures: Integers
@@ -106,12 +104,9 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     Only n and a = epsilon * quantum of `mechanism` are used. `through` holds m further windows of the
     lattice, in quanta, as an array of shape (m, n). There are at most (N+m)^2 N constraints; those that
     follow from others are left out. 20 shapes take less than a second, 40 shapes several seconds. For larger
-    libraries, use `mixture`.
-
-    Raises:
-        TypeError: the values of `through` are not integers.
-        ValueError: the signatures or `through` do not have the mechanism's n slots.
-        ArithmeticError: the solver finds no solution.
+    libraries, use `mixture`. Raises TypeError if the values of `through` are not integers; ValueError if the
+    signatures or `through` do not have the mechanism's n slots; ArithmeticError if the solver finds no
+    solution.
     """
     _check_slots(mechanism, library)
     points = _with(library, through)
@@ -139,12 +134,9 @@ def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     """Minimise the sum of weights y_c >= 0 with sum y_c e^(-a d(x_i, c)) >= prior_i for each shape i.
 
     The weights are on the library's windows, `through`, and the window in the middle of the library. They are
-    scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is no
-    smaller than that of `certify` for the same windows.
-
-    Raises:
-        TypeError: the values of `through` are not integers.
-        ValueError: the signatures or `through` do not have the mechanism's n slots.
+    scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is no smaller
+    than that of `certify` for the same windows. Raises TypeError if the values of `through` are not integers;
+    ValueError if the signatures or `through` do not have the mechanism's n slots.
     """
     _check_slots(mechanism, library)
     low, high = library.signatures.min(axis=0), library.signatures.max(axis=0)

@@ -45,10 +45,8 @@ class Odometer:
     refuses a charge that would exceed it. If the budget is None, the odometer only adds up charges. All
     accepted releases together stay within the budget, even if each mechanism and its epsilon are chosen after
     seeing all earlier releases (Pauwels 2016, Proposition 4). The odometer is deterministic and kept in
-    memory only; the caller stores and restores charges.
-
-    Raises:
-        TypeError: the budget is not exact.  ValueError: length_ms < 1, or the budget is not positive.
+    memory only; the caller stores and restores charges. Raises TypeError if the budget is not exact;
+    ValueError if length_ms < 1, or the budget is not positive.
     """
 
     def __init__(self, length_ms: int, budget: Exact | None = None) -> None:
@@ -66,19 +64,16 @@ class Odometer:
     def spent(self, key: Hashable, time_ms: int) -> Fraction:
         """Return the epsilon spent by `key` in the period that contains `time_ms`.
 
-        Raises:
-            ValueError: the period has been forgotten.
+        Raises ValueError if the period has been forgotten.
         """
         return self._spent.get(self._remembered_ms(time_ms), {}).get(key, Fraction(0))
 
     def would_exceed(self, key: Hashable, time_ms: int, epsilon: Exact) -> bool:
         """Return whether adding `epsilon` would exceed the budget; reaching it is allowed.
 
-        Without a budget the result is False, even for a period that has been forgotten.
-
-        Raises:
-            ValueError: epsilon <= 0, or there is a budget and the period has been forgotten.
-            TypeError: epsilon is not exact.
+        Without a budget the result is False, even for a period that has been forgotten. Raises ValueError if
+        epsilon <= 0, or there is a budget and the period has been forgotten; TypeError if epsilon is not
+        exact.
         """
         charge = positive("epsilon", epsilon)
         return self._budget is not None and self.spent(key, time_ms) + charge > self._budget
@@ -98,8 +93,8 @@ class Odometer:
     def restore(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
         """Record an earlier charge, even if it takes the sum above the current budget.
 
-        Raises:
-            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: epsilon is not exact.
+        Raises ValueError if epsilon <= 0, or the period has been forgotten; TypeError if epsilon is not
+        exact.
         """
         spent = self.spent(key, time_ms) + positive("epsilon", epsilon)
         self._spent[self._remembered_ms(time_ms)][key] = spent

@@ -24,9 +24,8 @@ GUARD_BITS = 12
 def rational(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction; `name` is the parameter's name in error messages.
 
-    Raises:
-        TypeError: `value` is not of a type in `Exact`, or is a bool; the message shows a correct form.
-        ValueError: `value` is a string or a Decimal that is not a finite number.
+    Raises TypeError if `value` is not of a type in `Exact`, or is a bool; the message shows a correct form.
+    Raises ValueError if `value` is a string or a Decimal that is not a finite number.
     """
     if isinstance(value, Fraction):
         return value
@@ -58,8 +57,7 @@ def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
     Returns:
         An int, or an array of the broadcast shape and type.
 
-    Raises:
-        ZeroDivisionError: a denominator is 0 (arrays of a fixed width return 0 there, with a warning).
+    Raises ZeroDivisionError if a denominator is 0 (arrays of a fixed width return 0 there, with a warning).
     """
     return (2 * numerator + denominator) // (2 * denominator)
 
@@ -67,8 +65,7 @@ def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
 def positive(name: str, value: Any) -> Fraction:
     """Return `value` as a positive Fraction.
 
-    Raises:
-        TypeError: `value` is not exact.  ValueError: `value` is not a finite positive number.
+    Raises TypeError if `value` is not exact; ValueError if `value` is not a finite positive number.
     """
     exact = rational(name, value)
     if exact <= 0:
@@ -79,8 +76,7 @@ def positive(name: str, value: Any) -> Fraction:
 def not_negative(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction that is not negative.
 
-    Raises:
-        TypeError: `value` is not exact.  ValueError: `value` is negative or not a finite number.
+    Raises TypeError if `value` is not exact; ValueError if `value` is negative or not a finite number.
     """
     exact = rational(name, value)
     if exact < 0:

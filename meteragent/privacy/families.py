@@ -45,10 +45,7 @@ def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 def row_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return N_1: all rows except row i are known, and row i lies in U, any nonempty subset of V.
 
-    See Chatzikokolakis 2013, section 5.1.
-
-    Raises:
-        ValueError: V has more than 20 values.
+    See Chatzikokolakis 2013, section 5.1. Raises ValueError if V has more than 20 values.
     """
     members = (_row(u, x, i) for u in _subsets(values) for x in product(values, repeat=n) for i in range(n))
     return tuple(dict.fromkeys(map(Neighbourhood, members)))
@@ -63,10 +60,7 @@ def database_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 def database_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return N_inf: row i is known to lie in V_i, any nonempty subset of V.
 
-    See Chatzikokolakis 2013, section 6.1.
-
-    Raises:
-        ValueError: V has more than 20 values.
+    See Chatzikokolakis 2013, section 6.1. Raises ValueError if V has more than 20 values.
     """
     boxes_of_sets = product(_subsets(values), repeat=n)
     return tuple(Neighbourhood(frozenset(product(*box))) for box in boxes_of_sets)
@@ -81,8 +75,7 @@ def point_maps(points: Sequence[Point]) -> tuple[Hiding, ...]:
 def point_sets(points: Sequence[Point]) -> tuple[Neighbourhood, ...]:
     """Return N_2: all regions, the nonempty subsets of a finite set (Chatzikokolakis 2013, section 6.2).
 
-    Raises:
-        ValueError: there are more than 20 points.
+    Raises ValueError if there are more than 20 points.
     """
     return tuple(map(Neighbourhood, _subsets(points)))
 

@@ -51,9 +51,7 @@ def expected_error(
     """Return E d(Q(x), X_x) at x = `point`, exactly: the sum over outputs y of P(y|x) d(Q(x), y).
 
     `query` is Q, whose answers the channel releases; the default is the identity (Holohan 2014, section 2.3).
-
-    Raises:
-        ValueError: `point` is not an input, or a possible output is infinitely far from the answer.
+    Raises ValueError if `point` is not an input, or a possible output is infinitely far from the answer.
     """
     total, truth = number("zero", 0), query(point)
     for output, mass in zip(channel.outputs, channel.row(point), strict=True):
@@ -65,8 +63,7 @@ def expected_error(
 def maximal_expected_error(channel: Channel, metric: Metric) -> Number:
     """Return the largest E d(x, X_x) over the inputs x, exactly (Holohan 2014, Equation 13).
 
-    Raises:
-        ValueError: a possible output is infinitely far from its input.
+    Raises ValueError if a possible output is infinitely far from its input.
     """
     return max(expected_error(channel, metric, x) for x in channel.inputs)
 
@@ -78,11 +75,8 @@ def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number
 
     The bound holds for any (epsilon, delta) mechanism and any outputs in a space that contains both points.
     Randomised response attains it. With the diameter as the distance, it is twice the bound of Holohan 2014,
-    Theorem 6.
-
-    Raises:
-        TypeError: a parameter is not exact.
-        ValueError: distance is not positive, epsilon is below zero, or delta is not in [0, 1].
+    Theorem 6. Raises TypeError if a parameter is not exact; ValueError if distance is not positive, epsilon
+    is below zero, or delta is not in [0, 1].
     """
     return positive("distance", distance) * _certainty(delta) / (1 + exp(not_negative("epsilon", epsilon)))
 
@@ -90,11 +84,8 @@ def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number
 def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
     """Return the bound of Holohan 2014, Theorem 6, as published: diam(D)/2 (1-delta)/(1+e^epsilon).
 
-    The bound is half of `two_point_floor`.
-
-    Raises:
-        TypeError: a parameter is not exact.
-        ValueError: diameter is not positive, epsilon is below zero, or delta is not in [0, 1].
+    The bound is half of `two_point_floor`. Raises TypeError if a parameter is not exact; ValueError if
+    diameter is not positive, epsilon is below zero, or delta is not in [0, 1].
     """
     return two_point_floor(diameter, epsilon, delta) / 2
 
@@ -108,11 +99,8 @@ def finite_floor(
 
     The bound holds for (epsilon, delta) mechanisms whose `outputs` are among the points; the categorical
     mechanism attains it for the discrete metric. For outputs "anywhere" in a space around the points, the
-    bound is the larger of half of this value and `two_point_floor(kappa)`.
-
-    Raises:
-        TypeError: a parameter is not exact.
-        ValueError: m < 1, kappa is not positive, epsilon is below zero, or delta is not in [0, 1].
+    bound is the larger of half of this value and `two_point_floor(kappa)`. Raises TypeError if a parameter is
+    not exact; ValueError if m < 1, kappa is not positive, epsilon is below zero, or delta is not in [0, 1].
     """
     if m < 1:
         raise ValueError(f"m + 1 points must be at least two points: m must be at least 1, not {m}")
@@ -143,12 +131,10 @@ class WindowFloor:
     """Lower bounds on the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
 
     epsilon is in 1/unit; errors are in the unit, and squared errors in its square. The l_inf Laplace
-    mechanism attains both bounds at once. The bounds hold for mechanisms that add
-    noise on R^n, and for any other mechanism in its worst window. For readings in a range [0, P], a bound
-    applies only if it is well below P/2, which is the error of an answer without any information.
-
-    Raises:
-        TypeError: epsilon is not exact.  ValueError: epsilon is not positive, or n < 1.
+    mechanism attains both bounds at once. The bounds hold for mechanisms that add noise on R^n, and for any
+    other mechanism in its worst window. For readings in a range [0, P], a bound applies only if it is well
+    below P/2, which is the error of an answer without any information. Raises TypeError if epsilon is not
+    exact; ValueError if epsilon is not positive, or n < 1.
     """
 
     n: int

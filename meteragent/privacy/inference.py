@@ -58,10 +58,8 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     value (except for the last bits of a float). For a = epsilon q >= 0.0015 and fewer than 10^5 windows it
     exceeds the value of the discrete Laplace pairs by at most 1e-8. A finer lattice is replaced by a coarser
     one, which adds less than 0.003 to a window's loss. The bound does not fall when a distance or `times`
-    grows nor, apart from the effect of a coarser lattice, when epsilon grows (THEORY 5.1, 7).
-
-    Raises:
-        TypeError: a distance is not exact.  ValueError: a distance is negative, or times < 1.
+    grows nor, apart from the effect of a coarser lattice, when epsilon grows (THEORY 5.1, 7). Raises
+    TypeError if a distance is not exact; ValueError if a distance is negative, or times < 1.
     """
     if times < 1:
         raise ValueError(f"an event happens at least once, not {times} times")

@@ -50,11 +50,8 @@ class KeyedRows:
     """Rows whose bits are a function of a key of 32 bytes and one tag per row (`bits.RowBits`).
 
     `tags` holds 12 bytes for each row, end to end. The output of `repr` does not contain the key, and
-    pickling raises TypeError.
-
-    Raises:
-        ImportError: the package `cryptography` is missing; the message names the extra.
-        ValueError: the key or the tags have the wrong length.
+    pickling raises TypeError. Raises ImportError if the package `cryptography` is missing; the message names
+    the extra. Raises ValueError if the key or the tags have the wrong length.
     """
 
     def __init__(self, key: bytes, tags: bytes) -> None:
@@ -69,8 +66,7 @@ class KeyedRows:
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
         """Read the first `count` words of a page for each row in `rows`: (rows.size, count).
 
-        Raises:
-            OverflowError: the page has fewer words, or does not exist.
+        Raises OverflowError if the page has fewer words, or does not exist.
         """
         size = count * np.dtype(dtype).itemsize
         check_address(page, size)
@@ -81,8 +77,7 @@ class KeyedRows:
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
         """Read the word at place `at` of a page for each row in `rows`; `at` may differ by row: (rows.size,).
 
-        Raises:
-            OverflowError: a place is beyond the page's end, or the page does not exist.
+        Raises OverflowError if a place is beyond the page's end, or the page does not exist.
         """
         places = np.broadcast_to(np.asarray(at, np.int64), rows.shape)
         check_address(page, (int(places.max(initial=0)) + 1) * np.dtype(dtype).itemsize)
@@ -146,11 +141,8 @@ def tags(key: bytes, *parts: Words) -> bytes:
     Each of `parts` is an array of shape (count, any width); row i consists of row i of every part. The tag of
     a row is the first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A
     MAC that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts the
-    blocks of many rows together.
-
-    Raises:
-        ImportError: the package `cryptography` is missing; the message names the extra.
-        ValueError: the key has the wrong length.
+    blocks of many rows together. Raises ImportError if the package `cryptography` is missing; the message
+    names the extra. Raises ValueError if the key has the wrong length.
     """
     if len(key) != KEY_BYTES:
         raise ValueError(f"a tag key has {KEY_BYTES} bytes")
@@ -211,8 +203,7 @@ Encrypted = Callable[[NDArray[Any]], NDArray[np.uint8]]
 def _cipher(key: bytes) -> Encrypted:
     """Return the function that applies AES-256 under `key` to each 16-byte block of an array.
 
-    Raises:
-        ImportError: the package `cryptography` is missing; the message names the extra.
+    Raises ImportError if the package `cryptography` is missing; the message names the extra.
     """
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415

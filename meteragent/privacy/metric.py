@@ -63,8 +63,7 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 def _number(x: Any) -> Fraction | int:
     """Return a point's number exactly; a float becomes the rational number that it represents.
 
-    Raises:
-        ValueError: the number is nan.  OverflowError: it is infinite.
+    Raises ValueError if the number is nan; OverflowError if it is infinite.
     """
     if type(x) is int:
         return x
@@ -112,8 +111,7 @@ chebyshev = Rowwise(absolute, "linf")
 def normalised_manhattan(width: Exact) -> Rowwise:
     """Return the metric d_1 / width, which is at most d_h if rows are numbers in a domain of this width.
 
-    Raises:
-        TypeError: width is not exact.  ValueError: width is not positive.
+    Raises TypeError if width is not exact; ValueError if width is not positive.
     """
     return Rowwise(Scaled(absolute, 1 / positive("width", width)))
 
@@ -121,8 +119,7 @@ def normalised_manhattan(width: Exact) -> Rowwise:
 def euclidean(x: Any, y: Any) -> Distance:
     """Return d_2, the root of the sum of (x_i - y_i)^2; the result is a float only if it is irrational.
 
-    Raises:
-        ValueError: the points have different dimensions.
+    Raises ValueError if the points have different dimensions.
     """
     return root(Fraction(sum((_number(u) - _number(v)) ** 2 for u, v in _matched(x, y))))
 
@@ -141,8 +138,7 @@ def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 class Scaled:
     """A metric times a factor: epsilon d is a metric, too, and epsilon d-privacy is privacy for this metric.
 
-    Raises:
-        TypeError: factor is not exact.  ValueError: factor is not positive.
+    Raises TypeError if factor is not exact; ValueError if factor is not positive.
     """
 
     metric: Metric

@@ -67,8 +67,7 @@ class Tree:
     ) -> Self:
         """Return the tree of a value and its children, whose kinds replace the children of `kind`.
 
-        Raises:
-            ValueError: the kind has a window of several slots, whose noises are not independent.
+        Raises ValueError if the kind has a window of several slots, whose noises are not independent.
         """
         if kind.mechanism.n != 1:
             raise ValueError(
@@ -96,10 +95,8 @@ def _down(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float
 def regular(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
     """Return the path to a leaf of a tree with `counts[i]` nodes of `kinds[i]` per node of `kinds[i + 1]`.
 
-    The kinds are given without children, in order from the leaves to the root.
-
-    Raises:
-        ValueError: the number of kinds is not one more than the number of counts.
+    The kinds are given without children, in order from the leaves to the root. Raises ValueError if the
+    number of kinds is not one more than the number of counts.
     """
     path = [kinds[0]]
     for kind, count in zip(kinds[1:], counts, strict=True):
@@ -115,8 +112,7 @@ def sd(path: Path) -> float:
 def half_width(path: Path, coverage: float = 0.95) -> float:
     """Return an h such that the measured value lies within h of the estimate with probability `coverage`.
 
-    Raises:
-        ValueError: the coverage is not between 0 and 1.
+    Raises ValueError if the coverage is not between 0 and 1.
     """
     return half_width_of_total(parts(path), coverage)
 

@@ -136,8 +136,7 @@ def _weigh(prior: ArrayLike, rows: ArrayLike) -> Floats:
 def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Floats:
     """Return the matrix epsilon d(x, x') for all pairs of `points`, as floats.
 
-    Raises:
-        TypeError: epsilon is not exact.  ValueError: epsilon is not positive.
+    Raises TypeError if epsilon is not exact; ValueError if epsilon is not positive.
     """
     exact = positive("epsilon", epsilon)
     return np.array([[float(exact * metric(x, y)) for y in points] for x in points])
@@ -147,11 +146,9 @@ def best_mechanism(user: User, level: Floats) -> Optimum:
     """Find the private mechanism with the least mean loss for `user`; its outputs are guesses.
 
     `level[x, x']` is epsilon d(x, x'), or inf if the two secrets may be distinguished. Secrets may be
-    databases, with loss[x] the loss of the query's answer at x, or answers, with the induced metric.
-
-    Raises:
-        ValueError: the prior and the loss do not have the same number of secrets.
-        ArithmeticError: the solver finds no solution.
+    databases, with loss[x] the loss of the query's answer at x, or answers, with the induced metric. Raises
+    ValueError if the prior and the loss do not have the same number of secrets; ArithmeticError if the solver
+    finds no solution.
     """
     return least_cost(_weigh(user.prior, user.loss), level)
 
@@ -161,10 +158,8 @@ def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
 
     An output is one guess for each user; the guesses are the digits of the output's number. If the bound is
     above the sum of `best_mechanism(user, level).value` over the users, no mechanism is best for all users,
-    whatever their remaps (Chatzikokolakis 2013, Theorem 9).
-
-    Raises:
-        ValueError, ArithmeticError: as for `best_mechanism`.
+    whatever their remaps (Chatzikokolakis 2013, Theorem 9). Raises ValueError or ArithmeticError as for
+    `best_mechanism`.
     """
     cost = np.zeros((len(level), 1))
     for user in users:
@@ -176,8 +171,7 @@ def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
 def least_cost(cost: Floats, level: Floats) -> Optimum:
     """Minimise the sum of cost(x, z) K(z|x) over all channels K private at `level`.
 
-    Raises:
-        ArithmeticError: the solver finds no solution.
+    Raises ArithmeticError if the solver finds no solution.
     """
     secrets, outputs = cost.shape
     first, second = _edges(level)
@@ -193,10 +187,8 @@ def least_cost(cost: Floats, level: Floats) -> Optimum:
 def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
     """Return a lower bound on the cost of all channels private at `level`, from any multipliers >= 0.
 
-    `multipliers` has the indices (x, x', z).
-
-    Raises:
-        ValueError: a multiplier is negative, which proves nothing.
+    `multipliers` has the indices (x, x', z). Raises ValueError if a multiplier is negative, which proves
+    nothing.
     """
     if np.any(multipliers < 0):
         raise ValueError("a multiplier is negative: only multipliers >= 0 prove a bound")
@@ -211,10 +203,7 @@ def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> flo
     level = epsilon off the diagonal, the channels are the (epsilon, delta)-differentially private
     sanitisations of a finite set. Holohan 2014, Theorems 6 and 7, bound their maximal expected error from
     below (`floor`). For each pair, slacks s(x, x', z) >= K(z|x) - e^level K(z|x') add up to at most delta
-    over all z.
-
-    Raises:
-        ArithmeticError: the solver finds no solution.
+    over all z. Raises ArithmeticError if the solver finds no solution.
     """
     secrets, outputs = error.shape
     first, second = _edges(level) if delta == 0 else _pairs(level)
@@ -279,8 +268,7 @@ def _solve(
 ) -> _Solution:
     """Minimise objective @ x over x >= 0 with constraints @ x <= limit and rows @ x = sums.
 
-    Raises:
-        ArithmeticError: the solver finds no solution.
+    Raises ArithmeticError if the solver finds no solution.
     """
     options = {"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE}
     solution = linprog(objective, constraints, limit, rows, sums, method="highs", options=options)

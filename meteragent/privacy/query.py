@@ -62,11 +62,9 @@ class Query:
 
     If `sensitivity` is None, the space is searched for the least sensitivity. A declared sensitivity is
     checked on all pairs of points of a small space, or on the pairs that a large space provides for tests.
-
-    Raises:
-        TypeError: the sensitivity is not exact.
-        ValueError: a pair of points shows a larger sensitivity, the sensitivity is infinite, or no
-            sensitivity is declared on a space that is too large to search.
+    Raises TypeError if the sensitivity is not exact; ValueError if a pair of points shows a larger
+    sensitivity, the sensitivity is infinite, or no sensitivity is declared on a space that is too large to
+    search.
     """
 
     function: Callable[[Any], Any]
@@ -93,8 +91,7 @@ class Query:
     def __call__(self, point: Any) -> Any:
         """Return the answer at a point.
 
-        Raises:
-            ValueError: the point is outside the space, where the sensitivity is unknown.
+        Raises ValueError if the point is outside the space, where the sensitivity is unknown.
         """
         if point not in self.domain:
             raise ValueError(f"the point is not in the query's space, {type(self.domain).__name__}")
@@ -104,8 +101,7 @@ class Query:
     def answers(self) -> tuple[Any, ...]:
         """The distinct answers, in the order of the points that give them.
 
-        Raises:
-            ValueError: the space is too large to search.
+        Raises ValueError if the space is too large to search.
         """
         return tuple(dict.fromkeys(map(self.function, self._search_points())))
 
@@ -113,16 +109,14 @@ class Query:
     def induced(self) -> Induced:
         """The metric that the query induces on its answers: the largest under which it is 1-sensitive.
 
-        Raises:
-            ValueError: the space is too large to search.
+        Raises ValueError if the space is too large to search.
         """
         return Induced(self.domain.metric, self.function, self._search_points())
 
     def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
         """Return a tight, expansive chain between two answers, or None if none exists (Definition 5).
 
-        Raises:
-            ValueError: the space is too large to search.
+        Raises ValueError if the space is too large to search.
         """
         links = self._expansive()
         paths, chain = shortest_paths(links), [start]
@@ -143,10 +137,8 @@ class Query:
     def uniformly_sensitive(self) -> bool:
         """Whether any two answers are joined by a tight and expansive chain (Definition 5).
 
-        Then a mechanism that is private after the query is as private on the answers (Theorem 6).
-
-        Raises:
-            ValueError: the space is too large to search.
+        Then a mechanism that is private after the query is as private on the answers (Theorem 6). Raises
+        ValueError if the space is too large to search.
         """
         paths, answers = shortest_paths(self._expansive()), self.answers
         lengths = (
@@ -185,11 +177,9 @@ class Query:
 def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
     """Return the number of rows that satisfy `predicate`, as a query.
 
-    Under d_h it is uniformly 1-sensitive, unless all values or none satisfy `predicate`.
-
-    Raises:
-        ValueError: the rows' space is too large to search for the predicate's sensitivity, or the result's
-            sensitivity is infinite or irrational.
+    Under d_h it is uniformly 1-sensitive, unless all values or none satisfy `predicate`. Raises ValueError if
+    the rows' space is too large to search for the predicate's sensitivity, or the result's sensitivity is
+    infinite or irrational.
     """
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)
@@ -202,12 +192,9 @@ def total(domain: Databases) -> Query:
     """Return the sum of the rows that are present, as a query: answers in quanta, distances in the unit.
 
     Its sensitivity is 1 under d_1 and the rows' width under normalised d_1 (both uniform), the rows' width
-    under d_h, and n under d_inf.
-
-    Raises:
-        TypeError: the values of the rows are not `Numbers`.
-        ValueError: the sensitivity is the rows' width, which is infinite, or rows may be absent but
-            0 is not one of their values.
+    under d_h, and n under d_inf. Raises TypeError if the values of the rows are not `Numbers`; ValueError if
+    the sensitivity is the rows' width, which is infinite, or rows may be absent but 0 is not one of their
+    values.
     """
     if isinstance(domain.rows, WithNull) and 0 not in domain.rows:
         raise ValueError("an absent row adds 0 to the sum: the values of the rows must include 0")
@@ -221,11 +208,9 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
     Its sensitivity is the sum's sensitivity divided by n, so it is 1 under d_inf. If rows may be absent or
     the mean is `rounded`, it is at most the sensitivity of a row. Under d_inf it is uniform for rows that are
     real numbers (Theorem 13). On a lattice it is not: if one of n > 1 rows moves by a quantum, the mean moves
-    by less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n.
-
-    Raises:
-        TypeError: the values of the rows are not `Numbers`.
-        ValueError: the sensitivity is the rows' width, which is infinite.
+    by less. Without absent rows it is uniform under d_1 and normalised d_1, in steps of q/n. Raises TypeError
+    if the values of the rows are not `Numbers`; ValueError if the sensitivity is the rows' width, which is
+    infinite.
     """
     metric, width = Scaled(absolute, _quantum(domain)), domain.rows.diameter
     if isinstance(domain.rows, WithNull) or rounded:
@@ -245,11 +230,8 @@ def percentile(domain: Databases, percent: Exact) -> Query:
 
     This is the row of rank ceil(n percent / 100), or of rank 1 for 0%, where n is the number of rows present.
     Its sensitivity is 1 under d_1 and d_inf and the rows' width under normalised d_1 (all uniform), and the
-    rows' width under d_h.
-
-    Raises:
-        TypeError: the values of the rows are not `Numbers`, or percent is not exact.
-        ValueError: percent is not in [0, 100], or the sensitivity is the rows' width, which is infinite.
+    rows' width under d_h. Raises TypeError if the values of the rows are not `Numbers`, or percent is not
+    exact; ValueError if percent is not in [0, 100], or the sensitivity is the rows' width, which is infinite.
     """
     share = rational("percent", percent)
     if not 0 <= share <= 100:
@@ -267,11 +249,8 @@ def most_common(domain: Databases, k: int) -> Query:
     """Return the k most common values of the rows, as a query; ties go to the value listed first.
 
     A value that no row has can be among them. The answers are frozensets, whose distance is the size of their
-    symmetric difference (Holohan 2014, Example 3).
-
-    Raises:
-        ValueError: the rows' values cannot be listed, k is not in 1 .. the number of values, or there
-            are too many databases to search for the sensitivity.
+    symmetric difference (Holohan 2014, Example 3). Raises ValueError if the rows' values cannot be listed, k
+    is not in 1 .. the number of values, or there are too many databases to search for the sensitivity.
     """
     values = listed(domain.rows)
     if values is None or not 0 < k <= len(values):
@@ -288,11 +267,9 @@ def in_family_c(query: Query) -> bool:
     """Return whether a query on databases of numbers is in family C (Chatzikokolakis 2013, Definition 8).
 
     Let d_V be the metric of the rows and d_V(V) the rows' width. The query is in the family if its answers
-    differ by at most d_V(x[i], x'[i]) for all x, x' that differ only in row i, and by d_V(V) for some such
-    x, x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1 (Proposition 4).
-
-    Raises:
-        ValueError: the domain is not a space of databases, or has too many databases to list.
+    differ by at most d_V(x[i], x'[i]) for all x, x' that differ only in row i, and by d_V(V) for some such x,
+    x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1 (Proposition 4). Raises
+    ValueError if the domain is not a space of databases, or has too many databases to list.
     """
     domain = query.domain
     if not isinstance(domain, Databases) or (points := listed(domain)) is None:

@@ -16,9 +16,7 @@ class SlidingPlan:
     The loss between two streams that differ by at most d, and only within `span` consecutive slots, is at
     most epsilon d: they differ in at most c = ceil((span-1)/block) + 1 blocks, and each block is released at
     epsilon/c (THEORY 3.2). `span` counts slots; an interval as long as w slots touches up to w + 1 slots.
-
-    Raises:
-        TypeError: epsilon is not exact.  ValueError: a parameter is not positive.
+    Raises TypeError if epsilon is not exact; ValueError if a parameter is not positive.
     """
 
     span: int
@@ -47,8 +45,7 @@ class SlidingPlan:
     def touched(self, length: int) -> int:
         """Return the largest number of blocks that `length` slots can touch: ceil((length-1)/block) + 1.
 
-        Raises:
-            ValueError: length < 1.
+        Raises ValueError if length < 1.
         """
         if length < 1:
             raise ValueError(f"an event needs at least one slot, not {length}")

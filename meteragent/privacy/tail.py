@@ -70,9 +70,8 @@ def tail(terms: Iterable[Term], x: float) -> float:
     """Return the largest probability, over all loads, that the error of a sum is at least x.
 
     The result is exact for a single dithered value, and otherwise an upper bound (see Theory of operation).
-
-    Raises:
-        ValueError: there is no term, or a term has n > 1, values < 1, or a weight that is 0 or not finite.
+    Raises ValueError if there is no term, or a term has n > 1, values < 1, or a weight that is 0 or not
+    finite.
     """
     kinds, mean = _kinds(terms)
     if len(kinds) == 1 and kinds[0][1] == 1:
@@ -85,8 +84,7 @@ def tail(terms: Iterable[Term], x: float) -> float:
 def quantile(terms: Iterable[Term], chance: float) -> float:
     """Return the least x >= 0 for which `tail` is at most `chance`, to the last bits of a float.
 
-    Raises:
-        ValueError: the chance is below 1e-9 or at least 1, or `tail` refuses the terms.
+    Raises ValueError if the chance is below 1e-9 or at least 1, or `tail` refuses the terms.
     """
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")

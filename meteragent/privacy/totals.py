@@ -112,11 +112,8 @@ class Law(NamedTuple):
 def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
     """Return the standard deviation of a total's error, from `accuracy.sd`.
 
-    Slots are uncorrelated (THEORY 1.2), so variances add.
-
-    Raises:
-        ValueError: there is no part, slots are not in 1..n, windows < 1, or a weight is not positive and
-            finite.
+    Slots are uncorrelated (THEORY 1.2), so variances add. Raises ValueError if there is no part, slots are
+    not in 1..n, windows < 1, or a weight is not positive and finite.
     """
     windows = _windows(parts).items()
     return math.hypot(
@@ -131,10 +128,8 @@ def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95
     The rounding error is included as in `accuracy.half_width`, which is the result for one slot. With
     dithering, the coverage is at least `coverage` for every load: for one slot by a proof, otherwise as far
     as it has been checked by enumeration. Parts are independent: put the slots of one window into one part.
-
-    Raises:
-        ValueError: there is no part, slots are not in 1..n, windows < 1, a weight is not positive and finite,
-            or the coverage is not between 0 and 1.
+    Raises ValueError if there is no part, slots are not in 1..n, windows < 1, a weight is not positive and
+    finite, or the coverage is not between 0 and 1.
     """
     _check_coverage(coverage)
     return _half_width(tuple(_windows(parts).items()), coverage)
@@ -153,10 +148,7 @@ def half_width_of_window(
 
     Here g(R) is the least chance, over all loads, that a slot's error is within the half-width given R. As in
     `accuracy`, the worst load is half a quantum off the lattice, for every R. For n = 1 both results are
-    `accuracy.half_width`.
-
-    Raises:
-        ValueError: the coverage is not between 0 and 1.
+    `accuracy.half_width`. Raises ValueError if the coverage is not between 0 and 1.
     """
     _check_coverage(coverage)
     if mechanism.n == 1:
@@ -185,10 +177,8 @@ def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
     """Return the distribution of a total's error.
 
     Its quantiles are those of `half_width_of_total`, with two exceptions: there, half a quantum is added for
-    dithering, and `accuracy.half_width` computes the half-width of a single slot.
-
-    Raises:
-        ValueError: as for `sd_of_total`.
+    dithering, and `accuracy.half_width` computes the half-width of a single slot. Raises ValueError as for
+    `sd_of_total`.
     """
     return _law(tuple(_windows(parts).items()))
 

@@ -44,9 +44,7 @@ def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
     """Return the least alpha >= 0 with beyond(alpha) <= delta, where beyond(alpha) = P(d > alpha) falls to 0.
 
     The search is a bisection to the last bits of a float. `PlanarLaplace.beyond` is an example of `beyond`.
-
-    Raises:
-        ValueError: delta is not between 0 and 1.
+    Raises ValueError if delta is not between 0 and 1.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1, not {delta}")
@@ -63,13 +61,10 @@ def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
 def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
     """Return alpha of noise on R^n with density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
 
-    The result holds for any norm and is in the unit of 1/epsilon. It is for the Laplace mechanism
-    on numbers if n = 1, for noise on the plane under d_2 or d_1 if n = 2, and for the largest error of a
-    window under l_inf Laplace noise for any n.
-
-    Raises:
-        TypeError: epsilon is not exact.
-        ValueError: epsilon is not positive, n < 1, or delta is not between 0 and 1.
+    The result holds for any norm and is in the unit of 1/epsilon. It is for the Laplace mechanism on numbers
+    if n = 1, for noise on the plane under d_2 or d_1 if n = 2, and for the largest error of a window under
+    l_inf Laplace noise for any n. Raises TypeError if epsilon is not exact; ValueError if epsilon is not
+    positive, n < 1, or delta is not between 0 and 1.
     """
     if n < 1:
         raise ValueError(f"noise has at least one dimension, not {n}")
@@ -86,8 +81,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
     """Return alpha of a finite mechanism, exactly: the least alpha with P(d > alpha) <= delta at every input.
 
-    Raises:
-        TypeError: delta is not exact.  ValueError: delta is not in [0, 1).
+    Raises TypeError if delta is not exact; ValueError if delta is not in [0, 1).
     """
     limit = _probability(delta)
     alpha: Distance = Fraction(0)
@@ -105,8 +99,7 @@ def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
 def geometric_alpha(mechanism: TruncatedGeometric, delta: Exact) -> Fraction:
     """Return alpha of the truncated geometric mechanism, exactly, in its unit: a multiple of the quantum.
 
-    Raises:
-        TypeError: delta is not exact.  ValueError: delta is not in [0, 1).
+    Raises TypeError if delta is not exact; ValueError if delta is not in [0, 1).
     """
     limit, a, k = _probability(delta), mechanism.noise.a, mechanism.k
     low, high = -1, k  # in quanta: the smallest alpha lies above `low` and is at most `high`
@@ -135,11 +128,8 @@ def registration_dates(
     This is Chatzikokolakis 2013, Example 1 and Figure 3. The noise is Laplace noise, for two promises:
     epsilon d_h, under which a date may move by the whole span, and (epsilon/radius) d_1, with level epsilon
     for dates within the radius of each other. The scales are span/epsilon and radius/epsilon, and alpha is
-    the scale times ln(1/delta).
-
-    Raises:
-        TypeError: a parameter is not exact.
-        ValueError: epsilon, span or radius is not positive, or delta is not between 0 and 1.
+    the scale times ln(1/delta). Raises TypeError if a parameter is not exact; ValueError if epsilon, span or
+    radius is not positive, or delta is not between 0 and 1.
     """
     level = positive("epsilon", epsilon)
     scales = {"d_h": positive("span_days", span_days), "d_1": positive("radius_days", radius_days)}
@@ -168,12 +158,9 @@ def smart_meter(
 
     "per reading" has the scale 1/epsilon, as in the figure, and is n epsilon d_inf-private for the window.
     "independent" has the scale n/epsilon and is epsilon d_inf-private. "l_inf" is the l_inf Laplace
-    mechanism, which is epsilon d_inf-private.
-
-    Raises:
-        TypeError: epsilon or quantum is not exact, or the signature's values are not integers.
-        ValueError: the signature is not an array of n >= 1 numbers, epsilon or quantum is not positive, or
-            delta is not between 0 and 1.
+    mechanism, which is epsilon d_inf-private. Raises TypeError if epsilon or quantum is not exact, or the
+    signature's values are not integers; ValueError if the signature is not an array of n >= 1 numbers,
+    epsilon or quantum is not positive, or delta is not between 0 and 1.
     """
     x, exact = np.asarray(signature), positive("epsilon", epsilon)
     if x.ndim != 1 or not x.size:

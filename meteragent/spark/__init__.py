@@ -5,6 +5,7 @@
     sanitise_archive(policy, path, ..)    run `meteragent sanitise --engine spark`, with the ledger
     stream(readings, policy, sink, ..)    release a stream, each window once, with the ledger
     folder(out, policy)                   return a sink for `stream` that writes Parquet
+    read_outputs(spark, folder, ..)       return the releases and descriptors of outputs
     descriptors(policy)                   return the descriptors of the releases
     by_feeder(releases, descriptors, ..)  compute totals and means over many meters, with their intervals
 
@@ -13,8 +14,17 @@
 """
 
 from meteragent.spark.feeder import by_feeder
-from meteragent.spark.frame import sanitise, windows
+from meteragent.spark.frame import read_outputs, sanitise, windows
 from meteragent.spark.run import sanitise_archive
 from meteragent.spark.stream import descriptors, folder, stream
 
-__all__ = ["by_feeder", "descriptors", "folder", "sanitise", "sanitise_archive", "stream", "windows"]
+__all__ = [
+    "by_feeder",
+    "descriptors",
+    "folder",
+    "read_outputs",
+    "sanitise",
+    "sanitise_archive",
+    "stream",
+    "windows",
+]

@@ -5,14 +5,20 @@ is assigned to every window that its span may touch, and Spark groups the readin
 streams, too. So the readings of a group are all that its window needs.
 """
 
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
 import pyarrow as pa
-from pyspark.sql import DataFrame, GroupedData
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import ArrayType, TimestampType
 
 from meteragent.archive import kernel, layout
 from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
+from meteragent.consume import Descriptor
+from meteragent.consume.archive import open_outputs
 from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
 from meteragent.spark.worker import KeyFingerprint, safely
@@ -68,13 +74,10 @@ def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
     """Release windows: meter, start, end, values, d, key.
 
-    The noise is exact, and does not depend on how Spark divides the work. Unlike
-    `sanitise_archive` and `stream`, this function neither reads nor writes the key's ledger; the caller must
-    keep a ledger of its own.
-
-    Raises:
-        ArchiveError: a column is missing or has the wrong type.
-        KeyMissing: the driver cannot read the key, which each worker must have, too.
+    The noise is exact, and does not depend on how Spark divides the work. Unlike `sanitise_archive` and
+    `stream`, this function neither reads nor writes the key's ledger; the caller must keep a ledger of its
+    own. Raises ArchiveError if a column is missing or has the wrong type; KeyMissing if the driver cannot
+    read the key, which each worker must have, too.
     """
     return add_noise(windows(readings, policy), policy)
 
@@ -139,6 +142,20 @@ def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
 def drop_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
     """Drop each window that overlaps one of its meter's intervals in the ledger."""
     return mark_taken(windows, ledger_intervals).where(~F.col("taken")).drop("taken")
+
+
+def read(spark: SparkSession, paths: Iterable[Path]) -> DataFrame:
+    """Return the rows of these Parquet files, whose names Spark would otherwise take as patterns."""
+    return spark.read.parquet(*(re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path.absolute())) for path in paths))
+
+
+def read_outputs(spark: SparkSession, *folders: Path) -> tuple[DataFrame, tuple[Descriptor, ...]]:
+    """Return the releases in outputs and their descriptors, for `by_feeder`.
+
+    Raises RecordError as `consume.read_archive` does, so that no part is missing.
+    """
+    outputs = open_outputs(folders)
+    return read(spark, outputs.parts), tuple(outputs.descriptors.values())
 
 
 def write(releases: DataFrame, path: str) -> None:

@@ -51,11 +51,8 @@ def sanitise_archive(
 ) -> RunResult:
     """Release an archive on Spark, as `meteragent.archive.run.sanitise_archive` does in this process.
 
-    The Spark session is the active one, or a new one with Spark's default settings.
-
-    Raises:
-        MeteragentError: as for `meteragent.archive.run.sanitise_archive`, or an ArchiveError that names an
-            error of Spark.
+    The Spark session is the active one, or a new one with Spark's default settings. Raises MeteragentError as
+    for `meteragent.archive.run.sanitise_archive`, or an ArchiveError that names an error of Spark.
     """
     # Otherwise, workers would run the first python3 on their path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -73,7 +70,7 @@ class _Spark:
     @property
     def cut(self) -> list[Any]:
         """The values that determine how Spark divides releases into parts, as the manifest records them."""
-        return ["spark", "by hash", _PART_VALUES]
+        return ["spark", "by hash, with run", _PART_VALUES]
 
     def debits(
         self, source: Source, ledger: Ledger, _key: Key, account: Account, show: ProgressReporter
@@ -102,12 +99,8 @@ class _Spark:
     def release(
         self, source: Source, ledger: Ledger, _key: Key, account: Account, out: Path, show: ProgressReporter
     ) -> Parts:
-        """Write all parts, or no part if the manifest states that the output is complete."""
-        parts = sorted(out.glob("part-*.parquet"))
-        manifest_facts = manifest.find(out, account.run, self.cut)
-        if manifest_facts is not None and manifest_facts["complete"]:
-            return Parts(0, len(parts), None)
-        for part in parts:
+        """Write all parts."""
+        for part in out.glob(f"part-{account.run}-*.parquet"):
             part.unlink()
         with show("release", source.rows, "row") as progress:
             windows = frame.windows(self._readings(source), source.policy)
@@ -120,11 +113,11 @@ class _Spark:
             frame.write(releases, str(out / _STAGING))
             source.check_unchanged()
             progress(source.rows)
-        return Parts(_rename_parts(out), 0, None)
+        return Parts(_rename_parts(out, account.run), 0, None)
 
     def _readings(self, source: Source) -> DataFrame:
         """Return a data frame of the input's files."""
-        return self._spark.read.parquet(*(str(path.absolute()) for path, _ in source.stamps))
+        return frame.read(self._spark, (path for path, _ in source.stamps))
 
 
 def _part_count(account: Account, policy: Policy) -> int:
@@ -135,8 +128,7 @@ def _part_count(account: Account, policy: Policy) -> int:
 def _check_windows(windows: DataFrame, source: Source) -> int:
     """Return the number of windows, after a check of the wide layout.
 
-    Raises:
-        ArchiveError: in the wide layout, a row does not fit, or a window appears twice.
+    Raises ArchiveError if, in the wide layout, a row does not fit, or a window appears twice.
     """
     if source.layout == "long":
         return windows.count()
@@ -151,11 +143,11 @@ def _check_windows(windows: DataFrame, source: Source) -> int:
     return windows.count()
 
 
-def _rename_parts(out: Path) -> int:
+def _rename_parts(out: Path, run: str) -> int:
     """Give the parts that Spark has written their final names; return the number of parts."""
     parts = sorted((out / _STAGING).glob("part-*.parquet"))
     for index, part in enumerate(parts):
-        part.rename(out / f"part-{index:05}.parquet")
+        part.rename(manifest.part_path(out, run, index))
     sync_folder(out)
     shutil.rmtree(out / _STAGING)
     return len(parts)
@@ -165,8 +157,7 @@ def _rename_parts(out: Path) -> int:
 def _translate_errors() -> Iterator[None]:
     """Translate Spark's errors, which quote plans and stack traces, into errors of this package.
 
-    Raises:
-        MeteragentError: the worker's error, in its own class, or an ArchiveError that names Spark's error.
+    Raises the worker's error, in its own class, or an ArchiveError that names Spark's error.
     """
     try:
         yield

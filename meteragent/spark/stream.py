@@ -44,7 +44,7 @@ from meteragent.archive import files
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
 from meteragent.archive.policy import Policy
-from meteragent.consume.archive import STREAM_MANIFEST
+from meteragent.consume.archive import STREAM_MANIFEST, describe_part, read_facts
 from meteragent.spark import worker
 from meteragent.spark.frame import (
     WINDOWS,
@@ -84,10 +84,8 @@ def stream(
         checkpoint: the folder of the query's state, which must not be deleted or copied.
         trigger: the argument of `DataStreamWriter.trigger`, such as processingTime="1 minute".
 
-    Raises:
-        ArchiveError: a column is missing or has the wrong type, or the ledger cannot be used.
-        ArchiveInUse: another run has locked the ledger.
-        KeyMissing: the key cannot be read.
+    Raises ArchiveError if a column is missing or has the wrong type, or the ledger cannot be used;
+    ArchiveInUse if another run has locked the ledger; KeyMissing if the key cannot be read.
     """
     Key.load(policy.key_file)  # a missing key is an error now, not when the first window closes
     windows, spark = closed_windows(readings, policy), readings.sparkSession
@@ -108,16 +106,30 @@ def stream(
 def folder(out: Path, policy: Policy) -> Sink:
     """Return a sink that writes Parquet below `out` on the driver, in folders such as ``query=<id>/batch=7``.
 
-    `meteragent.consume` reads `out` like an output of `sanitise`.
+    `meteragent.consume` reads `out` like an output of `sanitise`. A manifest in each micro-batch's folder
+    lists its parts, and that of `out` has the first and the last micro-batch of each query.
     """
 
     def write_batch(releases: DataFrame, batch: int) -> None:
-        """Write the releases of a micro-batch, and the descriptors of all releases, to the folder."""
-        write(releases, str(out / f"query={_query(releases.sparkSession)}" / f"batch={batch}"))
+        """Write the releases of a micro-batch with their manifest, then the manifest of the folder."""
+        query = _query(releases.sparkSession)
+        name = f"query={query}/batch={batch}"
+        write(releases, str(out / name))
+        parts = [describe_part(path) for path in sorted((out / name).glob("part-*.parquet"))]
+        _save(out / name / STREAM_MANIFEST, {"v": 1, "batch": name, "parts": parts})
         facts = {"v": 1, "complete": True, "descriptors": descriptors(policy)}
-        files.write(out / STREAM_MANIFEST, lambda file: file.write(json.dumps(facts, indent=1).encode()))
+        earlier = read_facts(out / STREAM_MANIFEST) if (out / STREAM_MANIFEST).exists() else {"batches": {}}
+        if "batches" in earlier:  # otherwise an earlier version wrote micro-batches without manifests
+            first, last = earlier["batches"].get(query, (batch, batch))
+            facts["batches"] = earlier["batches"] | {query: (min(first, batch), max(last, batch))}
+        _save(out / STREAM_MANIFEST, facts)
 
     return write_batch
+
+
+def _save(path: Path, facts: dict[str, Any]) -> None:
+    """Write facts as JSON. Raises ArchiveError if the file cannot be written."""
+    files.write(path, lambda file: file.write(json.dumps(facts, indent=1).encode()))
 
 
 def descriptors(policy: Policy) -> list[dict[str, Any]]:

@@ -77,9 +77,8 @@ class KeyFingerprint(NamedTuple):
 def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
     """Load the key from a file on this machine, and check that it is the driver's.
 
-    Raises:
-        KeyMissing: the key file cannot be used.
-        KeyForgotten, KeyRotated: the key is not the driver's key.
+    Raises KeyMissing if the key file cannot be used; KeyForgotten or KeyRotated if the key is not the
+    driver's key.
     """
     try:
         status = path.stat()

@@ -128,7 +128,13 @@ def manifest() -> dict[str, Any]:
         "keys": {"type": "array", "items": {"type": "string"}},
         "windows": _object({"released": count, "refused": count}),
     }
+    name, digest = ({"type": "string", "pattern": text} for text in (r"^[\w.-]+\.parquet$", "^[0-9a-f]{64}$"))
     schema = {**_object(required), "$defs": {"descriptor": form}}
+    schema["properties"]["parts"] = {
+        "type": "array",
+        "items": _object({"name": name, "rows": count, "sha256": digest}),
+        "description": "All files of the output; the digest is of their bytes. Outputs of 0.1.0 lack it.",
+    }
     return _document("manifest", "The content of an archive's output, and the terms of its values.", schema)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from meteragent.archive import layout
 from meteragent.archive import readings as archive
 from meteragent.archive.number import micro, milliseconds, whole_quanta
-from meteragent.archive.policy import Policy
+from meteragent.archive.policy import FIRST_MS, Policy
 from meteragent.domain.errors import ArchiveError
 from tests.support.archives import (
     AUTUMN_MS,
@@ -38,7 +38,7 @@ def wide(
     values: list[Any], kind: pa.DataType = None, starts_ms: list[int] | None = None, under: Policy = DAY
 ) -> list[list[int]]:
     """The quanta of rows of the wide form."""
-    starts = [at * DAY_MS for at in range(len(values))] if starts_ms is None else starts_ms
+    starts = [FIRST_MS + at * DAY_MS for at in range(len(values))] if starts_ms is None else starts_ms
     columns = [
         pa.array(["m"] * len(values)),
         pa.array(starts, TIME),
@@ -116,12 +116,18 @@ def test_energies_of_slots_are_sums() -> None:
 
 @pytest.mark.parametrize(
     ("values", "start_ms"),
-    [([[1] * 95], 0), ([[1] * 97], 0), ([[]], 0), ([[1] * 96], 900_000), ([[1] * 96], -1)],
-    ids=["short", "long", "empty", "off the grid", "before 1970"],
+    [
+        ([[1] * 95], FIRST_MS),
+        ([[1] * 97], FIRST_MS),
+        ([[]], FIRST_MS),
+        ([[1] * 96], FIRST_MS + 900_000),
+        ([[1] * 96], FIRST_MS - 1),
+    ],
+    ids=["short", "long", "empty", "off the grid", "before 1990"],
 )
 def test_rows_that_do_not_fit_are_refused(values: list[Any], start_ms: int) -> None:
     """Another number of slots, another start: an error, not a guess."""
-    with pytest.raises(ArchiveError, match=r"^rows that do not .*: 1 of 1$|1970 to 2199: 1;"):
+    with pytest.raises(ArchiveError, match=r"^rows that do not .*: 1 of 1$|1990 to 2100: 1;"):
         wide(values, starts_ms=[start_ms])
 
 
@@ -227,18 +233,18 @@ def test_times_are_rounded_down(unit: str) -> None:
     assert milliseconds(column, "time").tolist() == [int(at.timestamp() * 1000)]
 
 
-@pytest.mark.parametrize("seconds", [-1, 2**62, 7_258_118_400])
+@pytest.mark.parametrize("seconds", [FIRST_MS // 1000 - 1, 2**62, 4_133_980_800])
 def test_times_of_another_age_are_refused(seconds: int) -> None:
-    """A time before 1970 or after 2199 is a mistake of units."""
-    with pytest.raises(ArchiveError, match="column 't': rows with a time outside the years 1970 to 2199: 1;"):
-        milliseconds(pa.array([0, seconds], pa.int64()).cast(pa.timestamp("s", tz="UTC")), "t")
+    """A time before 1990 or after 2100 is a mistake of units."""
+    with pytest.raises(ArchiveError, match="column 't': rows with a time outside the years 1990 to 2100: 1;"):
+        milliseconds(pa.array([FIRST_MS // 1000, seconds], pa.int64()).cast(pa.timestamp("s", tz="UTC")), "t")
 
 
 def test_errors_hold_no_value() -> None:
     """Whatever is wrong with a row: what was measured is not repeated."""
     wrong: list[Callable[[], object]] = [
         lambda: wide([[SECRET] * 95]),
-        lambda: wide([[SECRET] * 96], starts_ms=[900_000]),
+        lambda: wide([[SECRET] * 96], starts_ms=[FIRST_MS + 900_000]),
         lambda: micro(pa.array([str(SECRET)]), DAY),
     ]
     for call in wrong:
@@ -256,7 +262,7 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
         st.lists(
             st.tuples(
                 st.integers(0, 1),
-                st.integers(0, 40).map(lambda at: at * 400_000),
+                st.integers(0, 40).map(lambda at: FIRST_MS + at * 400_000),
                 st.none() | st.integers(0, 3000),
             ),
             min_size=1,

@@ -23,8 +23,10 @@ Row = dict[str, Any]
 
 
 def parts(place: Place) -> dict[str, bytes]:
-    """Return the parts of the output."""
-    return {path.name: path.read_bytes() for path in (place.folder / "out.parquet").glob("part-*")}
+    """Return the parts of the output by their numbers."""
+    return {
+        path.stem.split("-")[-1]: path.read_bytes() for path in (place.folder / "out.parquet").glob("part-*")
+    }
 
 
 def by_use(row: Row) -> float:

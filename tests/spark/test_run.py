@@ -1,6 +1,5 @@
 """`sanitise --engine spark`: the same run as the local engine's, whatever happens in between."""
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +17,9 @@ from meteragent.archive import run as local
 from meteragent.archive.policy import Policy
 from meteragent.archive.run import RunResult
 from meteragent.cli import sanitise as command
-from meteragent.domain.errors import ArchiveError, KeyForgotten
-from meteragent.spark import sanitise_archive
+from meteragent.consume import read_archive
+from meteragent.domain.errors import ArchiveError, KeyForgotten, RecordError
+from meteragent.spark import by_feeder, read_outputs, sanitise_archive
 from tests.spark import homes
 from tests.spark.homes import Place
 from tests.support import archives
@@ -40,7 +40,8 @@ def given(place: Place, rows: pa.Table) -> Path:
 
 def facts(out: Path) -> dict[str, Any]:
     """What the manifest of an output says, but for where its parts end."""
-    actual: dict[str, Any] = json.loads(manifest_of(out))
+    actual = manifest_of(out)
+    assert sum(part["rows"] for part in actual.pop("parts")) == pq.read_table(out).num_rows
     del actual["cut"]
     return actual
 
@@ -93,6 +94,52 @@ def test_the_order_of_the_input_is_not_in_the_output(
         places = list(zip(part["start"].to_pylist(), part["meter"].to_pylist(), strict=True))
         days = [(start.astimezone(ZoneInfo("Europe/Amsterdam")).date(), meter) for start, meter in places]
         assert days == sorted(days)
+
+
+def test_outputs_are_read_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """Releases and descriptors of two outputs are in one frame, or the part that is missing is named."""
+    place = Place.make(tmp_path)
+    path = given(place, homes.wide(place.policy))
+    outs = [tmp_path / name for name in ("a.parquet", "b.parquet")]
+    for out, number in zip(outs, (0, 1), strict=True):
+        sanitise_archive(place.policy, path / f"{number}.parquet", out, homes.quiet)
+    releases, descriptors = read_outputs(spark, *outs)
+    expected = pa.concat_tables(pq.read_table(out) for out in outs)
+    assert releases.count() == expected.num_rows
+    assert {descriptor.id for descriptor in descriptors} == set(expected.column("d").to_pylist())
+    cells = by_feeder(releases, descriptors).toArrow()
+    assert sum(cells.column("homes").to_pylist()) == sum(map(len, expected.column("values").to_pylist()))
+    part = next(outs[1].glob("part-*.parquet"))
+    part.unlink()
+    with pytest.raises(RecordError, match=f"'{part.name}' is missing"):
+        read_outputs(spark, *outs)
+
+
+def test_a_damaged_output_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
+    """If a part of a complete output is cut off, the run is not complete, and writes the same rows again."""
+    place = Place.make(tmp_path)
+    path, out = given(place, homes.wide(place.policy)), place.folder / "out.parquet"
+    sanitise_archive(place.policy, path, out, homes.quiet)
+    before = table(out)
+    part = next(out.glob("part-*.parquet"))
+    part.write_bytes(part.read_bytes()[:-100])
+    assert sanitise_archive(place.policy, path, out, homes.quiet).new_parts > 0
+    assert table(out).equals(before)
+    assert read_archive(out)
+
+
+def test_a_name_is_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    """Brackets in a name are letters of it: the file beside, which they would match, is not released."""
+    place = Place.make(tmp_path)
+    rows = homes.wide(place.policy)
+    meters = rows.column("meter").to_pylist()
+    named, other = (rows.filter(pc.equal(rows.column("meter"), meter)) for meter in (meters[0], meters[-1]))
+    path = place.folder / "readings[1].parquet"
+    pq.write_table(named, path)
+    pq.write_table(other, place.folder / "readings1.parquet")
+    result = sanitise_archive(place.policy, path, place.folder / "out.parquet", homes.quiet)
+    assert result.account.released_windows == named.num_rows
+    assert set(table(result.run_ledger).column("meter").to_pylist()) == {meters[0]}
 
 
 def test_interrupted(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from meteragent.archive.policy import LAST_MS
 from meteragent.archive.run import sanitise_archive
 from meteragent.consume import archive
+from meteragent.domain.errors import RecordError
 from meteragent.spark import folder, stream
 from meteragent.spark.stream import Sink
 from tests.spark import homes
@@ -64,6 +65,13 @@ def test_stream(spark: SparkSession, tmp_path: Path) -> None:
     result = sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
     assert (result.account.released_windows, result.account.refused_windows) == (0, released.num_rows)
     assert set(archive.read(tmp_path / "out")) == set(released.column("meter").to_pylist())
+    batches = sorted((tmp_path / "out").glob("query=*/batch=*"))
+    assert len({batch.parent for batch in batches}) == 2
+    for batch in batches:
+        batch.rename(tmp_path / "aside")
+        with pytest.raises(RecordError, match=r"micro-batch .* is missing"):
+            archive.read(tmp_path / "out")
+        (tmp_path / "aside").rename(batch)
 
 
 def test_wide_stream(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Archives for tests: configurations as users write them, keys, and readings as columns."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings
 from meteragent.archive.run import RunResult, sanitise_archive
-from meteragent.consume.archive import MANIFEST, manifest_text, write_manifest
+from meteragent.consume.archive import read_manifests, write_manifest
 from tests.support.configurations import written
 
 KEY = Key("test", "month", 0, bytes(range(32)))
@@ -131,16 +132,21 @@ def silent(name: str, total: int, unit: str) -> Iterator[Callable[[int], object]
     yield lambda _: None
 
 
-def manifest_of(out: Path) -> str:
-    """Return the facts of an output's manifest, as JSON."""
-    text = manifest_text(out)
-    assert text is not None
-    return text.decode()
+def manifest_of(out: Path) -> dict[str, Any]:
+    """Return the facts of an output's manifest."""
+    (facts,) = read_manifests(out)
+    return facts
+
+
+def alter_manifest(out: Path, **changes: Any) -> None:
+    """Change facts in both manifests of an output; None removes a fact."""
+    facts = {name: fact for name, fact in (manifest_of(out) | changes).items() if fact is not None}
+    for path in out.glob("_manifest*"):
+        schema = pq.read_schema(path)
+        with path.open("wb") as file:
+            write_manifest(file, json.dumps(facts).encode(), schema)
 
 
 def make_incomplete(out: Path) -> None:
     """Alter the manifest of an output to that of a run which has not ended."""
-    text = manifest_of(out).replace('"complete": true', '"complete": false')
-    schema = pq.read_schema(out / MANIFEST)
-    with (out / MANIFEST).open("wb") as file:
-        write_manifest(file, text.encode(), schema)
+    alter_manifest(out, complete=False, parts=[])

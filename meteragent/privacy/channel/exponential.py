@@ -120,8 +120,7 @@ class Number:
     def log(self) -> float:
         """Return the natural logarithm, with an error of a few units in the last place or of 2^-120.
 
-        Raises:
-            ValueError: this number is not positive.
+        Raises ValueError if this number is not positive.
         """
         if not self > 0:
             raise ValueError(f"only a positive number has a logarithm, not {float(self)}")
@@ -139,9 +138,8 @@ class Number:
 def number(name: str, value: Any) -> Number:
     """Convert `value`, a Number or an exact value, to a Number; `name` is its name in error messages.
 
-    Raises:
-        TypeError: `value` is neither.
-        ValueError: `value` is a string or a Decimal that is not a finite number.
+    Raises TypeError if `value` is neither; ValueError if `value` is a string or a Decimal that is not a
+    finite number.
     """
     return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
 
@@ -149,9 +147,8 @@ def number(name: str, value: Any) -> Number:
 def exp(exponent: Exact) -> Number:
     """Return e^exponent, exactly.
 
-    Raises:
-        TypeError: `exponent` is not exact.
-        ValueError: it is a string or a Decimal that is not a finite number.
+    Raises TypeError if `exponent` is not exact; ValueError if it is a string or a Decimal that is not a
+    finite number.
     """
     return Number({rational("exponent", exponent): Fraction(1)}, _ONE)
 

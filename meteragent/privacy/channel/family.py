@@ -27,9 +27,7 @@ def same_noise(
     """Return whether a query with numeric answers is in C: whether its sensitivity is the same for both.
 
     `points` is the finite set of the query's arguments. The result is exact for exact answers and distances.
-
-    Raises:
-        ValueError: `stronger` exceeds `metric` for some pair, so its promise is not stronger.
+    Raises ValueError if `stronger` exceeds `metric` for some pair, so its promise is not stronger.
     """
     if domination(points, stronger, metric) > 1:
         raise ValueError("the metric of the stronger promise must nowhere exceed the other metric")

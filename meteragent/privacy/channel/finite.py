@@ -40,10 +40,8 @@ class Channel(Matrix):
 
         That is, P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'. Pairs at an infinite distance are
         not constrained. The result is exact for the metric's distances; a float is taken as the number that
-        it represents.
-
-        Raises:
-            TypeError: epsilon is not exact.  ValueError: epsilon or a distance is negative.
+        it represents. Raises TypeError if epsilon is not exact; ValueError if epsilon or a distance is
+        negative.
         """
         level = not_negative("epsilon", epsilon)
         return not any(
@@ -57,10 +55,7 @@ class Channel(Matrix):
         """Return the smallest epsilon for which the channel is epsilon-d-private; math.inf if there is none.
 
         The result is the largest ln(P(z|x)/P(z|x')) / d(x, x'), at least 0, as a float that may be wrong in
-        its last bits. For an exact decision, use `is_private`.
-
-        Raises:
-            ValueError: a distance is negative.
+        its last bits. For an exact decision, use `is_private`. Raises ValueError if a distance is negative.
         """
         smallest = 0.0
         for row, other_row, distance in self._nearest(metric):
@@ -74,8 +69,7 @@ class Channel(Matrix):
     def largest_odds(self, x: Point, other: Point) -> Number | None:
         """Return the largest P(z|x)/P(z|other) over the outputs, at least 1; None if it is infinite.
 
-        Raises:
-            ValueError: a point is not an input.
+        Raises ValueError if a point is not an input.
         """
         return _largest_odds(self.row(x), self.row(other))
 
@@ -102,9 +96,7 @@ class Channel(Matrix):
         """Return the smallest delta with P(A|x) <= odds P(A|other) + delta for all A: sum max(0, p - odds q).
 
         `odds` is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definition 1).
-
-        Raises:
-            TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
+        Raises TypeError if odds is not exact; ValueError if odds is below 1, or a point is not an input.
         """
         factor = _odds(odds)
         differences = (p - factor * q for p, q in zip(self.row(x), self.row(other), strict=True))
@@ -116,10 +108,8 @@ class Channel(Matrix):
         """Return the largest P(A|x) - odds P(A|other) over `events`, at least 0.
 
         For an algebra that separates all outputs, such as `all_events(outputs)`, the result equals
-        `hockey_stick` (Holohan 2014, Theorem 3); for fewer events, it may be less.
-
-        Raises:
-            TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
+        `hockey_stick` (Holohan 2014, Theorem 3); for fewer events, it may be less. Raises TypeError if odds
+        is not exact; ValueError if odds is below 1, or a point is not an input.
         """
         factor = _odds(odds)
         differences = (
@@ -130,11 +120,9 @@ class Channel(Matrix):
     def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
         """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
-        `pairs` are pairs of neighbours; include both orders to protect both points. The default is all
-        pairs, in both orders.
-
-        Raises:
-            TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
+        `pairs` are pairs of neighbours; include both orders to protect both points. The default is all pairs,
+        in both orders. Raises TypeError if odds is not exact; ValueError if odds is below 1, or a point is
+        not an input.
         """
         neighbours = permutations(self.inputs, 2) if pairs is None else pairs
         return _largest(self.hockey_stick(x, y, odds) for x, y in neighbours)

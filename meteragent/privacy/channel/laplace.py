@@ -45,12 +45,9 @@ class NoLaplaceMechanism(ValueError):
 def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> dict[Any, Number]:
     """Return the only lambda with sum over z of lambda(z) e^(-epsilon d(y, z)) = 1 for each y, exactly.
 
-    It may be negative at some points; then there is no Laplace mechanism.
-
-    Raises:
-        TypeError: epsilon is not exact.
-        ValueError: epsilon is not positive, there are no points or more than 7, a point occurs twice, or
-            two points are not at a positive finite distance.
+    It may be negative at some points; then there is no Laplace mechanism. Raises TypeError if epsilon is not
+    exact; ValueError if epsilon is not positive, there are no points or more than 7, a point occurs twice, or
+    two points are not at a positive finite distance.
     """
     level, listed = positive("epsilon", epsilon), tuple(points)
     if not 0 < len(listed) <= LARGEST or len(set(listed)) < len(listed):

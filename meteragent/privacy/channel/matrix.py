@@ -21,13 +21,10 @@ Row = tuple[Number, ...]
 class Matrix:
     """A stochastic matrix: `rows[i][j]` is the probability of outputs[j] when inputs[i] is released.
 
-    Entries are exact: Fractions, ints, strings, Decimals, or numbers computed from `exp`, such as
-    1 / (1 + exp("1/2")). Each row must sum to 1 exactly; `of_weights` normalises rows.
-
-    Raises:
-        TypeError: an entry is not exact.
-        ValueError: inputs or outputs are empty or repeat a point, the shape does not fit, an entry is
-            negative, or a row does not sum to 1.
+    Entries are exact: Fractions, ints, strings, Decimals, or numbers computed from `exp`, such as 1 / (1 +
+    exp("1/2")). Each row must sum to 1 exactly; `of_weights` normalises rows. Raises TypeError if an entry is
+    not exact; ValueError if inputs or outputs are empty or repeat a point, the shape does not fit, an entry
+    is negative, or a row does not sum to 1.
     """
 
     inputs: tuple[Point, ...]
@@ -68,12 +65,9 @@ class Matrix:
     ) -> Self:
         """Create the channel whose probabilities are proportional to weight(x, z) in each row.
 
-        With weights exp(-score(x, z)), this is the exponential mechanism on finite sets.
-
-        Raises:
-            TypeError: a weight is not exact.
-            ValueError: a weight is negative, all weights of a row are zero, or inputs or outputs are empty or
-                repeat a point.
+        With weights exp(-score(x, z)), this is the exponential mechanism on finite sets. Raises TypeError if
+        a weight is not exact; ValueError if a weight is negative, all weights of a row are zero, or inputs or
+        outputs are empty or repeat a point.
         """
         columns, rows = tuple(outputs), []
         for x in (points := tuple(inputs)):
@@ -86,16 +80,14 @@ class Matrix:
     def row(self, x: Point) -> Row:
         """Return the distribution of the outputs when x is released.
 
-        Raises:
-            ValueError: x is not an input.
+        Raises ValueError if x is not an input.
         """
         return self.rows[_index(self.inputs, x, "input")]
 
     def column(self, output: Point) -> tuple[Number, ...]:
         """Return the probability of `output` for each input.
 
-        Raises:
-            ValueError: `output` is not an output of this channel.
+        Raises ValueError if `output` is not an output of this channel.
         """
         j = _index(self.outputs, output, "output")
         return tuple(row[j] for row in self.rows)
@@ -103,8 +95,7 @@ class Matrix:
     def likelihood(self, event: Iterable[Point]) -> tuple[Number, ...]:
         """Return the probability of `event` for each input: the sum of its outputs' columns.
 
-        Raises:
-            ValueError: `event` is empty, or contains a point that is not an output.
+        Raises ValueError if `event` is empty, or contains a point that is not an output.
         """
         columns = [self.column(output) for output in dict.fromkeys(event)]
         if not columns:
@@ -114,8 +105,7 @@ class Matrix:
     def probability(self, event: Iterable[Point], x: Point) -> Number:
         """Return P(event | x); points of the event that are not outputs have probability 0.
 
-        Raises:
-            ValueError: x is not an input.
+        Raises ValueError if x is not an input.
         """
         members = frozenset(event)
         return total(p for z, p in zip(self.outputs, self.row(x), strict=True) if z in members)
@@ -124,12 +114,9 @@ class Matrix:
         """Return the posterior distribution of the input given `event`, by Bayes' rule.
 
         `event` is one output, or several outputs if the adversary only knows that one of them was released
-        (Chatzikokolakis 2013, section 2).
-
-        Raises:
-            TypeError: a probability is not exact.
-            ValueError: `prior` is not a distribution on the inputs, or `event` is empty, has probability 0 or
-                contains a point that is not an output.
+        (Chatzikokolakis 2013, section 2). Raises TypeError if a probability is not exact; ValueError if
+        `prior` is not a distribution on the inputs, or `event` is empty, has probability 0 or contains a
+        point that is not an output.
         """
         joint = [w * p for w, p in zip(self._weights(prior), self.likelihood(event), strict=True)]
         if not (mass := total(joint)).sign:
@@ -145,8 +132,7 @@ class Matrix:
     def then(self, other: Matrix) -> Self:
         """Apply `other` to this channel's outputs: post-processing, the product of the matrices.
 
-        Raises:
-            ValueError: an output of this channel is not an input of the other.
+        Raises ValueError if an output of this channel is not an input of the other.
         """
         columns = list(zip(*(other.row(z) for z in self.outputs), strict=True))
         rows = (
@@ -158,8 +144,8 @@ class Matrix:
     def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> Self:
         """Apply this channel to the answers of a query: the inputs are `points`, and query(x) is released.
 
-        Raises:
-            ValueError: an answer is not an input of this channel, or `points` is empty or repeats a point.
+        Raises ValueError if an answer is not an input of this channel, or `points` is empty or repeats a
+        point.
         """
         inputs = tuple(points)
         return self._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))
@@ -175,8 +161,7 @@ class Matrix:
     def beside(self, other: Matrix) -> Self:
         """Combine two independent channels on the same input: epsilons add (Pauwels 2016, Proposition 3).
 
-        Raises:
-            ValueError: an input of this channel is not an input of the other.
+        Raises ValueError if an input of this channel is not an input of the other.
         """
         return self.times(other).after(lambda x: (x, x), self.inputs)
 

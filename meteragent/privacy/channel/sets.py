@@ -19,21 +19,15 @@ _LARGEST = 20
 
 
 def all_events(outputs: Iterable[Hashable]) -> tuple[Event, ...]:
-    """Return all 2^k events over k outputs.
-
-    Raises:
-        ValueError: there are more than 20 outputs.
-    """
+    """Return all 2^k events over k outputs. Raises ValueError if there are more than 20 outputs."""
     return _unions([frozenset([z]) for z in dict.fromkeys(outputs)])
 
 
 def algebra(events: Iterable[Iterable[Hashable]], outputs: Sequence[Hashable]) -> tuple[Event, ...]:
     """Return the smallest algebra on `outputs` that contains all of `events`: the unions of its atoms.
 
-    Two outputs are in the same atom if each event contains both or neither.
-
-    Raises:
-        ValueError: there are more than 20 atoms.
+    Two outputs are in the same atom if each event contains both or neither. Raises ValueError if there are
+    more than 20 atoms.
     """
     sets = [frozenset(event) for event in events]
     atoms: defaultdict[tuple[bool, ...], list[Hashable]] = defaultdict(list)
@@ -49,11 +43,9 @@ Rectangle = tuple[Event, Event]
 def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     """Return rectangles with the same union whose second sides are disjoint (Holohan 2014, Lemma 1).
 
-    The rectangle of a set I of indices is the union of all A_i with i in I, times the set of points that
-    are in all B_i with i in I and in no other B_i. Rectangles with an empty side are omitted.
-
-    Raises:
-        ValueError: there are more than 20 rectangles.
+    The rectangle of a set I of indices is the union of all A_i with i in I, times the set of points that are
+    in all B_i with i in I and in no other B_i. Rectangles with an empty side are omitted. Raises ValueError
+    if there are more than 20 rectangles.
     """
     if len(rectangles) > _LARGEST:
         raise ValueError(f"{len(rectangles)} rectangles are too many: at most {_LARGEST}")
@@ -71,8 +63,7 @@ def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
 def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     """Return rectangles with the same union whose first sides are disjoint (Holohan 2014, Lemma 2).
 
-    Raises:
-        ValueError: there are more than 20 rectangles.
+    Raises ValueError if there are more than 20 rectangles.
     """
     swapped_rectangles = disjoint_second([(second, first) for first, second in rectangles])
     return tuple((first, second) for second, first in swapped_rectangles)

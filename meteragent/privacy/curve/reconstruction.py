@@ -39,8 +39,8 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
     Returns:
         The values of the curves at the times, of shape (.., *S).
 
-    Raises:
-        ValueError: the kind is unknown, shapes do not fit, edges do not increase, or a time is outside them.
+    Raises ValueError if the kind is unknown, shapes do not fit, edges do not increase, or a time is outside
+    them.
     """
     v, e, t = np.asarray(values, np.float64), np.asarray(edges), np.asarray(times)
     if v.ndim < 1 or e.shape != (v.shape[-1] + 1,) or not np.all(e[1:] > e[:-1]):

@@ -36,10 +36,8 @@ class LatticePair:
     """The pair of discrete Laplace distributions k quanta apart, dominant on the lattice (THEORY 5.1, 7).
 
     With the quantum q and the distance d, `a` = epsilon q is exact and positive, and `k` >= 0 is ceil(d/q).
-    With k = 1 the pair dominates any a-private pair.
-
-    Raises:
-        TypeError: `a` is not exact.  ValueError: `a` is not positive, or `k` is negative.
+    With k = 1 the pair dominates any a-private pair. Raises TypeError if `a` is not exact; ValueError if `a`
+    is not positive, or `k` is negative.
     """
 
     a: Fraction
@@ -88,11 +86,9 @@ class LatticePair:
     def power(self, false_alarm: float) -> float:
         """Return B(q), the largest P(A) over the events A with Q(A) = q = `false_alarm`.
 
-        B(q) is piecewise linear: min over j = 0..k of e^(a(k-2j)) q + 1 - e^(-aj). For k = 1 it is
-        min(e^a q, 1 - e^-a (1-q)); for larger k it is this function applied k times.
-
-        Raises:
-            ValueError: q is not between 0 and 1.
+        B(q) is piecewise linear: min over j = 0..k of e^(a(k-2j)) q + 1 - e^(-aj). For k = 1 it is min(e^a q,
+        1 - e^-a (1-q)); for larger k it is this function applied k times. Raises ValueError if q is not
+        between 0 and 1.
         """
         q, a, x = _probability(false_alarm), float(self.a), float(self.loss)
         if q == 0:
@@ -103,8 +99,7 @@ class LatticePair:
     def rdp(self, order: float) -> float:
         """Return the Renyi divergence of an `order` >= 1; at order 1 it is KL, and at infinity it is X.
 
-        Raises:
-            ValueError: the order is below 1.
+        Raises ValueError if the order is below 1.
         """
         if not order >= 1:
             raise ValueError(f"the order must be at least 1, not {order}")
@@ -146,10 +141,7 @@ def error_bounds(loss: Exact) -> ErrorBounds:
     largest KL of a pure mechanism, which is loss tanh(loss/2). `pure`: 1 - tanh(loss/2), tight for pure
     differential privacy (randomised response attains it). `metric`: e^(-loss/2), tight for metric privacy on
     R^n (the Laplace mechanism attains it); the bound on the lattice is `LatticePair(a, k).risk`. No bound is
-    below 0.
-
-    Raises:
-        TypeError: `loss` is not exact.  ValueError: it is not positive.
+    below 0. Raises TypeError if `loss` is not exact; ValueError if it is not positive.
     """
     pure = LatticePair(loss, 1)
     pauwels, pinsker = (1 - math.sqrt(kl / 2) for kl in (float(pure.loss), pure.kl))

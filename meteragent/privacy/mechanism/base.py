@@ -29,8 +29,7 @@ class Guarantee(NamedTuple):
 def pair(epsilon: Exact, delta: Exact) -> Guarantee:
     """Return the exact pair of epsilon >= 0 and 0 <= delta <= 1 (Holohan 2014, Definition 1).
 
-    Raises:
-        TypeError: a parameter is not exact.  ValueError: a parameter is out of its range.
+    Raises TypeError if a parameter is not exact; ValueError if a parameter is out of its range.
     """
     exact_delta = rational("delta", delta)
     if not 0 <= exact_delta <= 1:

@@ -48,11 +48,8 @@ class Categorical:
 
     p = (1-delta)/(m+e^epsilon). The promise is (epsilon, delta) between any two values (Holohan 2014, Example
     6), without slack. At (0, 0) the output does not depend on the value; at delta = 1 the output is the
-    value.
-
-    Raises:
-        TypeError: epsilon or delta is not exact; the message shows a correct form.
-        ValueError: the set has one value, epsilon < 0, or delta is not in [0, 1].
+    value. Raises TypeError if epsilon or delta is not exact; the message shows a correct form. Raises
+    ValueError if the set has one value, epsilon < 0, or delta is not in [0, 1].
     """
 
     space: Categories
@@ -98,10 +95,8 @@ class Categorical:
         The result has the shape of `points`. Its dtype is that of the set's values if they are all ints, all
         strings or all bools, and otherwise object. Strings are as wide as the widest value of the set,
         because the width of the caller's array would reveal their lengths. Each label is charged. `bits` is
-        the source of randomness, by default `BulkBits`.
-
-        Raises:
-            ValueError: a label is not in the set; the message omits the label, which may be private.
+        the source of randomness, by default `BulkBits`. Raises ValueError if a label is not in the set; the
+        message omits the label, which may be private.
         """
         source = sampling.source_of(bits)
         labels = label_array(points)
@@ -113,8 +108,7 @@ class Categorical:
     def log_mass(self, outputs: ArrayLike, point: Hashable) -> NDArray[np.float64]:
         """Return ln P(y | x) for each y of `outputs` and x = `point`: P = 1 - m p if they are equal, else p.
 
-        Raises:
-            ValueError: a label is not in the set.
+        Raises ValueError if a label is not in the set.
         """
         epsilon, delta = map(float, self.guarantee)
         log_m = math.log(len(self.space.points) - 1)

@@ -43,11 +43,9 @@ class DitheredLaplace:
     """The l_inf Laplace mechanism that takes windows of n slots in steps and returns unbiased whole quanta.
 
     `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. For windows of
-    whole quanta the output has the same distribution as with `LInfLaplace`.
-
-    Raises:
-        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
-        ValueError: a parameter is not positive, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
+    whole quanta the output has the same distribution as with `LInfLaplace`. Raises TypeError if a parameter
+    is not exact, or n is not an int; the message shows a correct form. Raises ValueError if a parameter is
+    not positive, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
     """
 
     epsilon: Fraction
@@ -86,10 +84,8 @@ class DitheredLaplace:
         """Return the privacy loss between windows whose d_inf is d = `distance`, in the unit.
 
         For n = 1 the loss is h(d/q) of the module's docstring, at most 2^-60 too large and never too small.
-        For n > 1 it is a ceil(d/q). At multiples of the quantum both formulas give epsilon d.
-
-        Raises:
-            TypeError: `distance` is not exact.  ValueError: it is negative.
+        For n > 1 it is a ceil(d/q). At multiples of the quantum both formulas give epsilon d. Raises
+        TypeError if `distance` is not exact; ValueError if it is negative.
         """
         lattice_loss = self.noise.loss(distance)
         part = rational("distance", distance) / self.quantum % 1
@@ -104,9 +100,8 @@ class DitheredLaplace:
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(output | point) for `outputs` (..., n), in quanta, and `point` (n,), in steps.
 
-        Raises:
-            TypeError: the values are not integers.
-            ValueError: the length of the last axis is not n, or a value is beyond 2^62.
+        Raises TypeError if the values are not integers; ValueError if the length of the last axis is not n,
+        or a value is beyond 2^62.
         """
         floor, remainder = np.divmod(whole_vectors(point, self.n), self.steps)
         fraction = remainder / self.steps
@@ -118,11 +113,8 @@ class DitheredLaplace:
         """Release `windows`, integers in steps of shape (..., n), with fresh noise; return int64 in quanta.
 
         Each row is a window and is charged epsilon. `bits` is the source of randomness, by default
-        `SystemBits`. Noise and dither are drawn independently of the values.
-
-        Raises:
-            TypeError: the values are not integers.
-            ValueError: the length of the last axis is not n, or a value is beyond 2^62.
+        `SystemBits`. Noise and dither are drawn independently of the values. Raises TypeError if the values
+        are not integers; ValueError if the length of the last axis is not n, or a value is beyond 2^62.
         """
         values = whole_vectors(windows, self.n)
         source = sampling.SystemBits() if bits is None else bits

@@ -62,9 +62,8 @@ class LInfLaplace:
         n: The number of slots in a window.
         a: The product epsilon * quantum. The distribution of the noise, in quanta, depends only on a and n.
 
-    Raises:
-        TypeError: a parameter is not exact (the message shows a correct form), or n is not an int.
-        ValueError: a parameter is not positive, or n/a >= 2^45.
+    Raises TypeError if a parameter is not exact (the message shows a correct form), or n is not an int;
+    ValueError if a parameter is not positive, or n/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -90,10 +89,7 @@ class LInfLaplace:
 
         Rounding by floor(x/q + 1/2) turns a distance d into at most q ceil(d/q), so the loss at a multiple of
         the quantum is epsilon d (THEORY 2.1). The odds between the two windows change by a factor of at most
-        e^loss.
-
-        Raises:
-            TypeError: `distance` is not exact.  ValueError: it is negative.
+        e^loss. Raises TypeError if `distance` is not exact; ValueError if it is negative.
         """
         return self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
@@ -101,12 +97,8 @@ class LInfLaplace:
         """Return ln P(output | point) = -a max|output_i - point_i| - ln Z for `outputs` of shape (..., n).
 
         Outputs and `point` are integers in quanta; `point` has shape (n,). The relative error of the result
-        is about 1e-12.
-
-        Raises:
-            TypeError: the values are not integers.
-            ValueError: the last axis of `outputs` is not of length n, `point` does not have shape (n,), or a
-                value is beyond 2^62 quanta.
+        is about 1e-12. Raises TypeError if the values are not integers; ValueError if the last axis of
+        `outputs` is not of length n, `point` does not have shape (n,), or a value is beyond 2^62 quanta.
         """
         if np.ndim(point) != 1:
             raise ValueError(f"the point is one window, of shape ({self.n},), not {np.shape(point)}")
@@ -134,9 +126,8 @@ class LInfLaplace:
     def slots(self, noise_bounds: Sequence[int], bits: sampling.Bits) -> list[int]:
         """Draw the noise of one slot in each of many windows, distributed as in `draw`.
 
-        Raises:
-            ValueError: a noise bound is not in 0 .. 2^62 - 1.
-            OverflowError: a noise bound does not fit into int64.
+        Raises ValueError if a noise bound is not in 0 .. 2^62 - 1. Raises OverflowError if a noise bound does
+        not fit into int64.
         """
         noise: list[int] = sampling.uniform_rows(np.array(noise_bounds, np.int64), 1, bits)[:, 0].tolist()
         return noise
@@ -146,10 +137,8 @@ class LInfLaplace:
 
         Each row is a window and is charged epsilon. Releasing the same window twice charges it twice. `bits`
         is the source of randomness, by default `BulkBits`. The noise is drawn independently of the values.
-
-        Raises:
-            TypeError: the values are not integers.
-            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
+        Raises TypeError if the values are not integers; ValueError if the length of the last axis is not n,
+        or a value is beyond 2^62 quanta.
         """
         values = whole_vectors(windows, self.n)
         source = sampling.source_of(bits)
@@ -161,13 +150,9 @@ class LInfLaplace:
         """Release `windows`, integers in quanta of shape (rows.count, n), each with the bits of its row.
 
         The distribution and the charge are the same as in `release`. A window's noise depends only on the
-        bits of its row, not on other windows.
-
-        Raises:
-            TypeError: the values are not integers.
-            ValueError: the shape is not (rows.count, n), or a value is beyond 2^62 quanta.
-            OverflowError: n is above 2^24 (above 2^23 if a row's R is 2^31 or more), or a row's bits are used
-                up.
+        bits of its row, not on other windows. Raises TypeError if the values are not integers; ValueError if
+        the shape is not (rows.count, n), or a value is beyond 2^62 quanta; OverflowError if n is above 2^24
+        (above 2^23 if a row's R is 2^31 or more), or a row's bits are used up.
         """
         values = whole_vectors(windows, self.n)
         if values.shape != (rows.count, self.n):

@@ -34,10 +34,8 @@ class Laplace:
 
     `epsilon` and `quantum` (in the unit) are exact. The distribution of the noise, in quanta, depends only on
     a = epsilon * quantum. It is that of `LInfLaplace` for n = 1, but points are single numbers, not windows.
-
-    Raises:
-        TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not positive, or 1/a >= 2^45.
+    Raises TypeError if a parameter is not exact; the message shows a correct form. Raises ValueError if a
+    parameter is not positive, or 1/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -69,8 +67,7 @@ class Laplace:
 
             epsilon q ceil(d/q),  as in `LInfLaplace`
 
-        Raises:
-            TypeError: `distance` is not exact.  ValueError: it is negative.
+        Raises TypeError if `distance` is not exact; ValueError if it is negative.
         """
         return LInfLaplace(self.epsilon, self.quantum, 1).loss(distance)
 
@@ -78,10 +75,8 @@ class Laplace:
         """Release `points` (integers in quanta, in an array of any shape), each with its own noise.
 
         The result is int64 in quanta. Each number is charged. `bits` is the source of randomness, by default
-        `BulkBits`.
-
-        Raises:
-            TypeError: the values are not integers.  ValueError: a value is beyond 2^62 quanta.
+        `BulkBits`. Raises TypeError if the values are not integers; ValueError if a value is beyond 2^62
+        quanta.
         """
         source = sampling.source_of(bits)
         numbers = quanta(points, self.space)
@@ -104,11 +99,8 @@ class TruncatedGeometric:
     After a uniformly sensitive query whose answers are 0, q .. kq, it is optimal: no equally private
     mechanism on the answers is better for any Bayesian user whose loss grows with the distance (Theorems 8
     and 10). Counts under d_h, and sums, percentiles and *rounded* averages under d_1, are such queries; for
-    other averages see `query.average`.
-
-    Raises:
-        TypeError: epsilon or quantum is not exact, or k is not an int.
-        ValueError: a parameter is not positive, or 1/(epsilon * quantum) >= 2^45.
+    other averages see `query.average`. Raises TypeError if epsilon or quantum is not exact, or k is not an
+    int; ValueError if a parameter is not positive, or 1/(epsilon * quantum) >= 2^45.
     """
 
     noise: Laplace
@@ -156,10 +148,8 @@ class TruncatedGeometric:
         """Release `points` (integers 0 .. k, in an array of any shape), each with its own noise.
 
         The result is int64 in 0 .. k. Each number is charged. `bits` is the source of randomness, by default
-        `BulkBits`.
-
-        Raises:
-            TypeError: the values are not integers.  ValueError: a value is not in 0 .. k.
+        `BulkBits`. Raises TypeError if the values are not integers. Raises ValueError if a value is not in 0
+        .. k.
         """
         noisy = self.noise.release(quanta(points, self.space), bits=bits)
         return np.clip(noisy, 0, self.k, out=noisy)
@@ -178,8 +168,7 @@ class TruncatedGeometric:
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
     """Return `points` (whole quanta in `space`) as int64, small enough that adding noise cannot overflow.
 
-    Raises:
-        TypeError: a point is not an integer.  ValueError: a point is not in `space`, or is beyond 2^62.
+    Raises TypeError if a point is not an integer; ValueError if a point is not in `space`, or is beyond 2^62.
     """
     values = whole(points)
     if values.size and not (int(values.min()) in space and int(values.max()) in space):

@@ -39,19 +39,16 @@ class _Rows:
         """Release `points`, databases in an array of shape (..., n), each row with its own noise.
 
         The result has the shape of `points`. Each database is charged. `bits` is the source of randomness;
-        None means the default of the mechanism on rows.
-
-        Raises:
-            ValueError: the length of the last axis is not n.  Also the errors of the mechanism on rows.
+        None means the default of the mechanism on rows. Raises ValueError if the length of the last axis is
+        not n.  Also the errors of the mechanism on rows.
         """
         return self.row.release(self._databases(points), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: tuple[Any, ...]) -> NDArray[np.float64]:
         """Return ln P(y | d) for each y of `outputs` (..., n) and d = `point`: the sum over the rows.
 
-        Raises:
-            ValueError: the length of the last axis is not n, or d does not have n rows.
-                Also the errors of the mechanism on rows.
+        Raises ValueError if the length of the last axis is not n, or d does not have n rows. Also the errors
+        of the mechanism on rows.
         """
         y = self._databases(outputs)
         if len(point) != self.space.n:
@@ -73,11 +70,9 @@ class Product(_Rows):
 
     See Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
     (`Databases`, Hamming). A metric mechanism on rows of finite diameter V has the pair (loss(V), 0). For
-    databases that differ a little in all rows, see `MetricProduct`.
-
-    Raises:
-        TypeError: the mechanism is neither a `PairMechanism` nor a `MetricMechanism`, or n is not an int.
-        ValueError: a point is not a single value, n < 1, or the mechanism's promise implies no finite pair.
+    databases that differ a little in all rows, see `MetricProduct`. Raises TypeError if the mechanism is
+    neither a `PairMechanism` nor a `MetricMechanism`, or n is not an int; ValueError if a point is not a
+    single value, n < 1, or the mechanism's promise implies no finite pair.
     """
 
     guarantee: Guarantee
@@ -91,13 +86,10 @@ class MetricProduct(_Rows):
     """A metric mechanism, applied to n rows: the loss is loss(d) under d_1 and n loss(d) under d_inf.
 
     Independent epsilon d-private noise on each of n readings is epsilon d_1-private and n epsilon
-    d_inf-private. The latter is tight: windows whose readings all differ by the same amount attain it
-    (THEORY 0). The loss of a row must be proportional to the distance between its points, as it is for
-    `Laplace` and `TruncatedGeometric`.
-
-    Raises:
-        TypeError: the mechanism is not a `MetricMechanism`, or n is not an int.
-        ValueError: a point is not a single value, n < 1, or the metric is unknown.
+    d_inf-private. The latter is tight: windows whose readings all differ by the same amount attain it (THEORY
+    0). The loss of a row must be proportional to the distance between its points, as it is for `Laplace` and
+    `TruncatedGeometric`. Raises TypeError if the mechanism is not a `MetricMechanism`, or n is not an int;
+    ValueError if a point is not a single value, n < 1, or the metric is unknown.
     """
 
     row: MetricMechanism
@@ -114,9 +106,7 @@ class MetricProduct(_Rows):
 
         Let d be `distance`, and loss(d) the loss of a row. Under d_1 the distances of the rows add up to d,
         so the loss is loss(d). Under d_inf each of the n rows may differ by d, so the loss is n loss(d).
-
-        Raises:
-            TypeError: `distance` is not exact.  ValueError: it is negative.
+        Raises TypeError if `distance` is not exact; ValueError if it is negative.
         """
         return self.row.loss(distance) * (self.space.n if self.space.kind == "linf" else 1)
 

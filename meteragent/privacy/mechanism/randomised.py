@@ -43,11 +43,8 @@ class Estimate(NamedTuple):
 class RandomisedResponse:
     """Yes or no: the truth with probability t = `truth`, otherwise the result of a fair coin (Pauwels 2016).
 
-    The odds are (1+t)/(1-t).
-
-    Raises:
-        TypeError: `truth` is not exact; the message shows a correct form.
-        ValueError: `truth` is not above 0 and below 1.
+    The odds are (1+t)/(1-t). Raises TypeError if `truth` is not exact; the message shows a correct form.
+    Raises ValueError if `truth` is not above 0 and below 1.
     """
 
     truth: Fraction
@@ -77,10 +74,7 @@ class RandomisedResponse:
         """Release an answer for each of `points`, booleans or 0 and 1 in an array of any shape.
 
         The result is an array of booleans of the same shape. Each point is charged. `bits` is the source of
-        randomness, by default `BulkBits`.
-
-        Raises:
-            ValueError: a point is neither yes nor no.
+        randomness, by default `BulkBits`. Raises ValueError if a point is neither yes nor no.
         """
         source = sampling.source_of(bits)
         values = np.asarray(points)
@@ -103,10 +97,7 @@ class RandomisedResponse:
     def estimate(self, answers: ArrayLike) -> Estimate:
         """Estimate the share of true yeses behind `answers`, with the standard deviation of its error.
 
-        The estimate is unbiased, so it may lie outside [0, 1].
-
-        Raises:
-            ValueError: there are no answers.
+        The estimate is unbiased, so it may lie outside [0, 1]. Raises ValueError if there are no answers.
         """
         array, t = np.asarray(answers), float(self.truth)
         if not array.size:
@@ -134,10 +125,8 @@ class RandomRow:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
         """Release a row of each database of `points`, whose shape is (..., n), as an array of shape (...).
 
-        `bits` is the source of randomness, by default `BulkBits`.
-
-        Raises:
-            ValueError: the length of the last axis is not n.
+        `bits` is the source of randomness, by default `BulkBits`. Raises ValueError if the length of the last
+        axis is not n.
         """
         source = sampling.source_of(bits)
         values = np.asarray(points)

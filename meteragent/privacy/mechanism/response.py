@@ -89,8 +89,8 @@ class Then:
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
         """Return ln P(y | x) for each y of `outputs` and x = `point`; P sums over the outputs mapped to y.
 
-        Raises:
-            ValueError: the mechanism has outputs outside its space, or the space is too large to be listed.
+        Raises ValueError if the mechanism has outputs outside its space, or the space is too large to be
+        listed.
         """
         originals = listed(self.mechanism.space)
         mass = np.exp(self.mechanism.log_mass(originals, point)) if originals else np.zeros(0)
@@ -110,10 +110,8 @@ class Then:
 class _Answered:
     """A mechanism applied to the answers of a query.
 
-    The answers are checked for the points that `pairs()` of the query's space yields.
-
-    Raises:
-        ValueError: a checked answer is not a point of the mechanism's space.
+    The answers are checked for the points that `pairs()` of the query's space yields. Raises ValueError if a
+    checked answer is not a point of the mechanism's space.
     """
 
     mechanism: Mechanism
@@ -134,10 +132,8 @@ class _Answered:
         """Release a noisy answer for each of `points`, a sequence or an array with a point in each row.
 
         Each answer is charged, even if it is repeated. `bits` is the source of randomness; None means the
-        mechanism's default.
-
-        Raises:
-            ValueError: a point is not in the query's space.  Also the errors of the mechanism.
+        mechanism's default. Raises ValueError if a point is not in the query's space.  Also the errors of the
+        mechanism.
         """
         answers = [self.query(plain(point)) for point in points]
         return self.mechanism.release(np.array(answers), bits=bits)
@@ -152,12 +148,9 @@ class After(_Answered):
     """A metric mechanism after a query: Delta epsilon d_X-private (Chatzikokolakis 2013, Fact 5).
 
     The query's answers, and its sensitivity Delta in the mechanism's metric, are checked on the pairs of
-    points that the query's space yields (all pairs of a small space).
-
-    Raises:
-        TypeError: the mechanism is not a `MetricMechanism`.
-        ValueError: the sensitivity is not an exact number, the checks show that it is too small, or a checked
-            answer is not in the mechanism's space.
+    points that the query's space yields (all pairs of a small space). Raises TypeError if the mechanism is
+    not a `MetricMechanism`; ValueError if the sensitivity is not an exact number, the checks show that it is
+    too small, or a checked answer is not in the mechanism's space.
     """
 
     mechanism: MetricMechanism
@@ -184,12 +177,9 @@ class OutputPerturbation(_Answered):
     """A mechanism that promises (epsilon, delta) between any two answers, after a query of any sensitivity.
 
     See Holohan 2014, section 2.2. The answers for neighbours need not be neighbours, so a promise for
-    neighbours, such as that of a product, does not suffice.
-
-    Raises:
-        TypeError: the mechanism is not a `PairMechanism`.
-        ValueError: the mechanism's pair holds only between neighbours, or the answer for a point that the
-            query's space proposes is not in the mechanism's space.
+    neighbours, such as that of a product, does not suffice. Raises TypeError if the mechanism is not a
+    `PairMechanism`; ValueError if the mechanism's pair holds only between neighbours, or the answer for a
+    point that the query's space proposes is not in the mechanism's space.
     """
 
     mechanism: PairMechanism

@@ -43,16 +43,14 @@ _CLOSE_BITS = 48
 class LaplaceSanitisation:
     """Laplace noise on a bounded set of numbers; (epsilon, delta) holds between any two (Holohan, Example 5).
 
-    `calibration` names the formula of the noise's scale; the module's docstring has the three formulas.
-    For delta = 0 the formulas agree: the mechanism is exactly epsilon/D |x-y|-private. For
-    delta > 0 the scale is irrational and is rounded up, which only adds noise: by a factor below 1 + 2^-40
-    or, for "lattice" at epsilon = 0, below 1 + 2^-40 + 2^-50/delta. The output is not clamped to the set, so
-    it is unbiased; clamping it costs no privacy.
-
-    Raises:
-        TypeError: epsilon or delta is not exact; the message shows a correct form.
-        ValueError: the set's diameter is 0 or infinite, epsilon < 0, delta is not in [0, 1), epsilon and
-            delta are both 0 (no finite noise suffices), 1/a >= 2^45 (a = q/b), or the calibration is unknown.
+    `calibration` names the formula of the noise's scale; the module's docstring has the three formulas. For
+    delta = 0 the formulas agree: the mechanism is exactly epsilon/D |x-y|-private. For delta > 0 the scale is
+    irrational and is rounded up, which only adds noise: by a factor below 1 + 2^-40 or, for "lattice" at
+    epsilon = 0, below 1 + 2^-40 + 2^-50/delta. The output is not clamped to the set, so it is unbiased;
+    clamping it costs no privacy. Raises TypeError if epsilon or delta is not exact; the message shows a
+    correct form. Raises ValueError if the set's diameter is 0 or infinite, epsilon < 0, delta is not in [0,
+    1), epsilon and delta are both 0 (no finite noise suffices), 1/a >= 2^45 (a = q/b), or the calibration is
+    unknown.
     """
 
     space: Numbers
@@ -92,10 +90,8 @@ class LaplaceSanitisation:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points` (an integer array in quanta), each with its own noise, as int64 of the same shape.
 
-        Each number is charged. `bits` is the source of randomness, by default `BulkBits`.
-
-        Raises:
-            TypeError: the values are not integers.  ValueError: a value is not in the set.
+        Each number is charged. `bits` is the source of randomness, by default `BulkBits`. Raises TypeError if
+        the values are not integers; ValueError if a value is not in the set.
         """
         return self.noise.release(quanta(points, self.space), bits=bits)
 

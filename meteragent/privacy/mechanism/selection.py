@@ -67,8 +67,7 @@ class _Selection:
 
             epsilon q ceil(d/q) / Delta
 
-        Raises:
-            TypeError: `distance` is not exact.  ValueError: it is negative.
+        Raises TypeError if `distance` is not exact; ValueError if it is negative.
         """
         return 2 * self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
@@ -99,11 +98,8 @@ class NoisyMax(_Selection):
     """Report noisy max, the index of the largest of n noisy values: (epsilon/Delta) d_inf-private.
 
     See Pauwels 2016, Example 4. For counts that one person can only raise, the loss is half as large, so
-    `epsilon` may be twice the level.
-
-    Raises:
-        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
-        ValueError: a parameter is not positive, or 1/a >= 2^45.
+    `epsilon` may be twice the level. Raises TypeError if a parameter is not exact, or n is not an int; the
+    message shows a correct form. Raises ValueError if a parameter is not positive, or 1/a >= 2^45.
     """
 
     def monotone_loss(self, distance: Exact) -> Fraction:
@@ -113,11 +109,9 @@ class NoisyMax(_Selection):
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Report an index (0 .. n-1) for each row of `points`, integers in quanta of shape (..., n).
 
-        Each row is charged. `bits` is the source of randomness, by default `BulkBits`.
-
-        Raises:
-            TypeError: the values are not integers.
-            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. Raises TypeError if
+        the values are not integers; ValueError if the length of the last axis is not n, or a value is beyond
+        2^62 quanta.
         """
         source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)
@@ -159,22 +153,17 @@ class Exponential(_Selection):
     See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r| for a whole f, over all
     whole r, it would be the Laplace mechanism, whose loss is half of `loss`, because the sum of its weights
     is the same for every f. For n indices the loss is `loss`. The time that a choice takes depends on the
-    differences between the utilities; the time that `NoisyMax` takes does not.
-
-    Raises:
-        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
-        ValueError: a parameter is not positive, or 1/a >= 2^45.
+    differences between the utilities; the time that `NoisyMax` takes does not. Raises TypeError if a
+    parameter is not exact, or n is not an int; the message shows a correct form. Raises ValueError if a
+    parameter is not positive, or 1/a >= 2^45.
     """
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Choose an index (0 .. n-1) for each row of `points`, utilities in quanta of shape (..., n).
 
-        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. The
-        distribution is computed once for equal rows.
-
-        Raises:
-            TypeError: the utilities are not integers.
-            ValueError: the length of the last axis is not n, or a utility is beyond 2^62 quanta.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. The distribution is
+        computed once for equal rows. Raises TypeError if the utilities are not integers; ValueError if the
+        length of the last axis is not n, or a utility is beyond 2^62 quanta.
         """
         source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)

@@ -35,10 +35,8 @@ class VectorLaplace:
     `sensitivity` is Delta, the largest d_1 between the answers for neighbours, in the unit of `quantum`. An
     output changes the odds between such answers by a factor of at most e^epsilon. If each person has one
     value, counts of the values have Delta = 1 (if a person is added or removed) or 2 (if a value is changed).
-
-    Raises:
-        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
-        ValueError: a parameter is not positive, or 1/a >= 2^45.
+    Raises TypeError if a parameter is not exact, or n is not an int; the message shows a correct form. Raises
+    ValueError if a parameter is not positive, or 1/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -66,8 +64,7 @@ class VectorLaplace:
     def loss(self, distance: Fraction) -> Fraction:
         """Return the loss epsilon d / Delta between points of the lattice at d_1 = `distance`, in the unit.
 
-        Raises:
-            TypeError: `distance` is not exact.  ValueError: it is negative.
+        Raises TypeError if `distance` is not exact; ValueError if it is negative.
         """
         return self.epsilon * not_negative("distance", distance) / self.sensitivity
 
@@ -76,8 +73,7 @@ class VectorLaplace:
 
             a (ceil(d/q) + n - 1),  and 0 for d = 0
 
-        Raises:
-            TypeError: `distance` is not exact.  ValueError: it is negative.
+        Raises TypeError if `distance` is not exact; ValueError if it is negative.
         """
         exact = not_negative("distance", distance)
         return self.a * (math.ceil(exact / self.quantum) + self.n - 1) if exact else Fraction(0)
@@ -85,11 +81,9 @@ class VectorLaplace:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
 
-        Each row is charged. `bits` is the source of randomness, by default `BulkBits`.
-
-        Raises:
-            TypeError: the values are not integers.
-            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. Raises TypeError if
+        the values are not integers; ValueError if the length of the last axis is not n, or a value is beyond
+        2^62 quanta.
         """
         source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)
@@ -100,9 +94,8 @@ class VectorLaplace:
 
             n ln tanh(a/2) - a |y-x|_1
 
-        Raises:
-            TypeError: the values are not integers.
-            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
+        Raises TypeError if the values are not integers; ValueError if the length of the last axis is not n,
+        or a value is beyond 2^62 quanta.
         """
         a = float(self.a)
         distance = differences(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
@@ -118,8 +111,7 @@ class VectorLaplace:
 
             P(max|z_i| <= m) = (1 - 2 alpha^(m+1)/(1+alpha))^n,        alpha = e^-a
 
-        Raises:
-            ValueError: beta is not between 0 and 1.
+        Raises ValueError if beta is not between 0 and 1.
         """
         a, number_chance = float(self.a), -math.expm1(math.log1p(-_probability(beta)) / self.n)
         beyond = 2 / (1 + math.exp(-a))  # beyond * e^(-a(m+1)) is P(|z| > m)
@@ -137,10 +129,7 @@ class VectorLaplace:
         all within 12.2 of the true counts with a probability of 95%; rounded up, the bound is 13. Without
         rounding up, the formula may be too small between two quanta, because P(|z| >= m) = 2 e^(-am)/(1+e^-a)
         is more than e^(-am). After rounding up to m quanta the bound holds, because P(|z| > m) is less than
-        e^(-am).
-
-        Raises:
-            ValueError: beta is not between 0 and 1.
+        e^(-am). Raises ValueError if beta is not between 0 and 1.
         """
         quanta = math.log(self.n / _probability(beta)) / float(self.a)
         return float(self.quantum) * math.ceil(quanta)

@@ -14,9 +14,8 @@ _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min(
 def whole(values: ArrayLike) -> NDArray[np.int64]:
     """Return `values` (whole quanta) as int64; an int64 array is not copied.
 
-    Raises:
-        TypeError: the values are not integers of at most 64 bits; an empty list counts as floats.
-        ValueError: a value is beyond 2^62 quanta.
+    Raises TypeError if the values are not integers of at most 64 bits; an empty list counts as floats. Raises
+    ValueError if a value is beyond 2^62 quanta.
     """
     array: NDArray[Any] = np.asarray(values)
     if (dtype := array.dtype).kind not in "iu":
@@ -32,9 +31,8 @@ def whole(values: ArrayLike) -> NDArray[np.int64]:
 def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
     """Return `values`, vectors of n whole quanta in shape (..., n), as int64.
 
-    Raises:
-        TypeError: a value is not an integer.
-        ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
+    Raises TypeError if a value is not an integer; ValueError if the length of the last axis is not n, or a
+    value is beyond 2^62 quanta.
     """
     vectors = whole(values)
     if vectors.ndim == 0 or vectors.shape[-1] != n:
@@ -45,11 +43,9 @@ def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
 def differences(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
     """Return |y_i - x_i| for each y of `outputs` (..., n) and x = `point`, as uint64.
 
-    The type is unsigned because 2^62 and -2^62 differ by 2^63, which does not fit into int64.
-
-    Raises:
-        TypeError: the values are not integers.
-        ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
+    The type is unsigned because 2^62 and -2^62 differ by 2^63, which does not fit into int64. Raises
+    TypeError if the values are not integers; ValueError if the length of the last axis is not n, or a value
+    is beyond 2^62 quanta.
     """
     difference: NDArray[np.int64] = np.abs(whole_vectors(outputs, n) - whole_vectors(point, n))
     return difference.view(np.uint64)

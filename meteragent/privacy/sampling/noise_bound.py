@@ -100,10 +100,8 @@ def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
     """Create the envelope for n and `a`, with blocks over which w falls to 2^-fall w(M).
 
-    `noise_bound` uses fall = 1.
-
-    Raises:
-        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+    `noise_bound` uses fall = 1. Raises TypeError if n is not an int, or `a` is not exact; ValueError if n <
+    1, a <= 0 or n/a >= 2^45.
     """
     exact = check_parameters(n, a)
     slope = exact / n
@@ -117,10 +115,7 @@ def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
 
 
 def _rises(envelope: Envelope) -> bool:
-    """Return whether w(M+1) > w(M).
-
-    The two weights are never equal, because w(M+1)/w(M) is irrational.
-    """
+    """Return whether w(M+1) > w(M). The two weights are never equal, because w(M+1)/w(M) is irrational."""
     k = FIRST_BITS
     while True:
         lo, hi = envelope.weight_bounds(envelope.mode + 1, k)
@@ -146,7 +141,6 @@ def _block_width(envelope: Envelope) -> int:
 def noise_bound(n: int, a: Exact, bits: Bits) -> int:
     """Draw the noise bound of a window, R >= 0 with P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2).
 
-    Raises:
-        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0 or n/a >= 2^45.
     """
     return envelope_of(n, a).draw(bits)

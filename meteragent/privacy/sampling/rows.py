@@ -61,10 +61,8 @@ _WIDEST = 1 << 63
 def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
     """Draw the noise of each row's window, P(z) ~ e^(-a max|z_i|) exactly, in shape (source.count, n).
 
-    Raises:
-        TypeError: n is not an int, or `a` is not exact.
-        ValueError: n < 1, a <= 0 or n/a >= 2^45.
-        OverflowError: n is above 2^24 (above 2^23 if a row's R is 2^31 or more), or a row's bits are used up.
+    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0 or n/a >= 2^45;
+    OverflowError if n is above 2^24 (above 2^23 if a row's R is 2^31 or more), or a row's bits are used up.
     """
     table_of(n, a)  # refuses invalid parameters, even if there are no rows
     noise = np.empty((source.count, n), np.int64)

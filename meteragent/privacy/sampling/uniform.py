@@ -19,10 +19,7 @@ _BATCH_VALUES = 1 << 15  # so that the working set stays in the processor's cach
 def below(m: int, bits: Bits) -> int:
     """Draw an integer, uniform on {0 .. m-1}, for m >= 1 of any size.
 
-    The method is masked rejection, with fewer than 2 attempts on average.
-
-    Raises:
-        ValueError: m < 1.
+    The method is masked rejection, with fewer than 2 attempts on average. Raises ValueError if m < 1.
     """
     if m < 1:
         raise ValueError(f"the range of integers below m must not be empty: m = {m}")
@@ -36,8 +33,7 @@ def below(m: int, bits: Bits) -> int:
 def below_array(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent integers, uniform on {0 .. m-1}, as int64 of shape (count,).
 
-    Raises:
-        ValueError: m is not in 1 .. 2^63.
+    Raises ValueError if m is not in 1 .. 2^63.
     """
     if not 1 <= m <= 1 << 63:
         raise ValueError("m must lie in 1 .. 2^63 to draw an array")
@@ -68,8 +64,7 @@ def _draw_masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
 def uniform(noise_bound: int, bits: Bits) -> int:
     """Draw an integer, uniform on {-R .. R}, for R = `noise_bound` >= 0 of any size.
 
-    Raises:
-        ValueError: R < 0.
+    Raises ValueError if R < 0.
     """
     return below(2 * noise_bound + 1, bits) - noise_bound
 
@@ -77,8 +72,7 @@ def uniform(noise_bound: int, bits: Bits) -> int:
 def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int64]:
     """Draw n independent integers, uniform on {-R .. R}, for each R of `noise_bounds`, as int64 (count, n).
 
-    Raises:
-        ValueError: an R is not in 0 .. 2^62 - 1.
+    Raises ValueError if an R is not in 0 .. 2^62 - 1.
     """
     if noise_bounds.min(initial=0) < 0 or noise_bounds.max(initial=0) >= 1 << 62:
         raise ValueError("a row's noise bound must lie in 0 .. 2^62 - 1")

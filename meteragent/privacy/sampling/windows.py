@@ -126,8 +126,7 @@ class Table:
 def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent R, distributed as in `noise_bound`, as int64 of shape (count,).
 
-    Raises:
-        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0 or n/a >= 2^45.
     """
     envelope = envelope_of(n, a)
     if count < TABLE_FROM:
@@ -142,8 +141,7 @@ def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
 def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
     """Draw the noise of `count` windows, P(z) ~ e^(-a max|z_i|) exactly (THEORY 2.1), as int64 (count, n).
 
-    Raises:
-        TypeError: n is not an int, or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
+    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0 or n/a >= 2^45.
     """
     if n == 1:
         return discrete_laplace(count, a, bits)[:, np.newaxis]

@@ -30,11 +30,8 @@ class Curve:
 
     The curve is right-continuous; at the last time it has the end value of the last piece. Adjacent pieces on
     the same straight line are joined, so curves with equal values are equal. `steps` and `polyline` create
-    curves.
-
-    Raises:
-        ValueError: there is no piece, there is not one more time than there are pieces, or the times do not
-            increase from 0.
+    curves. Raises ValueError if there is no piece, there is not one more time than there are pieces, or the
+    times do not increase from 0.
     """
 
     times_s: tuple[Fraction, ...]
@@ -59,8 +56,7 @@ class Curve:
     def __call__(self, time_s: Exact) -> Fraction:
         """Return the value at `time_s`, which must lie in [0, T].
 
-        Raises:
-            TypeError: `time_s` is not exact.  ValueError: `time_s` is outside [0, T].
+        Raises TypeError if `time_s` is not exact; ValueError if `time_s` is outside [0, T].
         """
         time = rational("time_s", time_s)
         if not 0 <= time <= self.duration_s:
@@ -89,10 +85,8 @@ class Curve:
 def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
     """Create the curve with values[i] from edges_s[i] to edges_s[i+1]; edges_s[0] must be 0.
 
-    Raises:
-        TypeError: a number is not exact.
-        ValueError: there is no value, there is not one more edge than there are values, or the edges do not
-            increase from 0.
+    Raises TypeError if a number is not exact; ValueError if there is no value, there is not one more edge
+    than there are values, or the edges do not increase from 0.
     """
     pieces = tuple((value, value) for value in (rational("value", v) for v in values))
     return Curve(tuple(rational("edge_s", t) for t in edges_s), pieces)
@@ -101,10 +95,8 @@ def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
 def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
     """Create the continuous curve through values[i] at times_s[i], linear in between; times_s[0] must be 0.
 
-    Raises:
-        TypeError: a number is not exact.
-        ValueError: the numbers of times and values differ or are below two, or the times do not increase from
-            0.
+    Raises TypeError if a number is not exact; ValueError if the numbers of times and values differ or are
+    below two, or the times do not increase from 0.
     """
     if len(times_s) != len(values):
         raise ValueError(f"a curve needs as many values as times, not {len(values)} and {len(times_s)}")
@@ -116,8 +108,7 @@ def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
 class Curves:
     """The curves on [0, T] with the sup norm, which is the norm of C([0, T]), or with the L2 norm.
 
-    Raises:
-        TypeError: `duration_s` is not exact.  ValueError: it is not positive, or the norm is unknown.
+    Raises TypeError if `duration_s` is not exact; ValueError if it is not positive, or the norm is unknown.
     """
 
     duration_s: Fraction
@@ -132,8 +123,7 @@ class Curves:
     def metric(self, x: Curve, y: Curve) -> Distance:
         """Return the sup of |x - y|, or the root of the integral of (x - y)^2; a rational root is exact.
 
-        Raises:
-            ValueError: the curves' durations differ.
+        Raises ValueError if the curves' durations differ.
         """
         if x.duration_s != y.duration_s:
             raise ValueError(f"curves of {x.duration_s} s and {y.duration_s} s have no distance")

@@ -67,11 +67,8 @@ class Databases:
     ("hamming"), d_1 is the sum of d_V over the rows ("l1"), d_1 / V is this sum in units of V ("normalised
     l1"), and d_inf is the largest d_V ("linf"). If rows may be absent, `rows` is a `WithNull`. Then the
     database in which all rows are absent is not a point, because an average or a percentile of no rows has no
-    value (Chatzikokolakis 2013, section 5).
-
-    Raises:
-        TypeError: n is not an int.
-        ValueError: n < 1, the metric is unknown, or it is normalised and V is 0, irrational or infinite.
+    value (Chatzikokolakis 2013, section 5). Raises TypeError if n is not an int; ValueError if n < 1, the
+    metric is unknown, or it is normalised and V is 0, irrational or infinite.
     """
 
     rows: Space
@@ -122,8 +119,7 @@ class Databases:
     def neighbours(self, x: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         """Yield the databases that differ from `x` in exactly one row, each once.
 
-        Raises:
-            AttributeError: the rows cannot be listed.
+        Raises AttributeError if the rows cannot be listed.
         """
         rows = self._row_points()
         databases = ((*x[:i], row, *x[i + 1 :]) for i in range(self.n) for row in rows if row != x[i])

@@ -14,8 +14,7 @@ from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_p
 class Finite:
     """A finite space: points in the caller's order, with any metric.
 
-    Raises:
-        ValueError: there are no points, or a point occurs twice.
+    Raises ValueError if there are no points, or a point occurs twice.
     """
 
     points: tuple[Any, ...]
@@ -58,10 +57,8 @@ class Categories(Finite):
 class Subsets:
     """All subsets of a universe, as frozensets; d is the size of the symmetric difference.
 
-    See Holohan 2014, Example 1. A universe may be too large for its subsets to be listed.
-
-    Raises:
-        ValueError: an element occurs twice.
+    See Holohan 2014, Example 1. A universe may be too large for its subsets to be listed. Raises ValueError
+    if an element occurs twice.
     """
 
     universe: tuple[Any, ...]

@@ -26,10 +26,8 @@ _STEPS = (1, 2, 5, 100)  # the sizes of the shifts that a test tries, in quanta
 class Numbers:
     """The numbers low q .. high q at distance q |x - y|: the lattice of a count, a mean or a reading.
 
-    `low` and `high` are in quanta; None means no bound.
-
-    Raises:
-        TypeError: `quantum` is not exact.  ValueError: quantum <= 0, or low > high.
+    `low` and `high` are in quanta; None means no bound. Raises TypeError if `quantum` is not exact;
+    ValueError if quantum <= 0, or low > high.
     """
 
     low: int | None
@@ -74,11 +72,8 @@ class Windows:
     """Vectors of n whole quanta at distance q ||x - y|| in l_inf, l_1 or l_2: a meter's windows.
 
     `low` and `high` bound every number, in quanta; None means no bound. A point is a sequence of ints, which
-    may be a row of an array.
-
-    Raises:
-        TypeError: `quantum` is not exact.
-        ValueError: n < 1, quantum <= 0, low > high, or the metric is unknown.
+    may be a row of an array. Raises TypeError if `quantum` is not exact; ValueError if n < 1, quantum <= 0,
+    low > high, or the metric is unknown.
     """
 
     n: int

@@ -59,9 +59,8 @@ class Account:
     ) -> Iterator[pa.Table]:
         """Yield the run's rows for the ledger, one table per job, and fill in this account.
 
-        Raises ArchiveError if a row's meter or time, or a file, cannot be read; or, in the wide layout, a
-        window appears twice or a row group's statistics are wrong. Raises KeyForgotten if a window's epoch
-        has no key.
+        Raises ArchiveError if a row or a file cannot be read; or, if wide, a window appears twice or a row
+        group's statistics are wrong. Raises KeyForgotten if a window's epoch has no key.
         """
         for job in jobs:
             names: dict[str, int] = {}
@@ -79,10 +78,7 @@ class Account:
 
 
 def find_windows(source: Source, job: Job, names: dict[str, int], progress: ProgressCallback) -> Windows:
-    """Return the windows of a job, sorted by meter and start; number meters in `names`.
-
-    Raises ArchiveError if a window appears twice in the wide layout, and the errors of `read`.
-    """
+    """Return a job's windows in order; number meters. Raises ArchiveError as `read`, or for copies."""
     meters, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for rows in read(source, job, names):
         meters.append(rows.meter)
@@ -142,10 +138,7 @@ def duplicates(count: int, meter: str, start_ms: int) -> ArchiveError:
 
 
 def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, account: Account) -> pa.Table:
-    """Return ledger rows, one per stretch of a meter's consecutive windows under the same terms and key.
-
-    Enter the descriptors and keys of the windows in `account`.
-    """
+    """Return a ledger row per stretch of equal terms and key; enter descriptors and keys in `account`."""
     if not windows.meter.size:
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)

@@ -45,9 +45,8 @@ def count_numbers(source: Source, show: ProgressReporter) -> Numbers:
 def require_range(source: Source, show: ProgressReporter, *, clamp: bool) -> None:
     """Raise ArchiveError if most of an input's numbers are outside `window.range`, unless `clamp` is true.
 
-    Missing numbers do not count. A refused input is probably in another unit, and a release cannot be
-    repeated with corrected numbers. Reading stops as soon as at least half of the numbers are known to be
-    within the range.
+    Missing numbers do not count. Such an input is probably in another unit, and no release can be corrected.
+    Reading stops once at least half of the numbers are known to be within the range.
     """
     if clamp:
         return

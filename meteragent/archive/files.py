@@ -21,9 +21,8 @@ _PART = ".part"
 def attempt(path: Path, call: Callable[[], T]) -> T:
     """Return the result of `call`, which reads the file `path`.
 
-    Raises ArchiveError if the file cannot be read. The text of Arrow's error may quote a value, so
-    ArchiveError omits it, and is raised outside the handler in order not to carry Arrow's error as its
-    context.
+    Raises ArchiveError if the file cannot be read: without Arrow's text, which may quote a value, and outside
+    the handler, so as not to carry Arrow's error as its context.
     """
     reason = "not a Parquet file that can be read"
     try:
@@ -41,9 +40,8 @@ def parquet(
 ) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; its 96-bit times, if any, are read in milliseconds.
 
-    `meter`, if given, names a column; if that column holds strings, it is read as a dictionary. `footer` is
-    the file's footer if it has already been read. Raises ArchiveError if the file cannot be read, or is not a
-    Parquet file.
+    The column `meter`, if it holds strings, is read as a dictionary. `footer` is the footer if it was read.
+    Raises ArchiveError if the file is not readable Parquet.
     """
     options: dict[str, Any] = {"buffer_size": READ_BYTES, "pre_buffer": False}
     options |= {"coerce_int96_timestamp_unit": "ms", "read_dictionary": [meter] if meter else None}
@@ -54,10 +52,7 @@ def parquet(
 
 
 def write(path: Path, fill: Callable[[Any], object]) -> None:
-    """Write a file atomically, with the content that `fill` writes to it. The file is on disk on return.
-
-    Raises ArchiveError if the file cannot be written.
-    """
+    """Write a file atomically by `fill`; it is then on disk. Raises ArchiveError if it cannot be written."""
     part = path.with_name(f".{path.name}{_PART}")
     try:
         with part.open("wb") as file:

@@ -1,7 +1,5 @@
 """Cut an input into jobs, each of which fits in memory and is read separately.
 
-Theory of operation
--------------------
 1. A job has a stretch of time, a range of meters' names, and a class of the hashes of public names. It
    consists of the windows that start in this stretch and belong to the meters in this range and class. Each
    window is in exactly one job. In the long layout, two jobs may read the same reading near a cut, but this
@@ -174,11 +172,7 @@ def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
 
 
 def _meter_numbers(column: pa.Array, names: dict[str, int], job: Job, policy: Policy) -> Integers:
-    """Return the number of each row's meter, or -1 if the meter does not belong to the job.
-
-    Meters that are not yet in `names` are numbered there. Raises ArchiveError if a meter's name is missing,
-    empty or not UTF-8.
-    """
+    """Return meters' numbers, new in `names` or -1 if not of the job. Raises as `layout.meters`."""
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()
     if column.null_count:

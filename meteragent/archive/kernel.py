@@ -99,10 +99,7 @@ def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
 
 
 class _Block:
-    """The slots of windows with n slots each, as indices into the numbers of a batch.
-
-    If all windows of the batch have n slots (`rectangular`), whole rows are indexed, which is faster.
-    """
+    """Indices of windows of n slots: of whole rows, which is faster, if the batch is `rectangular`."""
 
     def __init__(self, first_slots: Integers, rows: Integers, n: int, *, rectangular: bool) -> None:
         self.shape = (-1, n) if rectangular else (-1,)
@@ -118,10 +115,7 @@ class _Block:
 
 
 def _groups(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
-    """Yield each group of rows with the same terms and epoch, whose noise is drawn together.
-
-    A group consists of the rows' indices, the index of their terms, and the epoch's key.
-    """
+    """Yield rows whose noise is drawn together: their indices, their terms' index, their epoch's key."""
     for index in np.unique(terms_index).tolist():
         for epoch in np.unique(epochs[terms_index == index]).tolist():
             yield np.flatnonzero((terms_index == index) & (epochs == epoch)), index, key.epoch(epoch)

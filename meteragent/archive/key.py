@@ -43,10 +43,7 @@ _LAST = {
 
 
 def hkdf(secret: bytes, *info: bytes, size: int = SECRET_BYTES) -> bytes:
-    """Derive `size` bytes by HKDF-SHA-256 without a salt (RFC 5869).
-
-    Each part of `info` is preceded by its length in 4 bytes.
-    """
+    """Derive `size` bytes by HKDF-SHA-256, no salt (RFC 5869); each part follows its length in 4 bytes."""
     return expand(extract(b"", secret), b"".join(len(part).to_bytes(4, "big") + part for part in info), size)
 
 
@@ -79,10 +76,7 @@ class EpochKey:
 
 
 class Key:
-    """The keys of a tenant's windows from epoch `first` on; epochs are counted from 1970-01-01.
-
-    Raises ValueError if `epoch_unit` is neither "month" nor "day", or the secret does not have 32 bytes.
-    """
+    """A tenant's keys from epoch `first` (since 1970). Raises ValueError for another unit or secret size."""
 
     def __init__(self, tenant: str, epoch_unit: str, first: int, secret: bytes) -> None:
         if epoch_unit not in EPOCHS or len(secret) != SECRET_BYTES:
@@ -108,17 +102,11 @@ class Key:
         return starts_ms.astype("M8[ms]").astype(f"M8[{unit}]").astype(np.int64)
 
     def at(self, start_ms: int) -> EpochKey:
-        """Return the key of a window that starts at `start_ms`.
-
-        Raises KeyForgotten if the window's epoch has no key; KeyRefused if the window starts after 2199.
-        """
+        """Return the key of a window that starts at `start_ms`. Raises as `epoch` does."""
         return self.epoch(self._index(start_ms))
 
     def epoch(self, index: int) -> EpochKey:
-        """Return the key of an epoch, as `epochs` numbers it.
-
-        Raises KeyForgotten if the epoch has no key; KeyRefused if the epoch is after 2199.
-        """
+        """Return an epoch's key. Raises KeyForgotten if there is none, KeyRefused after 2199."""
         if index not in self._epoch_keys:
             self._epoch_keys[index] = self._derive(index)
         return self._epoch_keys[index]
@@ -133,10 +121,7 @@ class Key:
         return EpochKey(name, self.tenant, tag, noise, run)
 
     def _secret(self, index: int) -> bytes:
-        """Return the secret of an epoch, derived step by step from the nearest cached secret.
-
-        Raises the errors of `epoch`.
-        """
+        """Return an epoch's secret, derived from the nearest that is cached. Raises as `epoch` does."""
         if index < self.first:
             raise KeyForgotten(
                 f"windows of {self._name(index)} have no key: this key begins with {self.begins}, set"
@@ -152,20 +137,13 @@ class Key:
         return self._secrets[index]
 
     def without(self, before_ms: int) -> "Key":
-        """Return the key without the epochs before the one that contains `before_ms`.
-
-        Raises KeyRefused if that time is after 2199.
-        """
+        """Return the key without the epochs before `before_ms`. Raises KeyRefused if it is after 2199."""
         index = max(self.first, self._index(before_ms))
         return Key(self.tenant, self.epoch_unit, index, self._secret(index))
 
     @classmethod
     def load(cls, path: Path) -> "Key":
-        """Load the key from a file that `create` or `forget` has written.
-
-        Raises KeyMissing if the file cannot be read, every user of the machine can read it, or it
-        holds no key.
-        """
+        """Load the key. Raises KeyMissing if its file is unreadable, public to all, or no key file."""
         try:
             with path.open("rb") as file:
                 mode, text = os.fstat(file.fileno()).st_mode, file.read(_MAX_BYTES + 1)
@@ -209,11 +187,7 @@ _MAX_BYTES = 1 << 12
 
 
 def check_tenant(tenant: str) -> str:
-    """Return `tenant` if it is a valid name.
-
-    Raises ValueError if the name does not consist of 1 to 64 ASCII letters, digits, dots, hyphens and
-    underscores.
-    """
+    """Return a name of 1 to 64 ASCII letters, digits, dots, hyphens, underscores, or raise ValueError."""
     if not re.fullmatch(_TENANT, tenant, re.ASCII):
         raise ValueError("a name of 1 to 64 letters, digits, dots, hyphens or underscores")
     return tenant

@@ -33,10 +33,7 @@ Layout = Literal["wide", "long"]
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of the input's numbers: `gap` are missing or not finite, and `clamped` are out of range.
-
-    These counts stay local and are never published, because they reveal something about readings.
-    """
+    """Counts of numbers, of gaps and of clamped ones; never published, as they tell of readings."""
 
     numbers: int = 0
     gap: int = 0
@@ -60,10 +57,7 @@ class Counts:
 
 
 def layout_of(schema: pa.Schema, policy: Policy) -> Layout:
-    """Return the layout of a table with this schema.
-
-    Raises ArchiveError, which names the column, if a column is missing, appears twice or has the wrong type.
-    """
+    """Return a table's layout. Raises ArchiveError if a column is missing, double or of the wrong type."""
     meter, time, value = (_column(schema, name) for name in policy.columns)
     if not (is_text(meter) or pa.types.is_integer(meter)):
         raise _type_error(policy.columns.meter, meter, "strings (or integers) that name meters")
@@ -91,10 +85,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def meters(column: pa.Array, policy: Policy) -> pa.Array:
-    """Convert a column of meters' names (strings or integers) to strings.
-
-    Raises ArchiveError if a name is missing, empty or not UTF-8.
-    """
+    """Return meters' names as strings. Raises ArchiveError if one is missing, empty or not UTF-8."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     names = column.cast(pa.string())
@@ -118,11 +109,7 @@ def _is_utf8(strings: pa.Array) -> bool:
 
 
 def read_wide(batch: pa.RecordBatch, policy: Policy) -> tuple[pa.RecordBatch, Counts]:
-    """Convert rows of the wide layout to rows of `WINDOWS`, in the same order, and count their numbers.
-
-    Raises ArchiveError for rows that are off the grid, whose numbers do not fit their window, or that have no
-    valid meter or time.
-    """
+    """Convert wide rows to `WINDOWS` and count numbers. Raises ArchiveError if one is no window or meter."""
     names = policy.columns
     column = batch.column(names.value)
     starts = milliseconds(batch.column(names.time), names.time)
@@ -185,10 +172,7 @@ def windows_batch(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.Rec
 
 
 def slot_schema(schema: pa.Schema, policy: Policy) -> pa.Schema:
-    """Return the schema of releases with a row for each slot: `start`, `end` and `value` are the slot's.
-
-    If the slots are bands, `start` and `end` are the window's, and `band` is the band's name.
-    """
+    """Return the schema of slots; bands have their window's `start` and `end`, and their name in `band`."""
     fields = [field for field in schema if field.name != "values"]
     fields.insert(3, pa.field("value", schema.field("values").type.value_type))
     if policy.usual.shape.names:
@@ -222,10 +206,7 @@ def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
 
 
 def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
-    """Return, for each row, whether it fits, and the length of its list.
-
-    A row fits if its start is on the grid, and its list is null or divides the window evenly.
-    """
+    """Return whether each row fits: a start on the grid, and a list that is null or a divisor; its length."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     is_null = ~column.is_valid().to_numpy(zero_copy_only=False)
     is_on_grid = policy.starts(starts_ms) == starts_ms
@@ -246,10 +227,7 @@ def _distinct_lengths(lengths: Integers) -> list[int]:
 
 
 def _divide_evenly(count: int, terms: Terms) -> bool:
-    """Return whether `count` numbers can stand for equal parts of a window.
-
-    For energies, a part is one interval. For power, the parts must divide each slot unless slots are bands.
-    """
+    """Return whether `count` equal parts divide a window: intervals of energy, else parts of each slot."""
     if not count or terms.length_ms % count:
         return False
     if terms.readings.kind is Kind.INTERVAL_ENERGY:

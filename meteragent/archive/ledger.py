@@ -153,17 +153,11 @@ class Ledger:
         return self.path(run).is_dir()
 
     def intervals_of_others(self, run: str, names: Mapping[str, int]) -> Intervals:
-        """Return the intervals that runs other than `run` have in the ledger for the meters in `names`.
-
-        `names` maps a meter's name to its number.
-        """
+        """Return other runs' intervals of the meters in `names`, which maps names to numbers."""
         return self._intervals((p for p in self._runs() if p != self.path(run)), names)
 
     def intervals_of(self, run: str, names: Mapping[str, int]) -> Intervals:
-        """Return the intervals that a run has in the ledger for the meters in `names`.
-
-        `names` maps a meter's name to its number.
-        """
+        """Return a run's intervals of the meters in `names`, which maps names to numbers."""
         return self._intervals([self.path(run)], names)
 
     def rows(self, run: str) -> Iterator[pa.RecordBatch]:
@@ -213,10 +207,7 @@ class Ledger:
 
 
 def parts_of(run: Path) -> list[Path]:
-    """Return the paths of a run's files; there is at least one.
-
-    Raises ArchiveError if `_parts` or a file is missing, because windows would otherwise be released again.
-    """
+    """Return a run's files. Raises ArchiveError if one is missing: windows would be released again."""
     count_file = run / "_parts"
     count = attempt(count_file, lambda: int(count_file.read_bytes())) if count_file.exists() else 0
     parts = [run / _part(index) for index in range(count)]

@@ -76,10 +76,7 @@ def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes
 
 
 def account_of(content: bytes, path: Path) -> Account:
-    """Return the account of a run from `content`, the facts that the ledger stores in the file `path`.
-
-    Raises ArchiveError if the facts cannot be read.
-    """
+    """Return the account in a ledger's facts, read from `path`. Raises ArchiveError if that fails."""
     facts = _load(content, path)
     return Account(
         facts["run"], facts["released"], facts["refused"], facts["descriptors"], set(facts["keys"])
@@ -92,10 +89,7 @@ def part_path(out: Path, run: str, index: int) -> Path:
 
 
 def build(source: Source, account: Account, cut: list[Any], parts: Sequence[Path] | None) -> dict[str, Any]:
-    """Return the facts of the manifest; `cut` decides where parts end. A complete output has `parts`.
-
-    Raises ArchiveError if a part cannot be read.
-    """
+    """Return a manifest's facts, complete with `parts`. Raises ArchiveError if one cannot be read."""
     return {
         "v": 1,
         "run": account.run,

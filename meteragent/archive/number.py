@@ -36,10 +36,7 @@ class Micro(NamedTuple):
 
 
 def micro(column: pa.Array, policy: Policy) -> Micro:
-    """Convert a column of numbers to millionths of the unit, clamped to the range.
-
-    Raises ArchiveError if the column's type is not one of those that `is_number` accepts.
-    """
+    """Return numbers in millionths, clamped to the range. Raises ArchiveError unless `is_number`."""
     kind, valid = column.type, _is_valid(column)
     if pa.types.is_floating(kind):
         return _convert_floats(column.to_numpy(zero_copy_only=False), policy)
@@ -74,10 +71,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def milliseconds(column: pa.Array, name: str) -> Integers:
-    """Convert a column of timestamps to whole milliseconds, rounded down.
-
-    Raises ArchiveError if a timestamp is missing, or lies outside the years 1990 to 2100.
-    """
+    """Return times in ms, rounded down. Raises ArchiveError if one is missing or not in 1990 to 2100."""
     if column.null_count:
         raise ArchiveError(f"column {name!r}: rows without a time: {column.null_count}")
     times_ms: Integers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)

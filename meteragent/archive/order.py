@@ -1,7 +1,5 @@
 """The order of windows in outputs of the wide layout, which depends only on the set of released windows.
 
-Theory of operation
--------------------
 1. Each row group is sorted by start and then by the meter's public name. Row group k begins at the first
    start that is preceded by at least k times a fixed number of windows. If more windows than that number have
    the same start, a hash of the public name may spread them over several row groups.
@@ -41,9 +39,8 @@ _GROUPS, _BEGINS = b"groups", b"begins"
 class Order:
     """The assignment of a run's windows to row groups of about `size` windows.
 
-    The starts on the grid are numbered. Each start from number `first[j]` up to, but not including, number
-    `first[j + 1]` has `count[j]` windows, and `before[j]` windows have an earlier start than number
-    `first[j]`.
+    Starts on the grid are numbered. Each start from number `first[j]` to before `first[j + 1]` has `count[j]`
+    windows, and `before[j]` windows have an earlier start than `first[j]`.
     """
 
     grid: Integers | int
@@ -130,10 +127,7 @@ class _Piece(NamedTuple):
 
 
 def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield each nonempty row group in the range `groups`, assembled from the files that `store` wrote.
-
-    Raises ArchiveError if a file cannot be read.
-    """
+    """Yield each nonempty row group, joined from files of `store`. Raises ArchiveError if it cannot."""
     pieces: dict[int, list[_Piece]] = {group: [] for group in groups}
     for path in paths:
         group_numbers, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called immediately

@@ -64,9 +64,8 @@ class Policy:
     def of(cls, settings: Config) -> Self:
         """Return the policy that a configuration describes.
 
-        Raises ConfigError if the configuration has no [archive], or not exactly one stream; two
-        columns have the same name; archives do not support the stream; or the key already has another
-        ledger.
+        Raises ConfigError if there is no [archive] or not exactly one stream; two columns have one name;
+        archives do not support the stream; or the key has another ledger.
         """
         archive, streams = settings.archive, settings.stream
         if archive is None:
@@ -95,10 +94,7 @@ class Policy:
 
     @property
     def shapes(self) -> tuple[Terms, ...]:
-        """The distinct terms of all windows or, on a calendar, of the windows in the ten years from 2025.
-
-        Archives round half up, because they store no accumulators.
-        """
+        """All windows' terms (on a calendar, of ten years from 2025), rounded half up as in archives."""
         return config.shapes(self.stream, "half-up")
 
     @property
@@ -169,10 +165,7 @@ class Policy:
         return _edges(calendar, int(times_ms.min()), int(times_ms.max()))
 
     def public_id(self, meter: str) -> str:
-        """Return the name under which a meter is published: its own, or a keyed pseudonym.
-
-        Raises ConfigError if the pseudonym key cannot be read.
-        """
+        """Return a meter's name or keyed pseudonym. Raises ConfigError if its key cannot be read."""
         path = self.stream.sink.pseudonym_key_file
         return meter if path is None else pseudonym(_pseudonym_key(path.absolute()), meter)
 
@@ -201,10 +194,7 @@ class Policy:
 
 
 def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
-    """Return the folder of the key's ledger: as configured, or beside the key's file (links resolved).
-
-    Raises ConfigError if another folder is configured although there is a ledger beside the key's file.
-    """
+    """Return the ledger's folder. Raises ConfigError if another one is beside the key's file (resolved)."""
     target = key_file.resolve()
     default = target.with_name(target.name + ".ledger")
     if configured_ledger is None:

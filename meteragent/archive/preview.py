@@ -44,9 +44,7 @@ class Preview:
 def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Preview:
     """Return a preview of `run.sanitise_archive` with the same arguments, without writing anything.
 
-    Raises ArchiveError if the input, the output or the ledger cannot be used, or another run wrote the
-    output; KeyRefused if there is no key, or some windows have none; ConfigError if the pseudonym key cannot
-    be read.
+    Raises as it does before the debit.
     """
     engine, key, ledger = Local(), Key.load(policy.key_file), Ledger(policy.ledger)
     check_paths(path, out, ledger.folder)

@@ -44,10 +44,7 @@ _DIGEST_WORDS = 4
 
 @dataclass(frozen=True)  # `cached_property` needs the instance's dictionary, so there is no `slots=True`
 class Shape:
-    """The terms that windows must share if their noise is drawn together: n equal slots or n bands.
-
-    A band is given as its stretches (start, end), in ms after the window's start.
-    """
+    """Terms shared by windows drawn together: n slots, or n bands as stretches (start, end) in ms."""
 
     epsilon: Fraction
     quantum: Fraction
@@ -61,10 +58,7 @@ class Shape:
 
     @classmethod
     def of(cls, terms: Terms) -> "Shape":
-        """Return the shape of a release's terms.
-
-        The gap, the range and the hold are not part of the shape, and the level enters only through epsilon.
-        """
+        """Return the shape of terms, without gap, range and hold; the level enters by epsilon alone."""
         bands = tuple(band.stretches for band in terms.places)
         kind, length_ms, zone = str(terms.readings.kind), terms.length_ms, terms.timezone
         return cls(terms.epsilon, terms.quantum, terms.readings.unit, kind, terms.n, length_ms, bands, zone)
@@ -98,9 +92,8 @@ def tags(
 ) -> bytes:
     """Return the tags of windows of one shape and epoch, 12 bytes each, end to end.
 
-    `quanta` has shape (number of windows, n). Raises ImportError if the package `cryptography` is missing;
-    TypeError if starts or quanta are not int64; ValueError if the numbers of meters, starts and windows of n
-    quanta differ.
+    `quanta` has shape (number of windows, n). Raises TypeError if starts or quanta are not int64; ValueError
+    if the numbers of meters, starts and windows differ; ImportError without the package `cryptography`.
     """
     count = len(meters)
     if {starts_ms.dtype, quanta.dtype} != {np.dtype(np.int64)}:
@@ -121,11 +114,7 @@ def keyed_rows(
     starts_ms: Integers,
     quanta: Integers,
 ) -> keyed.KeyedRows:
-    """Return the random bits of windows of one shape and epoch, for `LInfLaplace.release_rows`.
-
-    Raises ImportError if the package `cryptography` is missing; TypeError if starts or quanta are not int64;
-    ValueError if the numbers of meters, starts and windows of n quanta differ.
-    """
+    """Return the random bits of windows of a shape and epoch, for `release_rows`. Raises as `tags` does."""
     return keyed.KeyedRows(key.noise, tags(key, shape, meters, starts_ms, quanta))
 
 

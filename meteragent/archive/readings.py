@@ -73,10 +73,7 @@ def slots(
 
 
 def _sort(readings: Readings) -> Readings:
-    """Return the readings that have a value, sorted by meter and time.
-
-    Of several readings of a meter with the same time, only the smallest value is kept.
-    """
+    """Return readings with a value by meter and time; of several at one time, the smallest counts."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _in_order(readings.meter, readings.time_ms):
@@ -128,10 +125,7 @@ def _position(readings: Readings, meter: Integers, time_ms: Integers) -> Integer
 
 
 def ranked(meter: Integers, width: int) -> Integers:
-    """Shift meters' numbers left by `width` bits, so that sums with times sort by meter and then by time.
-
-    Raises ArchiveError if 64 bits cannot hold both.
-    """
+    """Shift meters' numbers left, so that sums with times sort. Raises ArchiveError beyond 64 bits."""
     if meter.size and int(meter.max()).bit_length() + width >= _INT64_BITS:
         raise ArchiveError("the times are too far apart for this many meters: release each year separately")
     return meter << width

@@ -1,7 +1,5 @@
 """Run a release: account for windows, then release them in parts that exist in full or not at all.
 
-Theory of operation
--------------------
 1. The ledger is locked and the input's files are hashed. Policy, content and key determine the run's id.
 2. Account (`account`): the windows that the run may release go into the ledger, all at once, and are on disk
    before any of them is released. From then on all other runs refuse these windows.
@@ -353,10 +351,7 @@ def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:
 
 
 def first_window_ms(source: Source) -> int:
-    """Return the start of the first window in which the span of a reading may begin.
-
-    Raises ArchiveError if the input has no rows, or if a time is missing or cannot be read.
-    """
+    """Return the first window's start. Raises ArchiveError if there are no rows, or a time is unreadable."""
     policy, column = source.policy, source.policy.columns.time
     lead_ms = policy.lead_ms if source.layout == "long" else 0
     first_times_ms = [group.times_ms[0] for group in source.groups if group.rows and group.times_ms]

@@ -82,11 +82,7 @@ def _in_order(window: Integers, times_ms: Integers, values_u: Integers) -> bool:
 
 
 def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Terms) -> Spans:
-    """Return the spans of readings that are sorted by window and time.
-
-    A power's span ends at the next reading at the latest. An energy's span begins at the previous reading
-    at the earliest.
-    """
+    """Return sorted readings' spans: power ends at the next reading, energy begins at the previous one."""
     is_same_window = window[1:] == window[:-1]
     if usual.readings.kind is Kind.INTERVAL_ENERGY:
         begin, end = offset_ms - usual.readings.interval_ms, offset_ms

@@ -57,11 +57,7 @@ class Source:
 
     @classmethod
     def open(cls, path: Path, policy: Policy) -> "Source":
-        """List the files of an input and check their columns.
-
-        Raises ArchiveError if there is no file, a file cannot be read, a column is missing or has the
-        wrong type, or some files are wide and others long.
-        """
+        """List and check the files. Raises ArchiveError if there is none, or a file or column is wrong."""
         groups: list[Group] = []
         layouts: dict[Layout, Path] = {}
         stamps = tuple((file_path, _stamp(file_path)) for file_path in _data(path))
@@ -143,19 +139,12 @@ class Source:
 
 @lru_cache(maxsize=1)
 def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
-    """Return a file's footer, which is cached because every row group is read with it.
-
-    The footer of a file with many row groups is long.
-    """
+    """Return a file's footer, cached: every row group is read with it, and it may be long."""
     return attempt(path, lambda: pq.read_metadata(path))
 
 
 def _data(path: Path) -> list[Path]:
-    """Return the files of an input, sorted by path.
-
-    Raises ArchiveError for a folder without files `*.parquet`, or with links to folders, which would not be
-    read.
-    """
+    """Return an input's files, sorted. Raises ArchiveError if there are none, or a link to a folder."""
     if not path.is_dir():
         return [path]
     visible_entries = [

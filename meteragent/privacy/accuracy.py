@@ -2,24 +2,19 @@
 
 All results are floats in the unit of the quantum (W for a quantum in W), per slot unless stated otherwise.
 Most depend on the `rounding` of values to whole quanta: half up before the noise, or dithered
-(`mechanism.dithered`).
-
-Theory of operation
--------------------
-Let n be the number of slots, q the quantum, and a = epsilon q. Given R as in THEORY 2.1, a slot's noise z, in
-quanta, is uniform on {-R..R}. Let U be the error of the rounding before the noise, uniform on the quantum's
-cell (-1/2, 1/2). Then z + U is uniform on (-(R+1/2), R+1/2), and
+(`mechanism.dithered`). Let n be the number of slots, q the quantum, and a = epsilon q. Given R as in THEORY
+2.1, a slot's noise z, in quanta, is uniform on {-R..R}. With U, the error of the rounding before the noise,
+uniform on the cell (-1/2, 1/2), z + U is uniform on (-(R+1/2), R+1/2), and
 
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) proportional to r^n e^(-a r).
 
-The error of a dithered slot, and the interval that covers it for every load, are those of THEORY-2 A.8.
-
-Sums over the lattice are used if noise bounds above 2^17 are negligible. Otherwise a is so small, or n so
-large, that integrals can replace the sums over half-integers: r is Gamma(n+1, 1/a), and a |z + U| is
-Erlang(K) with K uniform on 1..n (THEORY 1.1, 1.2). By Poisson summation, the relative difference of each
-moment is at most 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1), which is below 1e-10 for n >= 2 (n = 1 has a
-closed form). The relative difference of h, whose sum has a kink, is below 1e-6. With dithering, h is then
-rounded up to H + 1/2, and the term (p(H) - p(H+1))/2 of A.8, which is below 3e-7, is neglected.
+The error of a dithered slot, and the interval that covers it for every load, are those of THEORY-2 A.8. Sums
+over the lattice are used if noise bounds above 2^17 are negligible. Otherwise integrals replace the sums over
+half-integers: r is Gamma(n+1, 1/a), and a |z + U| is Erlang(K) with K uniform on 1..n (THEORY 1.1, 1.2). By
+Poisson summation, the relative difference of each moment is at most 2 sum over m >= 1 of |1 + 2 pi i
+m/a|^-(n+1), below 1e-10 for n >= 2 (n = 1 has a closed form); that of h, whose sum has a kink, is below 1e-6.
+With dithering, h is then rounded up to H + 1/2, and the term (p(H) - p(H+1))/2 of A.8, below 3e-7, is
+neglected.
 """
 
 import math
@@ -85,16 +80,13 @@ def _deviation(mechanism: LInfLaplace) -> float:
 def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up") -> float:
     """Return an h such that a slot's value is within h of its release with probability `coverage`.
 
-    The error is measured against the value before it is rounded to the quantum.
-
-    With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
-    is a continuous function of all parameters. With negligible noise, h is coverage * q/2; for n = 1 and a <<
-    1, it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell, the
-    value is covered with a lower probability: for n = 1 and a coverage of 0.95, it is 0.945 at a = 0.2 and
-    0.865 at a = 2.
-
-    With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
-    every value (THEORY-2 A.8). Raises ValueError if the coverage is not between 0 and 1.
+    The error is measured against the value before it is rounded to the quantum. With half-up rounding, it is
+    modelled as q (z + U), so h is a continuous function of all parameters. With negligible noise, h is
+    coverage * q/2; for n = 1 and a << 1, it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At
+    the worst point of its cell, the value is covered with a lower probability: for n = 1 and a coverage of
+    0.95, it is 0.945 at a = 0.2 and 0.865 at a = 2. With dithering, h is (H + 1/2) q for a whole H, and the
+    interval has at least this coverage for every value (THEORY-2 A.8). Raises ValueError if the coverage is
+    not between 0 and 1.
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
@@ -112,10 +104,7 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
 
 
 def _dithered_half_width(table: _Lattice, coverage: float) -> float:
-    """Return H + 1/2 for the smallest H with F(H) - (p(H) - p(H+1))/2 >= coverage.
-
-    With h = H + 1/2, 1 - F(H) is the sum over r > h of P(r) (1 - h/r), and (p(H) - p(H+1))/2 is P(h)/(4h).
-    """
+    """Return H + 1/2 for the least H with sum over r > h of P(r) (1 - h/r) + P(h)/(4h) <= 1 - coverage."""
     mass, share = (
         np.append(np.cumsum(p[::-1])[::-1][1:], 0) for p in (table.probability, table.probability / table.r)
     )
@@ -125,8 +114,7 @@ def _dithered_half_width(table: _Lattice, coverage: float) -> float:
 
 def _lattice_tail(table: _Lattice, h: float) -> float:
     """Return P(|z + U| > h) = sum over r > h of P(r) (1 - h/r)."""
-    # A dot product runs in threads, which make it 100 times as slow as this sum when other programs use the
-    # cores.
+    # A dot product runs in threads: if other programs use the cores, it is 100 times as slow as this sum.
     return float(np.sum(table.probability * np.maximum(1 - h / table.r, 0)))
 
 

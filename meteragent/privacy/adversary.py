@@ -104,9 +104,6 @@ def odds_apart(first: Law, second: Law) -> Number | None:
     return max(ratios)
 
 
-# Two adversaries ----------------------------------------------------------------------------------
-
-
 class Comparison(ABC):
     """A comparison of the conclusions of two adversaries with the same prior: `Hiding` or `Neighbourhood`."""
 
@@ -130,9 +127,8 @@ class Comparison(ABC):
         """Return both conclusions from an event (one or more outputs).
 
         The prior may have any positive sum. Its probabilities at points that are not compared are ignored.
-        Raises TypeError if a probability of the prior is not exact; ValueError if the event is empty,
-        contains a point that is not an output, or cannot occur for one adversary, or a hiding function maps
-        an input to a point that is not an input.
+        Raises ValueError if the event is empty, contains a point that is not an output, or cannot occur for
+        one adversary, or a hiding function maps an input to a point that is not an input.
         """
         likelihoods = list(self._likelihoods(channel, event))
         first = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}
@@ -140,11 +136,10 @@ class Comparison(ABC):
         return Conclusions(_normalise(first), _normalise(second))
 
     def largest_odds(self, channel: Channel) -> Number | None:
-        """Return the supremum of `odds_apart` over all priors and events; None if infinite.
+        """Return the exact supremum of `odds_apart` over all priors and events; None if infinite.
 
-        The supremum is exact. If it is finite, it is attained only if it is 1. Raises ValueError if a hiding
-        function is compared on more than 20 outputs, which have too many events, or it maps an input to a
-        point that is not an input.
+        If finite, it is attained only if it is 1. Raises ValueError if a hiding function maps an input to
+        another point, or is compared on more than 20 outputs, which have too many events.
         """
         largest = exp(0)
         for event in self._events(channel):
@@ -156,11 +151,7 @@ class Comparison(ABC):
         return largest
 
     def holds(self, channel: Channel, metric: Metric, epsilon: Exact) -> bool:
-        """Return whether the conclusions are at most epsilon `loss` apart, for every prior and event.
-
-        Raises TypeError if epsilon is not exact; ValueError if epsilon is not positive, or as for
-        `largest_odds`.
-        """
+        """Return whether all conclusions are within epsilon `loss`. Raises ValueError as `witness` does."""
         return self._bound(channel, metric, epsilon).admits(self.largest_odds(channel))
 
     def witness(self, channel: Channel, metric: Metric, epsilon: Exact) -> Witness | None:
@@ -168,8 +159,8 @@ class Comparison(ABC):
 
         The prior has its mass on the two points with the largest and the least ratio of likelihoods. The
         distance approaches the supremum as the prior's mass moves to the second point, so the first point's
-        share is halved until the bound is broken. Raises TypeError if epsilon is not exact; ValueError if
-        epsilon is not positive, or as for `largest_odds`.
+        share is halved until the bound is broken. Raises ValueError if epsilon is not positive, or as for
+        `largest_odds`.
         """
         bound = self._bound(channel, metric, epsilon)
         for event in self._events(channel):
@@ -188,10 +179,7 @@ class Comparison(ABC):
         return _Bound(None if loss == math.inf else exp(factor * Fraction(loss)))
 
     def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likelihoods, _Likelihoods] | None:
-        """Return the likelihoods at the points where their ratio is largest and least.
-
-        The result is None if the event cannot occur for one of the adversaries, whatever the prior.
-        """
+        """Return the likelihoods of largest and least ratio; None if an adversary excludes the event."""
         points = [x for x in self._likelihoods(channel, event) if x.first.sign or x.second.sign]
         if not any(x.first.sign for x in points) or not any(x.second.sign for x in points):
             return None
@@ -287,9 +275,6 @@ def _compare(a: _Likelihoods, b: _Likelihoods) -> int:
 
 _BY_RATIO = cmp_to_key(_compare)
 _ZERO = exp(0) - 1
-
-
-# Families -----------------------------------------------------------------------------------------
 
 
 def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> Metric:

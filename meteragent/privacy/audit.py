@@ -8,20 +8,18 @@ the distribution of its outputs in `log_mass`. The claim is checked in three way
    quanta, if the mechanism dithers), and other bits produce other noise, unless nearly all noise is 0.
 2. By its distribution. If `log_mass` is that of the l_inf Laplace mechanism, where P(z) is proportional to
    e^(-a max|z_i|), draws must follow it; `conformance` tests other distributions. The tests cover the largest
-   |z_i| of a window, its mean over the windows, and the largest |z_i| of all windows; the largest |z_i| of
-   one slot, of two slots and of half of the slots; signs, low bits and consecutive windows. The tests are
-   two-sided: too much noise leaks nothing, but does not follow the stated distribution. A mechanism whose
-   attribute `rounding` is "dithered" claims this distribution on whole quanta, and between them the mixture
-   of THEORY-2 A.1. Its draws are therefore also tested at fractions (`dither`).
+   |z_i| of a window, its mean, and that of all windows; of one slot, of two, and of half of the slots; signs,
+   low bits and consecutive windows. They are two-sided: too much noise does not follow the distribution
+   either. A mechanism whose `rounding` is "dithered" claims this distribution on whole quanta, and between
+   them the mixture of THEORY-2 A.1; its draws are also tested at fractions (`dither`).
 3. As a black box that may state a wrong distribution. Outputs y are drawn for two windows x and x' that
    differ by a shift. An event A is chosen with one half of the draws, and the other half bounds
    |ln P(A | x')/P(A | x)| from below (Clopper and Pearson). THEORY 6 says which shifts and events show what.
 
 `alarm` bounds the probability that a correct mechanism fails: half of it is split evenly over the tests of
 the distribution, and half over the events. The p-value of chi-square is asymptotic (each cell's expected
-count is at least 20); all other p-values are exact or upper bounds. A failed check refutes the claim with
-this probability of error. A passed check is evidence, not proof: only the ratio of `log_mass` can show
-deviations rarer than 1/samples.
+count is at least 20); all others are exact or upper bounds. A passed check is evidence, not proof: only the
+ratio of `log_mass` can show deviations rarer than 1/samples.
 """
 
 from __future__ import annotations
@@ -70,9 +68,6 @@ class Check:
         infinite = {k: str(v) for k, v in self.figures.items() if isinstance(v, float) and math.isinf(v)}
         figures = {**self.figures, **infinite}
         return {"name": self.name, "passed": self.passed, "found": self.finding, "figures": figures}
-
-
-# The audit ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -125,11 +120,10 @@ def audit(
 ) -> Audit:
     """Check whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
 
-    `samples` windows, at least two, are drawn for the tests of the distribution, and the same number on each
-    side of each shift. If `samples` is None, it is 20,000, or fewer (at least 4,000) for long windows. If
-    `bits` is None, the source is `BulkBits`. Checks that compare draws from equal bits use `SeededBits`.
-    Raises ValueError if the mechanism refuses windows of n slots or releases them in another shape, the loss
-    of a quantum is not positive, or the quantum is not a multiple of the mechanism's step.
+    `samples` windows, at least two, are drawn for the tests of the distribution and on each side of each
+    shift: by default 20,000, or fewer (at least 4,000) for long windows. If `bits` is None, the source is
+    `BulkBits`. Raises ValueError if the mechanism refuses windows of n slots or releases them in another
+    shape, the loss of a quantum is not positive, or the quantum is not a multiple of the mechanism's step.
     """
     count = max(4000, min(20_000, (1 << 22) // mechanism.n)) if samples is None else samples
     bench = _Bench(mechanism, bits or BulkBits(), min(256, count))
@@ -183,9 +177,6 @@ class _Bench:
         if released.shape != windows.shape:
             raise ValueError(f"windows of shape {windows.shape} were released as {released.shape}")
         return np.asarray(released - self.quanta(window))
-
-
-# 1. Exactly ---------------------------------------------------------------------------------------
 
 
 def _check_lattice(bench: _Bench) -> Check:
@@ -250,8 +241,8 @@ def _choose_outputs(
 def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
     """Return the largest |p - q| of log masses, relative to the loss.
 
-    It is infinite if only one of two masses is 0, or if a log mass is NaN.
-    Outputs whose masses are both 0 do not count. Rounding errors in the last digits are tolerated.
+    It is infinite if only one of two masses is 0, or a log mass is NaN. Outputs whose masses are both 0 do
+    not count. Rounding errors in the last digits are tolerated.
     """
     is_possible = ~(np.isneginf(p) & np.isneginf(q))
     p, q = p[is_possible], q[is_possible]
@@ -260,8 +251,6 @@ def ratio_excess(p: Floats, q: Floats, loss: float) -> float:
     change[(change > loss) & (change <= loss + slack)] = loss
     return math.inf if np.isnan(change).any() else float(change.max(initial=0)) / loss
 
-
-# 2. By its law ------------------------------------------------------------------------------------
 
 _LAW_TESTS, _CELLS = 10, 20
 
@@ -349,8 +338,6 @@ def _extreme_p(largest: int, count: int, law: WindowLaw) -> float:
     below, within = law.at_most([largest - 1, largest], law.n).clip(1e-300, 1).tolist()
     return float(2 * min(0.5, within**count, -math.expm1(count * math.log(below))))
 
-
-# 3. As a black box --------------------------------------------------------------------------------
 
 STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
     "midrange": lambda u, _, __: u.max(axis=1) + u.min(axis=1),

@@ -1,10 +1,9 @@
 """Sources of random bits: interfaces, the operating system's source, a seeded source, and rows of fresh bits.
 
 `Bits` is a stream: each bit is handed out only once, because two releases with noise from the same bits would
-reveal the difference between their windows. `SystemBits` ensures this for threads and forks, too. `RowBits`
-gives each of many rows a memory of random bits; a sampler reads each address for one purpose only. Bits from
-a key are a fixed function of the address (`meteragent.privacy.keyed`); `FreshRows` returns new bits at every
-read.
+reveal the difference between their windows. `RowBits` gives each of many rows a memory of random bits; a
+sampler reads each address for one purpose only. Bits from a key are a fixed function of the address
+(`keyed`).
 """
 
 from __future__ import annotations
@@ -31,11 +30,9 @@ class Bits(Protocol):
 
     def integer(self, k: int) -> int:
         """Draw an integer of k bits, uniform on {0 .. 2^k - 1}; 0 for k = 0."""
-        ...
 
     def array(self, count: int, dtype: Width) -> UnsignedArray:
         """Draw `count` integers, uniform on all values of `dtype`: np.uint8, 16, 32 or 64."""
-        ...
 
 
 class SecretBits(Bits, Protocol):
@@ -43,7 +40,6 @@ class SecretBits(Bits, Protocol):
 
     def discard(self) -> None:
         """Drop the bits that were fetched but not handed out."""
-        ...
 
 
 Rows = NDArray[np.int64]
@@ -60,33 +56,25 @@ class RowBits(Protocol):
     """Independent fair bits for each of `count` rows: a row consists of pages, and a page of words.
 
     A word's address is its row, its page and its place in the page; all words of a page have the same width.
-    The contents of different addresses are independent, so a sampler that gives each draw a separate address
-    uses no bit twice.
+    A sampler that gives each draw a separate address uses no bit twice.
     """
 
     @property
     def count(self) -> int:
         """The number of rows."""
-        ...
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
         """Read the first `count` words of a page for each row in `rows`; shape (rows.size, count)."""
-        ...
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
         """Read word `at` of a page for each row in `rows`; `at` may differ by row; shape (rows.size,)."""
-        ...
 
     def stream(self, row: int, page: int) -> Bits:
         """Return a page of a row, from its beginning, as a stream."""
-        ...
 
 
 def check_address(page: int, size: int) -> None:
-    """Check that the first `size` bytes of a page exist: a sampler must stop rather than read bits twice.
-
-    Raises OverflowError if there is no such page, or it is shorter than `size` bytes.
-    """
+    """Raise OverflowError unless a page has `size` bytes: a sampler must never read bits twice."""
     if not (0 <= page < PAGES and size <= PAGE_BYTES):
         raise OverflowError(
             f"{size} bytes of page {page} cannot be read: a row has {PAGES} pages of {PAGE_BYTES} bytes each"
@@ -94,10 +82,7 @@ def check_address(page: int, size: int) -> None:
 
 
 class FreshRows:
-    """Rows of fresh bits: every read, at any address, returns bits that were never read before.
-
-    Raises ValueError if count < 0.
-    """
+    """Rows of fresh bits: each read returns bits that were never read. Raises ValueError if count < 0."""
 
     def __init__(self, count: int, bits: Bits) -> None:
         if count < 0:
@@ -105,18 +90,12 @@ class FreshRows:
         self.count, self._bits = count, bits
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Draw `count` fresh words for each row in `rows`; shape (rows.size, count).
-
-        Raises OverflowError if the page has fewer words, or does not exist.
-        """
+        """Draw `count` words per row, (rows.size, count). Raises OverflowError beyond the page's end."""
         check_address(page, count * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size * count, dtype).reshape(rows.size, count)
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Draw a fresh word for each row in `rows`; shape (rows.size,).
-
-        Raises OverflowError if `at` is beyond the page's end, or the page does not exist.
-        """
+        """Draw a word per row, (rows.size,). Raises OverflowError if `at` is beyond the page's end."""
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)
 
@@ -138,10 +117,7 @@ class BytesBits(ABC):
         return int.from_bytes(self._take(k + 7 >> 3), "little") >> (-k & 7)
 
     def array(self, count: int, dtype: Width) -> UnsignedArray:
-        """Draw `count` integers, uniform on all values of `dtype`; the array is read-only.
-
-        Raises ValueError if count < 0.
-        """
+        """Draw `count` integers, uniform on `dtype`, read-only. Raises ValueError if count < 0."""
         if count < 0:
             raise ValueError(f"a count must not be negative: {count}")
         return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype=dtype)
@@ -179,9 +155,8 @@ class BufferedBits(BytesBits):
 class SystemBits(BufferedBits):
     """Bits from the operating system's cryptographic source (`os.urandom`), fetched at least 4 KiB at a time.
 
-    There is no generator in the process. So a copy of the process's memory reveals no later bits except those
-    in the buffer, which `discard` drops. A forked process and a pickled copy start with an empty buffer, so
-    they draw no bits that the original draws.
+    There is no generator in the process: a copy of its memory reveals no later bits except those in the
+    buffer, which `discard` drops. A forked process and a pickled copy start with an empty buffer.
     """
 
     def __init__(self) -> None:
@@ -216,8 +191,8 @@ if hasattr(os, "register_at_fork"):
 class SeededBits(BufferedBits):
     """Reproducible bits (SHAKE-128 of the seed and the block's number), for tests and simulations.
 
-    They are not secret: anyone who knows or guesses the seed knows the noise. Any integer can be a seed.
-    Raises TypeError if the seed is not an int.
+    They are not secret: anyone who knows the seed knows the noise. Raises TypeError if the seed is not an
+    int.
     """
 
     block_bytes = 1 << 16
@@ -234,4 +209,4 @@ class SeededBits(BufferedBits):
         return hashlib.shake_128(f"{self._seed}:{self._blocks}".encode()).digest(size)
 
     def discard(self) -> None:
-        """Keep the buffer, because all bits follow from the seed and dropping some would protect nothing."""
+        """Keep the buffer: all bits follow from the seed."""

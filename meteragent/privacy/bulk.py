@@ -1,9 +1,8 @@
 """Random bits for many draws at once, from OpenSSL: the default of most mechanisms, never used by the agent.
 
 For large requests, OpenSSL's generator is more than ten times as fast as `os.urandom` (17.8 times for 1 MiB,
-docs/decisions/randomness.md). However, the generator's state is in the process and is reseeded only from time
-to time, so a resumed copy of the process's memory, such as a virtual machine's snapshot, draws the same bits
-again. The agent, which runs for years, draws from `SystemBits` alone.
+docs/decisions/randomness.md). But its state is in the process and is reseeded only from time to time, so a
+resumed copy of the memory, such as a virtual machine's snapshot, draws the same bits again.
 """
 
 import ssl
@@ -14,8 +13,7 @@ from meteragent.privacy.bits import Bits, SystemBits
 class BulkBits(SystemBits):
     """`SystemBits`, except that requests for more than 4 KiB are served by OpenSSL's generator.
 
-    The generator is CTR_DRBG with AES-256 (NIST SP 800-90A), seeded by the operating system's source, and
-    reseeded after a fork.
+    It is CTR_DRBG with AES-256 (NIST SP 800-90A), seeded by the operating system and reseeded after a fork.
     """
 
     def _bulk(self, size: int) -> bytes:
@@ -23,10 +21,7 @@ class BulkBits(SystemBits):
 
 
 def source_of(bits: Bits | None) -> Bits:
-    """Return `bits`, or a new `BulkBits` if it is None.
-
-    Raises TypeError if `bits` is not a source of random bits.
-    """
+    """Return `bits`, or a new `BulkBits` for None. Raises TypeError if it is no source of random bits."""
     if bits is None:
         return BulkBits()
     if not callable(getattr(bits, "integer", None)):

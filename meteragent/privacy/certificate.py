@@ -1,28 +1,24 @@
 """Bounds, with proofs, on the probability of identifying which of N known load shapes is in a window.
 
-Theory of operation
--------------------
-The setting is a library of N windows x_i on the lattice (in quanta), a prior, and the release of one of the
-windows. An attacker names shape i if the release is in A_i, and is right with probability
-S = sum over i of prior_i P_i(A_i).
+The setting is a library of N windows x_i on the lattice (in quanta), a prior, and the release of one of them.
+An attacker names shape i if the release is in A_i, and is right with probability S = sum over i of prior_i
+P_i(A_i).
 
 *For every mechanism* that is epsilon d_inf-private: mechanism and attacker together form a channel from
-shapes to names, which is private on the shapes, and S is linear in this channel. So S is at most the value of
-a linear program, and any multipliers >= 0 of its constraints prove a bound (`optimality.dual_bound`),
-whichever solver computed them. Further windows of the lattice, on which the mechanism must be private too,
-can only lower the bound (`through`): windows between two shapes, or a window in the middle of all shapes.
+shapes to names, private on the shapes, in which S is linear. So S is at most the value of a linear program,
+and any multipliers >= 0 of its constraints prove a bound (`optimality.dual_bound`), whichever solver computed
+them. Further windows on which the mechanism must be private can only lower the bound (`through`).
 
 *A proof by hand*. Take weights y_c >= 0 on windows c of the lattice, such that for each i
 
     sum over c of y_c e^(-a d_inf(x_i, c)) >= prior_i.
 
 Then Q = sum of y_c P_c has Q(A) >= prior_i P_i(A) for every event A and every private mechanism, so S is at
-most the sum of the Q(A_i), which is at most the sum of all y_c. For given windows c, the least such sum is
-the value of a linear program with N constraints (`mixture`), which is feasible for libraries of thousands of
-windows. With all weight on one window in the middle of equally likely shapes this is the bound of THEORY 7.
+most the sum of the Q(A_i), which is at most the sum of all y_c. The least such sum is the value of a linear
+program with N constraints (`mixture`), feasible for thousands of windows. With all weight on one window in
+the middle of equally likely shapes this is the bound of THEORY 7.
 
-A certificate holds for one quantised library, one prior and one window. A different appliance or prior, or a
-second window of the same load shape, needs another linear program.
+A certificate holds for one quantised library, one prior and one window.
 """
 
 from __future__ import annotations
@@ -36,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
+from meteragent.privacy.exact import set_fields
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.optimality import dual_bound, least_cost
 
@@ -62,8 +59,7 @@ class Library:
         chances = np.full(len(windows), 1 / len(windows)) if prior is None else np.asarray(prior, float)
         if chances.shape != (len(windows),) or chances.min() < 0 or not math.isclose(chances.sum(), 1):
             raise ValueError(f"the prior must be {len(windows)} numbers >= 0 that sum to 1")
-        object.__setattr__(self, "signatures", windows)
-        object.__setattr__(self, "prior", chances)
+        set_fields(self, signatures=windows, prior=chances)
 
 
 def _check_slots(mechanism: LInfLaplace, library: Library) -> None:
@@ -72,17 +68,13 @@ def _check_slots(mechanism: LInfLaplace, library: Library) -> None:
         raise ValueError(f"signatures must have {n} slots like the mechanism's windows, not {slots}")
 
 
-# For every mechanism --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """A bound, with its proof, on any attacker's success on one window, for mechanisms private at `level`.
 
-    `bound` is an upper bound on the probability of success. `attained` is the probability of success for some
-    channel that is private at `level`, the matrix of epsilon d_inf between the windows of the program; the
-    difference is the solver's gap. `cost`, `level` and `multipliers` are the proof: the arguments of
-    `optimality.dual_bound`.
+    `bound` is an upper bound on the probability of success, and `attained` that of some channel private at
+    `level`, the matrix of epsilon d_inf between the program's windows; the difference is the solver's gap.
+    `cost`, `level` and `multipliers` are the proof: the arguments of `optimality.dual_bound`.
     """
 
     bound: float
@@ -93,19 +85,17 @@ class Certificate:
 
     def holds(self) -> bool:
         """Return whether the multipliers prove the bound; this needs no solver."""
-        return bool(np.all(self.multipliers >= 0)) and self.bound >= -dual_bound(
-            self.cost, self.level, self.multipliers
-        )
+        is_proof = bool(np.all(self.multipliers >= 0))
+        return is_proof and self.bound >= -dual_bound(self.cost, self.level, self.multipliers)
 
 
 def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Certificate:
     """Bound an attacker's success over all mechanisms as private as `mechanism`, by a linear program.
 
     Only n and a = epsilon * quantum of `mechanism` are used. `through` holds m further windows of the
-    lattice, in quanta, as an array of shape (m, n). There are at most (N+m)^2 N constraints; those that
-    follow from others are left out. 20 shapes take less than a second, 40 shapes several seconds. For larger
-    libraries, use `mixture`. Raises TypeError if the values of `through` are not integers; ValueError if the
-    signatures or `through` do not have the mechanism's n slots; ArithmeticError if the solver finds no
+    lattice, in quanta, of shape (m, n). There are at most (N+m)^2 N constraints: 20 shapes take less than a
+    second, 40 several seconds. Raises TypeError if the values of `through` are not integers; ValueError if
+    the signatures or `through` do not have the mechanism's n slots; ArithmeticError if the solver finds no
     solution.
     """
     _check_slots(mechanism, library)
@@ -120,10 +110,7 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A proof by hand for a library: `weights` on `points`, which are in quanta.
-
-    `bound` is the sum of the weights, or 1 if that is less.
-    """
+    """A proof by hand: `weights` on `points`, in quanta; `bound` is the weights' sum, at most 1."""
 
     bound: float
     points: Integers
@@ -133,10 +120,9 @@ class Mixture:
 def mixture(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Mixture:
     """Minimise the sum of weights y_c >= 0 with sum y_c e^(-a d(x_i, c)) >= prior_i for each shape i.
 
-    The weights are on the library's windows, `through`, and the window in the middle of the library. They are
-    scaled up so that the computed inequalities hold despite the solver's tolerance. The bound is no smaller
-    than that of `certify` for the same windows. Raises TypeError if the values of `through` are not integers;
-    ValueError if the signatures or `through` do not have the mechanism's n slots.
+    The weights are on the library's windows, `through`, and the window in the library's middle, scaled up so
+    that the inequalities hold despite the solver's tolerance. The bound is no smaller than that of `certify`
+    for the same windows. Raises TypeError and ValueError as `certify` does.
     """
     _check_slots(mechanism, library)
     low, high = library.signatures.min(axis=0), library.signatures.max(axis=0)

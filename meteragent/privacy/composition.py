@@ -45,8 +45,8 @@ class Odometer:
     refuses a charge that would exceed it. If the budget is None, the odometer only adds up charges. All
     accepted releases together stay within the budget, even if each mechanism and its epsilon are chosen after
     seeing all earlier releases (Pauwels 2016, Proposition 4). The odometer is deterministic and kept in
-    memory only; the caller stores and restores charges. Raises TypeError if the budget is not exact;
-    ValueError if length_ms < 1, or the budget is not positive.
+    memory only; the caller stores and restores charges. Raises ValueError if length_ms < 1, or the budget is
+    not positive.
     """
 
     def __init__(self, length_ms: int, budget: Exact | None = None) -> None:
@@ -62,18 +62,14 @@ class Odometer:
         return time_ms // self._length_ms * self._length_ms
 
     def spent(self, key: Hashable, time_ms: int) -> Fraction:
-        """Return the epsilon spent by `key` in the period that contains `time_ms`.
-
-        Raises ValueError if the period has been forgotten.
-        """
+        """Return what `key` spent in the period of `time_ms`. Raises ValueError if it is forgotten."""
         return self._spent.get(self._remembered_ms(time_ms), {}).get(key, Fraction(0))
 
     def would_exceed(self, key: Hashable, time_ms: int, epsilon: Exact) -> bool:
         """Return whether adding `epsilon` would exceed the budget; reaching it is allowed.
 
         Without a budget the result is False, even for a period that has been forgotten. Raises ValueError if
-        epsilon <= 0, or there is a budget and the period has been forgotten; TypeError if epsilon is not
-        exact.
+        epsilon <= 0, or there is a budget and the period has been forgotten.
         """
         charge = positive("epsilon", epsilon)
         return self._budget is not None and self.spent(key, time_ms) + charge > self._budget
@@ -81,9 +77,8 @@ class Odometer:
     def add(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
         """Charge `epsilon`; if the charge is refused, record nothing.
 
-        Raises:
-            BudgetExceeded: the sum would be above the budget.
-            ValueError: epsilon <= 0, or the period has been forgotten.  TypeError: epsilon is not exact.
+        Raises BudgetExceeded if the sum would be above the budget; ValueError if epsilon <= 0, or the period
+        has been forgotten; TypeError if epsilon is not exact.
         """
         charge = positive("epsilon", epsilon)
         if self._budget is not None and self.would_exceed(key, time_ms, charge):
@@ -91,11 +86,7 @@ class Odometer:
         self.restore(key, time_ms, charge)
 
     def restore(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
-        """Record an earlier charge, even if it takes the sum above the current budget.
-
-        Raises ValueError if epsilon <= 0, or the period has been forgotten; TypeError if epsilon is not
-        exact.
-        """
+        """Record an earlier charge, even above the budget. Raises ValueError as `add` does."""
         spent = self.spent(key, time_ms) + positive("epsilon", epsilon)
         self._spent[self._remembered_ms(time_ms)][key] = spent
 

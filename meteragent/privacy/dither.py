@@ -1,12 +1,11 @@
 """Tests of a mechanism that claims to dither: its draws at fractions of a quantum (THEORY-2 A.1.1, A.10).
 
-With L steps per quantum, a slot at m L + r steps is released as y = z + m + B: z is the noise, and
-B ~ Bernoulli(f), f = r/L, is independent of z. Equal bits produce the same noise z and the same dither u. If
-a window and the whole quanta below it are released with the same bits, the releases differ by B, however
-large the noise is. With half-up rounding, no dither, or a dither of less than a quantum, the rate of rounding
-up differs from f; a dither derived from the noise is not independent of it. A dither that is half a quantum
-too large (because half-up rounding follows) shifts the mean by half a quantum, which is detected unless the
-noise is much larger.
+With L steps per quantum, a slot at m L + r steps is released as y = z + m + B: z is the noise, and B ~
+Bernoulli(f), f = r/L, is independent of z. Equal bits produce the same z and the same dither u, so the
+releases of a window and of the whole quanta below it differ by B, however large the noise is. With half-up
+rounding, no dither, or less than a quantum of it, the rate of rounding up differs from f; a dither derived
+from the noise is not independent of it. A dither that is half a quantum too large (because half-up rounding
+follows) shifts the mean by half a quantum, which is detected unless the noise is much larger.
 """
 
 from collections.abc import Iterator
@@ -29,20 +28,13 @@ _CELLS = 20  # about equally likely cells of the distribution of y - m
 
 
 def fractions(steps: int) -> Integers:
-    """Return the fractions of a quantum at which windows are tested, in steps of 1/`steps` quantum.
-
-    They are 1/4, 1/2 and 3/4, rounded down to steps. If a quantum has fewer than four steps, they are all its
-    fractions in whole steps.
-    """
+    """Return 1/4, 1/2 and 3/4 quantum, rounded down to steps, or all whole steps if they are fewer than 4."""
     parts = min(steps, _PARTS)
     return np.array([steps * part // parts for part in range(1, parts)], np.int64)
 
 
 class _Sample(NamedTuple):
-    """The draws at one fraction: B of all slots, then z, B and y - m of one slot of each window.
-
-    z and B come from the same bits, and y - m (`fresh`) from other bits.
-    """
+    """The draws at one fraction: B of all slots; z, B and, from other bits, y - m of a slot per window."""
 
     all_b: Integers
     z: Integers
@@ -75,9 +67,8 @@ def dither_tests(
         arrays = [array[place][is_chosen].astype(np.int64) for array in (z, b, fresh)]
         p_values.append(_p_values(law, part / steps, _Sample(b[kinds == kind], *arrays)))
     is_possible = bool(np.isin(b, (0, 1)).all())
-    for name, p in zip(
-        ("rounding up", "beside the noise", "at fractions"), np.min(p_values, axis=0), strict=True
-    ):
+    names = "rounding up", "beside the noise", "at fractions"
+    for name, p in zip(names, np.min(p_values, axis=0), strict=True):
         yield name, min(1.0, float(p) * parts.size) if is_possible else 0.0
 
 

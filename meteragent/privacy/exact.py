@@ -15,10 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 Exact = Fraction | Decimal | int | str
-"""The types that an exact number may have."""
+"""The types that an exact number may have. Where one is expected, everything raises as `rational` does."""
 
 GUARD_BITS = 12
 """Extra bits of working precision: for k up to 1000, all errors together stay below one unit of a result."""
+
+
+def set_fields(instance: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass, in its `__init__`."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
 
 
 def rational(name: str, value: Any) -> Fraction:
@@ -63,10 +69,7 @@ def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
 
 
 def positive(name: str, value: Any) -> Fraction:
-    """Return `value` as a positive Fraction.
-
-    Raises TypeError if `value` is not exact; ValueError if `value` is not a finite positive number.
-    """
+    """Return `value` as a Fraction. Raises as `rational` does, or ValueError if it is not positive."""
     exact = rational(name, value)
     if exact <= 0:
         raise ValueError(f"{name} must be positive, not {exact}")
@@ -74,10 +77,7 @@ def positive(name: str, value: Any) -> Fraction:
 
 
 def not_negative(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction that is not negative.
-
-    Raises TypeError if `value` is not exact; ValueError if `value` is negative or not a finite number.
-    """
+    """Return `value` as a Fraction. Raises as `rational` does, or ValueError if it is negative."""
     exact = rational(name, value)
     if exact < 0:
         raise ValueError(f"{name} must not be negative: {exact}")
@@ -129,10 +129,7 @@ def ln_bounds(x: Fraction, k: int) -> tuple[int, int]:
 
 
 def _artanh_bounds(x: Fraction, w: int) -> tuple[int, int]:
-    """Return integers below and above 2^w artanh x for |x| <= 1/3.
-
-    Each power and each term loses less than 2 units.
-    """
+    """Return integers that enclose 2^w artanh x, |x| <= 1/3; powers and terms lose below 2 units each."""
     size, den, sign = abs(x.numerator), x.denominator, 1 if x >= 0 else -1
     power = size * (1 << w) // den
     total, i = 0, 0
@@ -150,10 +147,7 @@ def power_bounds(lo: int, hi: int, n: int, w: int) -> tuple[int, int]:
 
 
 def _power(base: int, n: int, w: int, up: int) -> int:
-    """Return a bound on 2^w (base/2^w)^n, from below if `up` is 0, from above if it is 1.
-
-    The power is computed by repeated squaring; each product is rounded down, and `up` is added.
-    """
+    """Return 2^w (base/2^w)^n by squaring, each product rounded down, plus `up`: 0 bounds below, 1 above."""
     result = 1 << w
     while True:
         if n & 1:

@@ -19,18 +19,12 @@ Database = tuple[Any, ...]
 
 
 def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return phi_i,w of Chatzikokolakis 2013, Theorem 1: row i becomes w.
-
-    d_h(phi) = 1. The family is not maximally tight.
-    """
+    """Return phi_i,w, row i becomes w: d_h = 1, not maximally tight (Chatzikokolakis 2013, Theorem 1)."""
     return tuple(_rowwise(n, {i: dict.fromkeys(values, w)}) for i in range(n) for w in values)
 
 
 def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_h: all rows except row i are known (Chatzikokolakis 2013, Theorem 2).
-
-    d_h(N) = 1. The family is maximally tight for d_h.
-    """
+    """Return N_h, all rows but row i known: d_h = 1, maximally tight (Chatzikokolakis 2013, Theorem 2)."""
     return tuple(
         dict.fromkeys(Neighbourhood(_row(values, x, i)) for x in product(values, repeat=n) for i in range(n))
     )
@@ -43,10 +37,7 @@ def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def row_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_1: all rows except row i are known, and row i lies in U, any nonempty subset of V.
-
-    See Chatzikokolakis 2013, section 5.1. Raises ValueError if V has more than 20 values.
-    """
+    """Return N_1: row i is in U, a nonempty subset of V (section 5.1). Raises ValueError above 20 values."""
     members = (_row(u, x, i) for u in _subsets(values) for x in product(values, repeat=n) for i in range(n))
     return tuple(dict.fromkeys(map(Neighbourhood, members)))
 
@@ -58,10 +49,7 @@ def database_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def database_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_inf: row i is known to lie in V_i, any nonempty subset of V.
-
-    See Chatzikokolakis 2013, section 6.1. Raises ValueError if V has more than 20 values.
-    """
+    """Return N_inf: row i is in V_i, any subset but the empty one (section 6.1). Raises as `row_sets`."""
     boxes_of_sets = product(_subsets(values), repeat=n)
     return tuple(Neighbourhood(frozenset(product(*box))) for box in boxes_of_sets)
 
@@ -73,10 +61,7 @@ def point_maps(points: Sequence[Point]) -> tuple[Hiding, ...]:
 
 
 def point_sets(points: Sequence[Point]) -> tuple[Neighbourhood, ...]:
-    """Return N_2: all regions, the nonempty subsets of a finite set (Chatzikokolakis 2013, section 6.2).
-
-    Raises ValueError if there are more than 20 points.
-    """
+    """Return N_2, all regions: nonempty subsets (section 6.2). Raises ValueError above 20 points."""
     return tuple(map(Neighbourhood, _subsets(points)))
 
 

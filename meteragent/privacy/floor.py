@@ -37,7 +37,7 @@ from typing import Any, Literal
 
 from meteragent.privacy.channel.exponential import Number, exp, number
 from meteragent.privacy.channel.finite import Channel
-from meteragent.privacy.exact import Exact, not_negative, positive, rational
+from meteragent.privacy.exact import Exact, not_negative, positive, rational, set_fields
 from meteragent.privacy.metric import Distance, Metric
 
 Outputs = Literal["points", "anywhere"]
@@ -61,10 +61,7 @@ def expected_error(
 
 
 def maximal_expected_error(channel: Channel, metric: Metric) -> Number:
-    """Return the largest E d(x, X_x) over the inputs x, exactly (Holohan 2014, Equation 13).
-
-    Raises ValueError if a possible output is infinitely far from its input.
-    """
+    """Return the largest `expected_error` (Holohan 2014, Equation 13). Raises ValueError if infinite."""
     return max(expected_error(channel, metric, x) for x in channel.inputs)
 
 
@@ -75,18 +72,14 @@ def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number
 
     The bound holds for any (epsilon, delta) mechanism and any outputs in a space that contains both points.
     Randomised response attains it. With the diameter as the distance, it is twice the bound of Holohan 2014,
-    Theorem 6. Raises TypeError if a parameter is not exact; ValueError if distance is not positive, epsilon
-    is below zero, or delta is not in [0, 1].
+    Theorem 6. Raises ValueError if distance is not positive, epsilon is below zero, or delta is not in [0,
+    1].
     """
     return positive("distance", distance) * _certainty(delta) / (1 + exp(not_negative("epsilon", epsilon)))
 
 
 def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
-    """Return the bound of Holohan 2014, Theorem 6, as published: diam(D)/2 (1-delta)/(1+e^epsilon).
-
-    The bound is half of `two_point_floor`. Raises TypeError if a parameter is not exact; ValueError if
-    diameter is not positive, epsilon is below zero, or delta is not in [0, 1].
-    """
+    """Return diam(D)/2 (1-delta)/(1+e^epsilon), half of `two_point_floor` (Holohan 2014, Theorem 6)."""
     return two_point_floor(diameter, epsilon, delta) / 2
 
 
@@ -99,8 +92,8 @@ def finite_floor(
 
     The bound holds for (epsilon, delta) mechanisms whose `outputs` are among the points; the categorical
     mechanism attains it for the discrete metric. For outputs "anywhere" in a space around the points, the
-    bound is the larger of half of this value and `two_point_floor(kappa)`. Raises TypeError if a parameter is
-    not exact; ValueError if m < 1, kappa is not positive, epsilon is below zero, or delta is not in [0, 1].
+    bound is the larger of half of this value and `two_point_floor(kappa)`. Raises ValueError if m < 1, kappa
+    is not positive, epsilon is below zero, or delta is not in [0, 1].
     """
     if m < 1:
         raise ValueError(f"m + 1 points must be at least two points: m must be at least 1, not {m}")
@@ -123,9 +116,6 @@ def _finite(distance: Distance) -> Fraction:
     return Fraction(distance)
 
 
-# Windows --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, init=False)
 class WindowFloor:
     """Lower bounds on the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
@@ -133,8 +123,8 @@ class WindowFloor:
     epsilon is in 1/unit; errors are in the unit, and squared errors in its square. The l_inf Laplace
     mechanism attains both bounds at once. The bounds hold for mechanisms that add noise on R^n, and for any
     other mechanism in its worst window. For readings in a range [0, P], a bound applies only if it is well
-    below P/2, which is the error of an answer without any information. Raises TypeError if epsilon is not
-    exact; ValueError if epsilon is not positive, or n < 1.
+    below P/2, which is the error of an answer without any information. Raises ValueError if epsilon is not
+    positive, or n < 1.
     """
 
     n: int
@@ -143,8 +133,7 @@ class WindowFloor:
     def __init__(self, n: int, epsilon: Exact) -> None:
         if n < 1:
             raise ValueError(f"a window needs at least one reading, not {n}")
-        object.__setattr__(self, "n", n)
-        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
+        set_fields(self, n=n, epsilon=positive("epsilon", epsilon))
 
     @property
     def mean_absolute(self) -> Fraction:

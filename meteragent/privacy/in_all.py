@@ -24,7 +24,7 @@ _BITS = 64
 def kappa(a: Exact) -> Fraction:
     """Return (e^a - 1)/a, rounded up with a relative error below 2^-60: 1.0023 for a = 1/220.
 
-    Raises TypeError if a is not exact; ValueError if a is not positive, or above `A_LIMIT`.
+    Raises ValueError if a is not positive, or above `A_LIMIT`.
     """
     loss = positive("a", a)
     if loss > A_LIMIT:
@@ -40,8 +40,8 @@ def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
     """Return the privacy loss kappa epsilon d_1 of a `change` in slot values, measured in all.
 
     `change` is the sum of the absolute differences of all slots of all windows, in the unit of the quantum,
-    before rounding. The rounding must be dithered. Raises TypeError if `change` is not exact; ValueError if
-    `change` is negative, or a is above `A_LIMIT`.
+    before rounding. The rounding must be dithered. Raises ValueError if `change` is negative, or a is above
+    `A_LIMIT`.
     """
     return kappa(mechanism.a) * mechanism.epsilon * not_negative("change", change)
 
@@ -49,9 +49,9 @@ def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
 def success_in_all(mechanism: LInfLaplace, change: Exact) -> float:
     """Return an upper bound on any attacker's success probability for a `change` in all, rounded up.
 
-    The attacker distinguishes two equally likely series of slot values and sees all releases. The bound is 1
-    - e^(-X/2)/2 with X = `loss_in_all`. If a is above `A_LIMIT`, it is 1 for every change except 0. Raises
-    TypeError if `change` is not exact; ValueError if `change` is negative.
+    Two series of slot values are equally likely, and all releases are seen. The bound is 1 - e^(-X/2)/2 with
+    X = `loss_in_all`; if a is above `A_LIMIT`, 1 for every change but 0. Raises ValueError if `change` is
+    negative.
     """
     if not not_negative("change", change):
         return 0.5

@@ -1,7 +1,5 @@
 """Bounds on any attacker's success in distinguishing load shapes; `check` reports `success_bound`.
 
-Theory of operation
--------------------
 The attacker knows both shapes, which are equally likely, and sees all releases of the windows in which the
 shapes differ. With any test, the attacker is right with a probability of at most (1 + TV)/2, where TV is the
 total variation distance between the distributions of the releases under the two shapes. One window is
@@ -59,7 +57,7 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     exceeds the value of the discrete Laplace pairs by at most 1e-8. A finer lattice is replaced by a coarser
     one, which adds less than 0.003 to a window's loss. The bound does not fall when a distance or `times`
     grows nor, apart from the effect of a coarser lattice, when epsilon grows (THEORY 5.1, 7). Raises
-    TypeError if a distance is not exact; ValueError if a distance is negative, or times < 1.
+    ValueError if a distance is negative, or times < 1.
     """
     if times < 1:
         raise ValueError(f"an event happens at least once, not {times} times")

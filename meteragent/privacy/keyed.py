@@ -49,9 +49,9 @@ _STREAM_BLOCKS = 16  # a stream requests a multiple of this; few words are read 
 class KeyedRows:
     """Rows whose bits are a function of a key of 32 bytes and one tag per row (`bits.RowBits`).
 
-    `tags` holds 12 bytes for each row, end to end. The output of `repr` does not contain the key, and
-    pickling raises TypeError. Raises ImportError if the package `cryptography` is missing; the message names
-    the extra. Raises ValueError if the key or the tags have the wrong length.
+    `tags` holds 12 bytes for each row, end to end. `repr` has no key, and pickling raises TypeError. Raises
+    ValueError if the key or the tags have the wrong length; ImportError, which names the extra, without
+    `cryptography`.
     """
 
     def __init__(self, key: bytes, tags: bytes) -> None:
@@ -64,10 +64,7 @@ class KeyedRows:
         self._tags = addresses.view("<u8").astype(np.uint64, copy=False)
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Read the first `count` words of a page for each row in `rows`: (rows.size, count).
-
-        Raises OverflowError if the page has fewer words, or does not exist.
-        """
+        """Read the first `count` words of a page, (rows.size, count), or raise OverflowError."""
         size = count * np.dtype(dtype).itemsize
         check_address(page, size)
         first = page * _PAGE_BLOCKS
@@ -75,10 +72,7 @@ class KeyedRows:
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read the word at place `at` of a page for each row in `rows`; `at` may differ by row: (rows.size,).
-
-        Raises OverflowError if a place is beyond the page's end, or the page does not exist.
-        """
+        """Read word `at` of a page for each row, (rows.size,). Raises OverflowError beyond the page's end."""
         places = np.broadcast_to(np.asarray(at, np.int64), rows.shape)
         check_address(page, (int(places.max(initial=0)) + 1) * np.dtype(dtype).itemsize)
         block, place = np.divmod(places, _BLOCK // np.dtype(dtype).itemsize)
@@ -87,10 +81,7 @@ class KeyedRows:
         return np.asarray(words[np.arange(rows.size), place])
 
     def stream(self, row: int, page: int) -> Bits:
-        """Return a page of a row, from its beginning, as a stream.
-
-        Reading past the page's end, or a page that does not exist, raises OverflowError.
-        """
+        """Return a page of a row as a stream. Reading past its end raises OverflowError."""
 
         def read(first: int, count: int) -> bytes:
             """Return `count` blocks of the page, from block `first` on."""
@@ -102,11 +93,7 @@ class KeyedRows:
         return _Stream(read)
 
     def _blocks(self, rows: Rows, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
-        """Return whole blocks of each row in `rows`, as words.
-
-        `blocks` holds block numbers: either one row of numbers for all rows, or a row of numbers for each
-        row.
-        """
+        """Return whole blocks of rows, as words; `blocks` has a row of numbers for all rows, or for each."""
         low_words, high_words = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
         counters = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
         addresses = np.empty((rows.size, blocks.shape[1], _BLOCK_WORDS), np.uint64)
@@ -138,11 +125,10 @@ class _Stream(BytesBits):
 def tags(key: bytes, *parts: Words) -> bytes:
     """Compute the tags of rows of 64-bit words, 12 bytes each, end to end.
 
-    Each of `parts` is an array of shape (count, any width); row i consists of row i of every part. The tag of
-    a row is the first 12 bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). A
-    MAC that chains its blocks, such as CMAC, would process a long row block by block; PMAC encrypts the
-    blocks of many rows together. Raises ImportError if the package `cryptography` is missing; the message
-    names the extra. Raises ValueError if the key has the wrong length.
+    Each of `parts` has shape (count, any width); row i consists of row i of every part. A tag is the first 12
+    bytes of the PMAC of its words, little-endian, with AES-256 (Black, Rogaway 2002). CMAC, which chains its
+    blocks, would process a long row block by block; PMAC encrypts the blocks of many rows together. Raises as
+    `KeyedRows` does.
     """
     if len(key) != KEY_BYTES:
         raise ValueError(f"a tag key has {KEY_BYTES} bytes")
@@ -201,10 +187,7 @@ Encrypted = Callable[[NDArray[Any]], NDArray[np.uint8]]
 
 
 def _cipher(key: bytes) -> Encrypted:
-    """Return the function that applies AES-256 under `key` to each 16-byte block of an array.
-
-    Raises ImportError if the package `cryptography` is missing; the message names the extra.
-    """
+    """Return AES-256 under `key`, block by block. Raises ImportError that names the missing extra."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:

@@ -29,17 +29,13 @@ def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
         power: p, the largest change of the power: the width of its range.
         period: T, the longest time that a reading holds: the time between readings, or the hold if shorter.
 
-    Raises TypeError if an argument is not exact; ValueError if an argument is negative.
+    Raises ValueError if an argument is negative.
     """
     return not_negative("change", change) + not_negative("power", power) * not_negative("period", period)
 
 
 def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
-    """Return a bound, r + 2 dead_band, on the distance between the slot means of two curves' reports.
-
-    See THEORY 3.7. The curves are within `radius` r of each other at all times. Raises TypeError if a
-    parameter is not exact; ValueError if a parameter is negative.
-    """
+    """Return r + 2 dead_band, a bound on slot means' distance in reports of curves within r (THEORY 3.7)."""
     return not_negative("radius", radius) + 2 * not_negative("dead_band", dead_band)
 
 
@@ -53,7 +49,7 @@ def counted(change: Exact, step: Exact, counts: int = 1) -> Fraction:
         step: s, the step of the count; 0 for a count without steps.
         counts: m, the number of truncations in the value.
 
-    Raises TypeError if an argument is not exact; ValueError if an argument is negative, or counts < 1.
+    Raises ValueError if an argument is negative, or counts < 1.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     if counts < 1:
@@ -67,8 +63,7 @@ def sampled_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -
     """Return a bound on the effect in all of a change on the energy computed from sampled power: X + k p T.
 
     `change` is X over all slots, and `rises` is k, the number of times that it rises and falls. The other
-    arguments are as in `sampled`. Raises TypeError if an argument is not exact; ValueError if an argument is
-    negative, or the change never rises.
+    arguments are as in `sampled`. Raises ValueError if an argument is negative, or the change never rises.
     """
     return sampled(change, power, _times(rises) * not_negative("period", period))
 
@@ -82,8 +77,7 @@ def counted_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fr
         slots: m, the number of slots from the first that the change touches to the last observed slot.
         rises: k, the number of times that the change rises and falls; 1 if it only adds or only removes.
 
-    Raises TypeError if an argument is not exact; ValueError if an argument is negative, or the change never
-    rises.
+    Raises ValueError if an argument is negative, or the change never rises.
     """
     energy, size = not_negative("change", change), not_negative("step", step)
     steps = not_negative("slots", slots) + _times(rises) - 1

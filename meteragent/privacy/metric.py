@@ -1,7 +1,5 @@
 """Metrics, which measure privacy (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2 and 5).
 
-Theory of operation
--------------------
 A metric is any function of two points. A distance is a `Fraction` if it is rational, and a float only if it
 is irrational or `math.inf`. Extended metrics are allowed: nothing is promised between points at an infinite
 distance. A point's number may be an int, a Fraction, a Decimal or a float. A float is treated as the rational
@@ -24,7 +22,7 @@ from itertools import combinations, count, permutations
 from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
-from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.exact import Exact, positive, set_fields
 
 Distance = Fraction | float
 """A Fraction if the distance is rational; a float if it is irrational or infinite."""
@@ -40,9 +38,6 @@ def root(square: Fraction) -> Distance:
     if numerator**2 == square.numerator and denominator**2 == square.denominator:
         return Fraction(numerator, denominator)
     return math.sqrt(square)
-
-
-# Metrics of single values -------------------------------------------------------------------------
 
 
 def discrete(x: Any, y: Any) -> Distance:
@@ -61,16 +56,10 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 
 
 def _number(x: Any) -> Fraction | int:
-    """Return a point's number exactly; a float becomes the rational number that it represents.
-
-    Raises ValueError if the number is nan; OverflowError if it is infinite.
-    """
+    """Return a point's number exactly, a float too. Raises ValueError for nan, OverflowError for infinity."""
     if type(x) is int:
         return x
     return int(x) if isinstance(x, Integral) else Fraction(x)
-
-
-# Metrics of rows ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -109,18 +98,12 @@ chebyshev = Rowwise(absolute, "linf")
 
 
 def normalised_manhattan(width: Exact) -> Rowwise:
-    """Return the metric d_1 / width, which is at most d_h if rows are numbers in a domain of this width.
-
-    Raises TypeError if width is not exact; ValueError if width is not positive.
-    """
+    """Return the metric d_1 / width, at most d_h on rows of this width. Raises ValueError if it is <= 0."""
     return Rowwise(Scaled(absolute, 1 / positive("width", width)))
 
 
 def euclidean(x: Any, y: Any) -> Distance:
-    """Return d_2, the root of the sum of (x_i - y_i)^2; the result is a float only if it is irrational.
-
-    Raises ValueError if the points have different dimensions.
-    """
+    """Return d_2, a float only if irrational. Raises ValueError if the points differ in dimension."""
     return root(Fraction(sum((_number(u) - _number(v)) ** 2 for u, v in _matched(x, y))))
 
 
@@ -131,22 +114,18 @@ def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     return zip(x, y, strict=True)
 
 
-# Metrics made from other metrics ------------------------------------------------------------------
-
-
 @dataclass(frozen=True, init=False)
 class Scaled:
     """A metric times a factor: epsilon d is a metric, too, and epsilon d-privacy is privacy for this metric.
 
-    Raises TypeError if factor is not exact; ValueError if factor is not positive.
+    Raises ValueError if the factor is not positive.
     """
 
     metric: Metric
     factor: Fraction
 
     def __init__(self, metric: Metric, factor: Exact) -> None:
-        object.__setattr__(self, "metric", metric)
-        object.__setattr__(self, "factor", positive("factor", factor))
+        set_fields(self, metric=metric, factor=positive("factor", factor))
 
     def __call__(self, x: Any, y: Any) -> Distance:
         """Return the scaled distance."""
@@ -242,9 +221,6 @@ def _distances(
             for neighbour, length in neighbours[vertex].items():
                 heapq.heappush(queue, (distance + length, next(order), neighbour))
     return distances
-
-
-# Checks on finite sets ----------------------------------------------------------------------------
 
 
 class Violation(NamedTuple):

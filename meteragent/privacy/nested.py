@@ -174,10 +174,8 @@ def _error_of_z(kind: Kind) -> _Sum:
 def _outside(path: Path) -> tuple[float, _Sum]:
     """Return k and E such that x = k z + E, with E a weighted sum of noises of nodes outside the subtree.
 
-    Here x, y, z and S stand for the errors of these values.
-
-    For a child c of a node with x = k z + E it follows from x_c = z_c + r (x - S), r = U_c/V, and
-    z = (U/v) y + (U/V) S that
+    Here x, y, z and S stand for the errors of these values. For a child c of a node with x = k z + E it
+    follows from x_c = z_c + r (x - S), r = U_c/V, and z = (U/v) y + (U/V) S that
 
         x_c = (1 - r (1 - k U/V)) z_c + r (E + k (U/v) y - (1 - k U/V) (S - z_c)).
     """

@@ -1,7 +1,5 @@
 """The least losses that private mechanisms can have, on finite sets and for windows, by linear programming.
 
-Theory of operation
--------------------
 A channel K(z|x) from secrets to outputs is private at `level`, the matrix epsilon d(x, x'), if
 
     K(z|x) <= e^level(x, x') K(z|x')        for all x, x', z  (Chatzikokolakis 2013, Definition 1).
@@ -96,14 +94,8 @@ class Optimum(NamedTuple):
     multipliers: Floats
 
 
-# Bayesian utility -----------------------------------------------------------------------------------
-
-
 def expected_loss(user: User, channel: ArrayLike) -> float:
-    """Return the mean loss of a user who uses outputs as guesses: sum of prior(x) K(w|x) loss(x, w).
-
-    See Chatzikokolakis 2013, section 4.2.
-    """
+    """Return the mean loss, sum of prior(x) K(w|x) loss(x, w) (Chatzikokolakis 2013, section 4.2)."""
     return float(np.sum(_weigh(user.prior, channel) * np.asarray(user.loss)))
 
 
@@ -130,14 +122,8 @@ def _weigh(prior: ArrayLike, rows: ArrayLike) -> Floats:
     return np.asarray(weights[:, None] * matrix)
 
 
-# The best mechanism ---------------------------------------------------------------------------------
-
-
 def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Floats:
-    """Return the matrix epsilon d(x, x') for all pairs of `points`, as floats.
-
-    Raises TypeError if epsilon is not exact; ValueError if epsilon is not positive.
-    """
+    """Return epsilon d(x, x') for all `points`, as floats. Raises ValueError unless epsilon is positive."""
     exact = positive("epsilon", epsilon)
     return np.array([[float(exact * metric(x, y)) for y in points] for x in points])
 
@@ -169,10 +155,7 @@ def best_for_all(users: Sequence[User], level: Floats) -> Optimum:
 
 
 def least_cost(cost: Floats, level: Floats) -> Optimum:
-    """Minimise the sum of cost(x, z) K(z|x) over all channels K private at `level`.
-
-    Raises ArithmeticError if the solver finds no solution.
-    """
+    """Minimise the sum of cost(x, z) K(z|x) over channels private at `level`, or raise ArithmeticError."""
     secrets, outputs = cost.shape
     first, second = _edges(level)
     private = _privacy_rows(level, first, second, outputs)
@@ -187,8 +170,7 @@ def least_cost(cost: Floats, level: Floats) -> Optimum:
 def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
     """Return a lower bound on the cost of all channels private at `level`, from any multipliers >= 0.
 
-    `multipliers` has the indices (x, x', z). Raises ValueError if a multiplier is negative, which proves
-    nothing.
+    Their indices are (x, x', z). Raises ValueError if one is negative, which proves nothing.
     """
     if np.any(multipliers < 0):
         raise ValueError("a multiplier is negative: only multipliers >= 0 prove a bound")
@@ -243,10 +225,7 @@ def _edges(level: Floats) -> tuple[Integers, Integers]:
 
 
 def _privacy_rows(level: Floats, first: Integers, second: Integers, outputs: int) -> csr_array:
-    """Return the matrix of the constraints e^-level(x, x') K(z|x) - K(z|x') <= 0, for each pair and output.
-
-    In this form no coefficient is above 1.
-    """
+    """Return the constraints e^-level(x, x') K(z|x) - K(z|x') <= 0; in this form no coefficient exceeds 1."""
     count = first.size * outputs
     z = np.arange(outputs)
     columns = [(x[:, None] * outputs + z).ravel() for x in (first, second)]
@@ -266,10 +245,7 @@ class _Solution(NamedTuple):
 def _solve(
     objective: Floats, constraints: csr_array, limit: Floats, rows: csr_array, sums: Floats
 ) -> _Solution:
-    """Minimise objective @ x over x >= 0 with constraints @ x <= limit and rows @ x = sums.
-
-    Raises ArithmeticError if the solver finds no solution.
-    """
+    """Minimise objective @ x, x >= 0, constraints @ x <= limit, rows @ x = sums, or raise ArithmeticError."""
     options = {"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE}
     solution = linprog(objective, constraints, limit, rows, sums, method="highs", options=options)
     if not solution.success:

@@ -1,7 +1,5 @@
 """Queries on the points of a space, and their sensitivity (Chatzikokolakis 2013, section 4).
 
-Theory of operation
--------------------
 A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x), f(x')) <= Delta d_X(x, x') (Definition
 4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). The converse holds
 if f is *uniformly* Delta-sensitive (Definition 5, Theorem 6): any two answers y, y' are joined by a chain of
@@ -38,7 +36,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from meteragent.privacy.exact import Exact, rational
+from meteragent.privacy.exact import Exact, rational, set_fields
 from meteragent.privacy.metric import (
     Distance,
     Induced,
@@ -79,9 +77,7 @@ class Query:
         metric: Metric = absolute,
         sensitivity: Exact | None = None,
     ) -> None:
-        object.__setattr__(self, "function", function)
-        object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "metric", metric)
+        set_fields(self, function=function, domain=domain, metric=metric)
         smallest = self._least_sensitivity(declared=sensitivity is not None)
         delta = smallest if sensitivity is None else rational("sensitivity", sensitivity)
         if delta == math.inf or exceeds(smallest, delta):
@@ -89,35 +85,23 @@ class Query:
         object.__setattr__(self, "sensitivity", delta)
 
     def __call__(self, point: Any) -> Any:
-        """Return the answer at a point.
-
-        Raises ValueError if the point is outside the space, where the sensitivity is unknown.
-        """
+        """Return the answer. Raises ValueError outside the space, where the sensitivity is unknown."""
         if point not in self.domain:
             raise ValueError(f"the point is not in the query's space, {type(self.domain).__name__}")
         return self.function(point)
 
     @property
     def answers(self) -> tuple[Any, ...]:
-        """The distinct answers, in the order of the points that give them.
-
-        Raises ValueError if the space is too large to search.
-        """
+        """The distinct answers, in the points' order. Raises ValueError if the space is too large."""
         return tuple(dict.fromkeys(map(self.function, self._search_points())))
 
     @property
     def induced(self) -> Induced:
-        """The metric that the query induces on its answers: the largest under which it is 1-sensitive.
-
-        Raises ValueError if the space is too large to search.
-        """
+        """The metric induced on the answers. Raises ValueError as `answers` does."""
         return Induced(self.domain.metric, self.function, self._search_points())
 
     def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
-        """Return a tight, expansive chain between two answers, or None if none exists (Definition 5).
-
-        Raises ValueError if the space is too large to search.
-        """
+        """Return a tight, expansive chain (Definition 5) or None. Raises ValueError as `answers` does."""
         links = self._expansive()
         paths, chain = shortest_paths(links), [start]
         while chain[-1] != end:
@@ -171,15 +155,11 @@ class Query:
         return points
 
 
-# Queries on databases -----------------------------------------------------------------------------
-
-
 def count(domain: Databases, predicate: Callable[[Any], bool]) -> Query:
     """Return the number of rows that satisfy `predicate`, as a query.
 
-    Under d_h it is uniformly 1-sensitive, unless all values or none satisfy `predicate`. Raises ValueError if
-    the rows' space is too large to search for the predicate's sensitivity, or the result's sensitivity is
-    infinite or irrational.
+    Under d_h it is uniformly 1-sensitive, unless all values or none satisfy it. Raises ValueError if the
+    rows' space is too large to search, or the sensitivity is infinite or irrational.
     """
     row = Query(lambda value: int(predicate(value)), domain.rows)
     spread = Fraction(len(row.answers) - 1)

@@ -29,9 +29,8 @@ def clopper_pearson(successes: Any, trials: int, alarm: float) -> tuple[Floats, 
 def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
     """Bound ln P1/P0 from below by ln(low(P1)/high(P0)), wrong with a chance of at most `alarm` (THEORY 6).
 
-    An event has the probability P1 under one window and P0 under another. It contains `inside` of `trials`
-    draws of the first window, and `against` of `trials` draws of the second. The bound is -inf if `inside` is
-    0.
+    An event of probability P1 under one window and P0 under another contains `inside` of `trials` draws of
+    the first window, and `against` of `trials` of the second. The bound is -inf if `inside` is 0.
     """
     low, high = clopper_pearson(inside, trials, alarm)[0], clopper_pearson(against, trials, alarm)[1]
     with np.errstate(divide="ignore"):
@@ -71,14 +70,9 @@ def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) ->
 
 
 def chi_square(counts: Any, probabilities: Any) -> float:
-    """Return Pearson's p-value; neighbouring cells are merged until each expected count is at least 20.
-
-    The p-value is 1 if a single cell remains.
-    """
-    observed_counts, expected_counts = (
-        np.asarray(counts, float),
-        np.asarray(probabilities, float) * np.sum(counts),
-    )
+    """Return Pearson's p-value, with cells merged to expected counts of at least 20; 1 for a single cell."""
+    observed_counts = np.asarray(counts, float)
+    expected_counts = np.asarray(probabilities, float) * np.sum(counts)
     starts, merged_count, remaining_count = [0], 0.0, float(expected_counts.sum())
     for cell, value in enumerate(expected_counts.tolist()):
         if merged_count >= _EXPECTED <= remaining_count:

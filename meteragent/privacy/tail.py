@@ -3,8 +3,6 @@
 The difference between two costs is a weighted sum of independent slot values of windows with n = 1. `tail` is
 the p-value of such a difference, and `quantile` is the inverse of `tail`.
 
-Theory of operation
--------------------
 At any load, z + U with U uniform on [0, 1) is stochastically larger than the error e of a dithered slot, in
 quanta (THEORY 3.9), and the sign of a weight does not matter:
 
@@ -69,9 +67,8 @@ class _Law(NamedTuple):
 def tail(terms: Iterable[Term], x: float) -> float:
     """Return the largest probability, over all loads, that the error of a sum is at least x.
 
-    The result is exact for a single dithered value, and otherwise an upper bound (see Theory of operation).
-    Raises ValueError if there is no term, or a term has n > 1, values < 1, or a weight that is 0 or not
-    finite.
+    It is exact for a single dithered value, otherwise an upper bound (see the module). Raises ValueError if
+    there is no term, or one has n > 1, values < 1, or a weight that is 0 or not finite.
     """
     kinds, mean = _kinds(terms)
     if len(kinds) == 1 and kinds[0][1] == 1:
@@ -82,10 +79,7 @@ def tail(terms: Iterable[Term], x: float) -> float:
 
 
 def quantile(terms: Iterable[Term], chance: float) -> float:
-    """Return the least x >= 0 for which `tail` is at most `chance`, to the last bits of a float.
-
-    Raises ValueError if the chance is below 1e-9 or at least 1, or `tail` refuses the terms.
-    """
+    """Return the least x >= 0 with tail(x) <= chance. Raises ValueError as `tail`, or outside [1e-9, 1)."""
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")
     listed = list(terms)
@@ -177,10 +171,7 @@ def _reach(kinds: tuple[tuple[_Kind, int], ...]) -> float:
 
 
 def _log_moment(kind: _Kind, slope: float) -> float:
-    """Return ln E e^(slope (X - E X)) for a term X, with t = slope * size and r = e^-a.
-
-    It is the logarithm of (1 - r)^2 / ((1 - r e^t)(1 - r e^-t)) times sinh(t/2)/(t/2).
-    """
+    """Return ln((1 - r)^2 / ((1 - r e^t)(1 - r e^-t)) sinh(t/2)/(t/2)), t = slope * size, r = e^-a."""
     t, a = slope * kind.size, kind.a
     noise = 2 * math.log(-math.expm1(-a)) - math.log(-math.expm1(t - a)) - math.log(-math.expm1(-t - a))
     half = t / 2

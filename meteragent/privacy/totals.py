@@ -1,7 +1,5 @@
 """The error of weighted sums of slots, also across windows and meters, and of all slots of a window at once.
 
-Theory of operation
--------------------
 As in `accuracy`, errors are measured against the value before it is rounded to the quantum, and the error of
 half-up rounding is modelled as uniform on the quantum's cell. So, with r = R + 1/2, the errors of the slots
 of a window are uniform on (-r, r), in quanta, and independent given r. The error of a sum of slots with
@@ -174,11 +172,10 @@ def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, covera
 
 
 def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
-    """Return the distribution of a total's error.
+    """Return the distribution of a total's error. Raises ValueError as for `sd_of_total`.
 
-    Its quantiles are those of `half_width_of_total`, with two exceptions: there, half a quantum is added for
-    dithering, and `accuracy.half_width` computes the half-width of a single slot. Raises ValueError as for
-    `sd_of_total`.
+    Its quantiles are those of `half_width_of_total`, which adds half a quantum for dithering and takes a
+    single slot's from `accuracy.half_width`.
     """
     return _law(tuple(_windows(parts).items()))
 
@@ -223,9 +220,8 @@ def _law(windows: tuple[tuple[_Window, int], ...]) -> Law:
     exact_deviation = math.sqrt(sum(count * _variance(window) for window, count in windows))
     fineness = _CELLS_PER_WINDOW * math.sqrt(sum(count for _, count in windows))
     deviation = max(_CELLS_PER_DEVIATION, fineness)  # in cells
-    law = _convolve(
-        [(_cells(window, exact_deviation / deviation), count) for window, count in windows], deviation
-    )
+    laws = [(_cells(window, exact_deviation / deviation), count) for window, count in windows]
+    law = _convolve(laws, deviation)
     cell = exact_deviation / math.sqrt(2 * np.sum(law * np.arange(law.size, dtype=float) ** 2))
     within = np.maximum.accumulate(2 * np.cumsum(law) - law[0])
     return Law(_freeze(cell * np.append(0, np.arange(law.size) + 0.5)), _freeze(np.append(0, within)))
@@ -240,10 +236,7 @@ _sd = lru_cache(maxsize=1024)(accuracy.sd)
 
 
 def _variance(window: _Window) -> float:
-    """Return the variance of the error of a window's sum, for dithered slots at the load taken as the worst.
-
-    Half-up rounding adds q^2/12 to a slot's variance, and dithering q^2/4.
-    """
+    """Return the variance of a window's sum: a slot adds q^2/12 half-up, q^2/4 dithered at the worst load."""
     noise, quantum = _sd(window.mechanism), float(window.mechanism.quantum)
     return window.squares * (noise**2 + quantum**2 / (4 if window.rounding == "dithered" else 12))
 
@@ -263,10 +256,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 
 
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
-    """Return a distance, in cells, that the sum's absolute value exceeds with a chance of at most 1e-12.
-
-    Chernoff's bound is P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
-    """
+    """Return a distance, in cells, of tail 1e-12, by the best s of 2 e^(-sh) E e^(sx) (Chernoff)."""
     reach = float(sum(count * law.size for law, count in laws))
     steepest = 600 / max(law.size for law, _ in laws)  # cosh stays finite
     for s in np.minimum(np.geomspace(0.25, 16, 19) / deviation, steepest):
@@ -308,10 +298,7 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return points of r = R + 1/2, in quanta, and their masses.
-
-    There are up to about `limit` points. Tails near e^-40 are omitted.
-    """
+    """Return about `limit` points of r = R + 1/2, in quanta, and masses, without tails near e^-40."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a

@@ -1,7 +1,5 @@
 """(alpha, delta)-usefulness, the distance of outputs from the true value, and a paper's numerical examples.
 
-Theory of operation
--------------------
 A mechanism is (alpha, delta)-useful if for every x the output is farther than alpha from x with a probability
 of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n with density ~
 e^(-epsilon norm(z)), for any norm, the norm of the noise is Gamma(n)/epsilon, because the volume of a ball
@@ -43,8 +41,8 @@ from meteragent.privacy.metric import Distance, Metric
 def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
     """Return the least alpha >= 0 with beyond(alpha) <= delta, where beyond(alpha) = P(d > alpha) falls to 0.
 
-    The search is a bisection to the last bits of a float. `PlanarLaplace.beyond` is an example of `beyond`.
-    Raises ValueError if delta is not between 0 and 1.
+    It is found to the last bits of a float; `PlanarLaplace.beyond` is an example. Raises ValueError if delta
+    is not between 0 and 1.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1, not {delta}")
@@ -63,8 +61,8 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 
     The result holds for any norm and is in the unit of 1/epsilon. It is for the Laplace mechanism on numbers
     if n = 1, for noise on the plane under d_2 or d_1 if n = 2, and for the largest error of a window under
-    l_inf Laplace noise for any n. Raises TypeError if epsilon is not exact; ValueError if epsilon is not
-    positive, n < 1, or delta is not between 0 and 1.
+    l_inf Laplace noise for any n. Raises ValueError if epsilon is not positive, n < 1, or delta is not
+    between 0 and 1.
     """
     if n < 1:
         raise ValueError(f"noise has at least one dimension, not {n}")
@@ -81,7 +79,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
     """Return alpha of a finite mechanism, exactly: the least alpha with P(d > alpha) <= delta at every input.
 
-    Raises TypeError if delta is not exact; ValueError if delta is not in [0, 1).
+    Raises ValueError if delta is not in [0, 1).
     """
     limit = _probability(delta)
     alpha: Distance = Fraction(0)
@@ -97,10 +95,7 @@ def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
 
 
 def geometric_alpha(mechanism: TruncatedGeometric, delta: Exact) -> Fraction:
-    """Return alpha of the truncated geometric mechanism, exactly, in its unit: a multiple of the quantum.
-
-    Raises TypeError if delta is not exact; ValueError if delta is not in [0, 1).
-    """
+    """Return the exact alpha, a multiple of the quantum. Raises ValueError if delta is not in [0, 1)."""
     limit, a, k = _probability(delta), mechanism.noise.a, mechanism.k
     low, high = -1, k  # in quanta: the smallest alpha lies above `low` and is at most `high`
     while high - low > 1:
@@ -117,9 +112,6 @@ def _probability(delta: Exact) -> Fraction:
     return exact
 
 
-# The paper's examples -------------------------------------------------------------------------------
-
-
 def registration_dates(
     epsilon: Exact, span_days: Exact, radius_days: Exact, delta: float
 ) -> dict[str, float]:
@@ -128,8 +120,8 @@ def registration_dates(
     This is Chatzikokolakis 2013, Example 1 and Figure 3. The noise is Laplace noise, for two promises:
     epsilon d_h, under which a date may move by the whole span, and (epsilon/radius) d_1, with level epsilon
     for dates within the radius of each other. The scales are span/epsilon and radius/epsilon, and alpha is
-    the scale times ln(1/delta). Raises TypeError if a parameter is not exact; ValueError if epsilon, span or
-    radius is not positive, or delta is not between 0 and 1.
+    the scale times ln(1/delta). Raises ValueError if epsilon, span or radius is not positive, or delta is not
+    between 0 and 1.
     """
     level = positive("epsilon", epsilon)
     scales = {"d_h": positive("span_days", span_days), "d_1": positive("radius_days", radius_days)}
@@ -154,13 +146,11 @@ def smart_meter(
 ) -> dict[str, NoisySignature]:
     """Release a signature (n integers, in quanta) with three kinds of noise; return a result for each kind.
 
-    This is Chatzikokolakis 2013, Fig. 4, corrected.
-
-    "per reading" has the scale 1/epsilon, as in the figure, and is n epsilon d_inf-private for the window.
-    "independent" has the scale n/epsilon and is epsilon d_inf-private. "l_inf" is the l_inf Laplace
-    mechanism, which is epsilon d_inf-private. Raises TypeError if epsilon or quantum is not exact, or the
-    signature's values are not integers; ValueError if the signature is not an array of n >= 1 numbers,
-    epsilon or quantum is not positive, or delta is not between 0 and 1.
+    This is Chatzikokolakis 2013, Fig. 4, corrected. "per reading" has the scale 1/epsilon, as in the figure,
+    and is n epsilon d_inf-private for the window. "independent" has the scale n/epsilon and is epsilon
+    d_inf-private. "l_inf" is the l_inf Laplace mechanism, which is epsilon d_inf-private. Raises TypeError if
+    epsilon or quantum is not exact, or the signature's values are not integers; ValueError if the signature
+    is not an array of n >= 1 numbers, epsilon or quantum is not positive, or delta is not between 0 and 1.
     """
     x, exact = np.asarray(signature), positive("epsilon", epsilon)
     if x.ndim != 1 or not x.size:
@@ -173,9 +163,8 @@ def smart_meter(
         slots = mechanism.n if isinstance(mechanism, LInfLaplace) else 1
         reading = LInfLaplace(mechanism.epsilon, mechanism.quantum, slots)
         half_width = accuracy.half_width(reading, 1 - delta)
-        return NoisySignature(
-            mechanism.release(x, bits=source), mechanism.epsilon, window_epsilon, half_width
-        )
+        noisy_values = mechanism.release(x, bits=source)
+        return NoisySignature(noisy_values, mechanism.epsilon, window_epsilon, half_width)
 
     return {
         "per reading": noisy(Laplace(exact, quantum), n * exact),

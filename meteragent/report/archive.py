@@ -26,7 +26,7 @@ WHERE = (
 )
 _MANIFEST = (
     "`_manifest.parquet`, in the same folder, holds the descriptors, the ids of keys, the numbers of windows"
-    " released and refused, and the id of the run, a keyed hash"
+    " released and refused, the rows and digest of each file, and the id of the run, a keyed hash"
 )
 _WINDOWS = (
     "the existence of meters and windows is not hidden: the output has a window if a reading begins in it, or"

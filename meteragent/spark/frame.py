@@ -29,10 +29,7 @@ _TIMES = "spark.sql.parquet.outputTimestampType"
 
 
 def layout_of(readings: DataFrame, policy: Policy) -> layout.Layout:
-    """Return the layout: "wide" if a row is a window, "long" if a row is a reading.
-
-    Raises ArchiveError if a column is missing or has the wrong type.
-    """
+    """Return "wide" if a row is a window, "long" if a reading. Raises ArchiveError if a column is wrong."""
     missing_columns = set(policy.columns) - set(readings.columns)
     if missing_columns:
         raise ArchiveError(f"column {min(missing_columns)!r}: not found among {', '.join(readings.columns)}")
@@ -91,10 +88,7 @@ def add_noise(windows: DataFrame, policy: Policy) -> DataFrame:
 
 
 def settle(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Release the windows that are not `taken`, and add the column `name`, the meter's own name.
-
-    A window that is taken remains as a row with only its name, start and end.
-    """
+    """Release windows that are not `taken`, others as name, start and end; `name` is the meter's own."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
     schema = kernel.release_schema(policy).append(pa.field("name", pa.string()))
     return windows.mapInArrow(safely(worker.settle(policy, fingerprint)), _ddl(schema))
@@ -150,10 +144,7 @@ def read(spark: SparkSession, paths: Iterable[Path]) -> DataFrame:
 
 
 def read_outputs(spark: SparkSession, *folders: Path) -> tuple[DataFrame, tuple[Descriptor, ...]]:
-    """Return the releases in outputs and their descriptors, for `by_feeder`.
-
-    Raises RecordError as `consume.read_archive` does, so that no part is missing.
-    """
+    """Return outputs' releases and descriptors for `by_feeder`. Raises RecordError as `open_outputs`."""
     outputs = open_outputs(folders)
     return read(spark, outputs.parts), tuple(outputs.descriptors.values())
 

@@ -126,10 +126,7 @@ def _part_count(account: Account, policy: Policy) -> int:
 
 
 def _check_windows(windows: DataFrame, source: Source) -> int:
-    """Return the number of windows, after a check of the wide layout.
-
-    Raises ArchiveError if, in the wide layout, a row does not fit, or a window appears twice.
-    """
+    """Return the number of windows. Raises ArchiveError if a wide row does not fit or a window is double."""
     if source.layout == "long":
         return windows.count()
     misfit_count = windows.where(~F.col("fits")).count()
@@ -155,10 +152,7 @@ def _rename_parts(out: Path, run: str) -> int:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate Spark's errors, which quote plans and stack traces, into errors of this package.
-
-    Raises the worker's error, in its own class, or an ArchiveError that names Spark's error.
-    """
+    """Raise a worker's error, in its class, or an ArchiveError, for Spark's, which quote plans and stacks."""
     try:
         yield
     except AnalysisException as error:  # raised before anything is read

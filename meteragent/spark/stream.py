@@ -1,7 +1,5 @@
 """Structured Streaming: the releases of readings that keep arriving, each window once.
 
-Theory of operation
--------------------
 A window closes when the watermark (the newest time seen, less `window.lateness`) has passed its end or, for
 energies in the long layout, the latest time that one of its readings can have. Until then its readings are in
 Spark's state. Spark drops and counts readings that arrive later. All meters share one watermark, so a reading

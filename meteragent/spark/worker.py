@@ -60,10 +60,7 @@ def _attempt(work: Work, batch: RecordBatch) -> RecordBatch:
 
 
 class KeyFingerprint(NamedTuple):
-    """The first epoch of the driver's key and the id of this epoch, by which workers refuse another key.
-
-    Both are public.
-    """
+    """The driver's first epoch and its id, both public, by which workers refuse another key."""
 
     epoch: int
     id: str
@@ -75,11 +72,7 @@ class KeyFingerprint(NamedTuple):
 
 
 def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
-    """Load the key from a file on this machine, and check that it is the driver's.
-
-    Raises KeyMissing if the key file cannot be used; KeyForgotten or KeyRotated if the key is not the
-    driver's key.
-    """
+    """Load this machine's key. Raises KeyMissing; KeyForgotten or KeyRotated if it is not the driver's."""
     try:
         status = path.stat()
     except OSError as error:
@@ -126,10 +119,7 @@ def assign_readings(policy: Policy) -> Work:
 
 
 def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, Integers]:
-    """Return each pair of a reading and a window that its span may touch.
-
-    The first array holds the indices of the readings, the second the starts of the windows.
-    """
+    """Return pairs of a reading (its index) and a window (its start) that its span may touch."""
     span_starts = times_ms - policy.lead_ms
     rows, starts = np.arange(times_ms.size), policy.starts(span_starts)
     pairs = [(rows, starts)]
@@ -143,18 +133,12 @@ def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, In
 
 
 def read_grouped(policy: Policy) -> Work:
-    """Return a function that converts the columns meter, start, readings to meter, start, quanta, end.
-
-    `readings` is a list of pairs of a time and a value.
-    """
+    """Return a function from meter, start, readings (pairs of time and value) to windows as quanta."""
     return lambda batch: _with_end(layout.read_grouped(batch, policy), policy)
 
 
 def opened_windows(policy: Policy) -> Work:
-    """Return a function from readings (meter, time) to the windows that they open (meter, start, end).
-
-    Each window appears once per batch.
-    """
+    """Return a function from readings to the windows that they open, each once per batch."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Group the readings of a batch by meter and window."""
@@ -167,10 +151,7 @@ def opened_windows(policy: Policy) -> Work:
 
 
 def check_rows(policy: Policy) -> Work:
-    """Return a function that checks rows of the wide layout; the result is meter, start, end, fits.
-
-    The rows have the columns meter, time and `numbers`, the length of the row's list (null if there is none).
-    """
+    """Return a function from meter, time, `numbers` (a list's length or null) to the column `fits`."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Compute each row's interval, and check whether its list fits the window."""
@@ -206,10 +187,7 @@ def add_noise(policy: Policy, fingerprint: KeyFingerprint) -> Work:
 
 
 def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Return a function that releases the windows that are not taken, and adds the meter's name as `name`.
-
-    `name` is the meter's own name. For a taken window, only name, start and end are not null.
-    """
+    """Return a function that releases windows; a taken one keeps its own name, start and end alone."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Release the windows that are not taken; fill the rows of taken windows with nulls."""
@@ -261,10 +239,7 @@ def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) 
 
 
 def add_ids(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Return a function that adds the ids of the descriptor (`d`) and of the key (`key`) to windows.
-
-    That function raises KeyForgotten for a window whose epoch has no key, or an error of `key_of`.
-    """
+    """Return a function that adds ids `d` and `key`. It raises KeyForgotten, or as `key_of` does."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Look up the descriptor and the key of each row."""

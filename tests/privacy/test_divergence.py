@@ -1,4 +1,4 @@
-"""The dominating pairs' closed forms, and what they dominate (meteragent.privacy.divergence.pair).
+"""The dominating pairs' closed forms, and what they dominate (meteragent.privacy.divergence).
 
 "Enumerated" is computed from the laws, outcome by outcome, by the definitions; numbers are THEORY's oracles,
 section `domination`, and its tables 5.1 and 7.

@@ -1,7 +1,5 @@
 """Exact numbers for the probabilities of a channel: quotients of sums of c e^r, with rational c and r.
 
-Theory of operation
--------------------
 The finite mechanisms of the papers have probabilities such as 1/(m + e^epsilon) or
 (1 - e^-epsilon)/(1 + e^-epsilon): rational functions of powers of e with rational exponents. These numbers
 form a field, so computation needs no rounding. A sum of terms c e^r is represented by its exponents and
@@ -104,10 +102,8 @@ class Number:
             return _ZERO, _ZERO
         k = bits + 8
         while True:
-            (a_lo, a_hi, a_scale), (b_lo, b_hi, b_scale) = (
-                _enclosure(self.numerator, k),
-                _enclosure(self.denominator, k),
-            )
+            a_lo, a_hi, a_scale = _enclosure(self.numerator, k)
+            b_lo, b_hi, b_scale = _enclosure(self.denominator, k)
             if (a_lo > 0 or a_hi < 0) and (b_lo > 0 or b_hi < 0):
                 quotients = (Fraction(a * b_scale, b * a_scale) for a in (a_lo, a_hi) for b in (b_lo, b_hi))
                 lo, *_, hi = sorted(quotients)
@@ -118,10 +114,7 @@ class Number:
             k *= 2
 
     def log(self) -> float:
-        """Return the natural logarithm, with an error of a few units in the last place or of 2^-120.
-
-        Raises ValueError if this number is not positive.
-        """
+        """Return ln, to a few units in the last place or 2^-120. Raises ValueError unless positive."""
         if not self > 0:
             raise ValueError(f"only a positive number has a logarithm, not {float(self)}")
         lo, hi = self.bounds(_LOG_BITS)
@@ -136,20 +129,12 @@ class Number:
 
 
 def number(name: str, value: Any) -> Number:
-    """Convert `value`, a Number or an exact value, to a Number; `name` is its name in error messages.
-
-    Raises TypeError if `value` is neither; ValueError if `value` is a string or a Decimal that is not a
-    finite number.
-    """
+    """Return `value`, a Number or an exact value, as a Number. Raises as `rational` does."""
     return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
 
 
 def exp(exponent: Exact) -> Number:
-    """Return e^exponent, exactly.
-
-    Raises TypeError if `exponent` is not exact; ValueError if it is a string or a Decimal that is not a
-    finite number.
-    """
+    """Return e^exponent, exactly. Raises as `rational` does."""
     return Number({rational("exponent", exponent): Fraction(1)}, _ONE)
 
 

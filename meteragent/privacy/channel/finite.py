@@ -1,7 +1,5 @@
 """Finite mechanisms as stochastic matrices, and exact checks of their promises.
 
-Theory of operation
--------------------
 A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). It is d-private if
 P(z|x) <= e^(d(x, x')) P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition 1).
 For events, the bound follows by summation. The smallest delta for a pair of inputs at a given e^epsilon is
@@ -40,8 +38,7 @@ class Channel(Matrix):
 
         That is, P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'. Pairs at an infinite distance are
         not constrained. The result is exact for the metric's distances; a float is taken as the number that
-        it represents. Raises TypeError if epsilon is not exact; ValueError if epsilon or a distance is
-        negative.
+        it represents. Raises ValueError if epsilon or a distance is negative.
         """
         level = not_negative("epsilon", epsilon)
         return not any(
@@ -76,10 +73,8 @@ class Channel(Matrix):
     def _nearest(self, metric: Metric) -> Iterable[tuple[Row, Row, Fraction]]:
         """Return all ordered pairs of different row objects, with the least distance between their inputs.
 
-        Pairs at an infinite distance are omitted.
-
-        After a query, many inputs share a row. Among all inputs with two given rows, the constraint of the
-        nearest pair implies those of the other pairs.
+        Pairs at an infinite distance are omitted. After a query, many inputs share a row. Among all inputs
+        with two given rows, the constraint of the nearest pair implies those of the other pairs.
         """
         nearest: dict[tuple[int, int], tuple[Row, Row, Fraction]] = {}
         for (x, row_x), (y, row_y) in permutations(zip(self.inputs, self.rows, strict=True), 2):
@@ -96,7 +91,7 @@ class Channel(Matrix):
         """Return the smallest delta with P(A|x) <= odds P(A|other) + delta for all A: sum max(0, p - odds q).
 
         `odds` is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definition 1).
-        Raises TypeError if odds is not exact; ValueError if odds is below 1, or a point is not an input.
+        Raises ValueError if odds is below 1, or a point is not an input.
         """
         factor = _odds(odds)
         differences = (p - factor * q for p, q in zip(self.row(x), self.row(other), strict=True))
@@ -108,8 +103,8 @@ class Channel(Matrix):
         """Return the largest P(A|x) - odds P(A|other) over `events`, at least 0.
 
         For an algebra that separates all outputs, such as `all_events(outputs)`, the result equals
-        `hockey_stick` (Holohan 2014, Theorem 3); for fewer events, it may be less. Raises TypeError if odds
-        is not exact; ValueError if odds is below 1, or a point is not an input.
+        `hockey_stick` (Holohan 2014, Theorem 3); for fewer events, it may be less. Raises ValueError if odds
+        is below 1, or a point is not an input.
         """
         factor = _odds(odds)
         differences = (
@@ -121,8 +116,7 @@ class Channel(Matrix):
         """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
         `pairs` are pairs of neighbours; include both orders to protect both points. The default is all pairs,
-        in both orders. Raises TypeError if odds is not exact; ValueError if odds is below 1, or a point is
-        not an input.
+        in both orders. Raises ValueError if odds is below 1, or a point is not an input.
         """
         neighbours = permutations(self.inputs, 2) if pairs is None else pairs
         return _largest(self.hockey_stick(x, y, odds) for x, y in neighbours)

@@ -45,9 +45,8 @@ class NoLaplaceMechanism(ValueError):
 def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> dict[Any, Number]:
     """Return the only lambda with sum over z of lambda(z) e^(-epsilon d(y, z)) = 1 for each y, exactly.
 
-    It may be negative at some points; then there is no Laplace mechanism. Raises TypeError if epsilon is not
-    exact; ValueError if epsilon is not positive, there are no points or more than 7, a point occurs twice, or
-    two points are not at a positive finite distance.
+    If it is negative somewhere, there is no Laplace mechanism. Raises ValueError unless epsilon is positive,
+    and there are 1 to 7 different points at positive finite distances.
     """
     level, listed = positive("epsilon", epsilon), tuple(points)
     if not 0 < len(listed) <= LARGEST or len(set(listed)) < len(listed):
@@ -64,9 +63,8 @@ def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact
 def laplace_channel(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> Channel:
     """Return the Laplace mechanism of a finite metric space as an exact channel, which is epsilon d-private.
 
-    Raises:
-        NoLaplaceMechanism: the points have no such mechanism.
-        TypeError, ValueError: as for `laplace_densities`.
+    Raises NoLaplaceMechanism if the points have no such mechanism. Raises TypeError or ValueError as for
+    `laplace_densities`.
     """
     densities = laplace_densities(points, metric, epsilon)
     if any(density.sign < 0 for density in densities.values()):

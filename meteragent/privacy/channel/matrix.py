@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Self
 
 from meteragent.privacy.channel.exponential import Number, number
-from meteragent.privacy.exact import Exact
+from meteragent.privacy.exact import Exact, set_fields
 
 Point = Hashable
 Distribution = Mapping[Any, Number | Exact]
@@ -22,9 +22,9 @@ class Matrix:
     """A stochastic matrix: `rows[i][j]` is the probability of outputs[j] when inputs[i] is released.
 
     Entries are exact: Fractions, ints, strings, Decimals, or numbers computed from `exp`, such as 1 / (1 +
-    exp("1/2")). Each row must sum to 1 exactly; `of_weights` normalises rows. Raises TypeError if an entry is
-    not exact; ValueError if inputs or outputs are empty or repeat a point, the shape does not fit, an entry
-    is negative, or a row does not sum to 1.
+    exp("1/2")). Each row must sum to 1 exactly; `of_weights` normalises rows. Raises ValueError if inputs or
+    outputs are empty or repeat a point, the shape does not fit, an entry is negative, or a row does not sum
+    to 1.
     """
 
     inputs: tuple[Point, ...]
@@ -38,9 +38,9 @@ class Matrix:
         rows: Iterable[Iterable[Number | Exact]],
     ) -> None:
         matrix = tuple(tuple(number("a probability", entry) for entry in row) for row in rows)
-        object.__setattr__(self, "inputs", _distinct("inputs", inputs))
-        object.__setattr__(self, "outputs", _distinct("outputs", outputs))
-        object.__setattr__(self, "rows", matrix)
+        set_fields(
+            self, inputs=_distinct("inputs", inputs), outputs=_distinct("outputs", outputs), rows=matrix
+        )
         if len(matrix) != len(self.inputs) or any(len(row) != len(self.outputs) for row in matrix):
             raise ValueError(f"a row for each of {len(self.inputs)} inputs has {len(self.outputs)} entries")
         for x, row in zip(self.inputs, matrix, strict=True):
@@ -51,9 +51,7 @@ class Matrix:
     def _make(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[Row]) -> Self:
         """Create a channel with unchecked rows; several inputs may share a row object (see `_nearest`)."""
         channel = object.__new__(cls)
-        object.__setattr__(channel, "inputs", _distinct("inputs", inputs))
-        object.__setattr__(channel, "outputs", tuple(outputs))
-        object.__setattr__(channel, "rows", tuple(rows))
+        set_fields(channel, inputs=_distinct("inputs", inputs), outputs=tuple(outputs), rows=tuple(rows))
         return channel
 
     @classmethod
@@ -65,9 +63,8 @@ class Matrix:
     ) -> Self:
         """Create the channel whose probabilities are proportional to weight(x, z) in each row.
 
-        With weights exp(-score(x, z)), this is the exponential mechanism on finite sets. Raises TypeError if
-        a weight is not exact; ValueError if a weight is negative, all weights of a row are zero, or inputs or
-        outputs are empty or repeat a point.
+        With weights exp(-score(x, z)), this is the exponential mechanism on finite sets. Raises ValueError if
+        a weight is negative, all weights of a row are zero, or inputs or outputs are empty or repeat a point.
         """
         columns, rows = tuple(outputs), []
         for x in (points := tuple(inputs)):
@@ -78,35 +75,23 @@ class Matrix:
         return cls(points, columns, rows)
 
     def row(self, x: Point) -> Row:
-        """Return the distribution of the outputs when x is released.
-
-        Raises ValueError if x is not an input.
-        """
+        """Return the distribution of the outputs of x. Raises ValueError if x is not an input."""
         return self.rows[_index(self.inputs, x, "input")]
 
     def column(self, output: Point) -> tuple[Number, ...]:
-        """Return the probability of `output` for each input.
-
-        Raises ValueError if `output` is not an output of this channel.
-        """
+        """Return P(output | x) for each input x. Raises ValueError if it is not an output."""
         j = _index(self.outputs, output, "output")
         return tuple(row[j] for row in self.rows)
 
     def likelihood(self, event: Iterable[Point]) -> tuple[Number, ...]:
-        """Return the probability of `event` for each input: the sum of its outputs' columns.
-
-        Raises ValueError if `event` is empty, or contains a point that is not an output.
-        """
+        """Return P(event | x) for each input x. Raises ValueError unless the event has outputs alone."""
         columns = [self.column(output) for output in dict.fromkeys(event)]
         if not columns:
             raise ValueError("an event needs at least one output")
         return tuple(map(total, zip(*columns, strict=True)))
 
     def probability(self, event: Iterable[Point], x: Point) -> Number:
-        """Return P(event | x); points of the event that are not outputs have probability 0.
-
-        Raises ValueError if x is not an input.
-        """
+        """Return P(event | x); other points have probability 0. Raises ValueError if x is no input."""
         members = frozenset(event)
         return total(p for z, p in zip(self.outputs, self.row(x), strict=True) if z in members)
 
@@ -114,9 +99,8 @@ class Matrix:
         """Return the posterior distribution of the input given `event`, by Bayes' rule.
 
         `event` is one output, or several outputs if the adversary only knows that one of them was released
-        (Chatzikokolakis 2013, section 2). Raises TypeError if a probability is not exact; ValueError if
-        `prior` is not a distribution on the inputs, or `event` is empty, has probability 0 or contains a
-        point that is not an output.
+        (Chatzikokolakis 2013, section 2). Raises ValueError if `prior` is not a distribution on the inputs,
+        or `event` is empty, has probability 0 or contains a point that is not an output.
         """
         joint = [w * p for w, p in zip(self._weights(prior), self.likelihood(event), strict=True)]
         if not (mass := total(joint)).sign:
@@ -130,10 +114,7 @@ class Matrix:
         return weights
 
     def then(self, other: Matrix) -> Self:
-        """Apply `other` to this channel's outputs: post-processing, the product of the matrices.
-
-        Raises ValueError if an output of this channel is not an input of the other.
-        """
+        """Apply `other` to the outputs: post-processing. Raises ValueError if it lacks one as an input."""
         columns = list(zip(*(other.row(z) for z in self.outputs), strict=True))
         rows = (
             tuple(total(p * q for p, q in zip(row, column, strict=True)) for column in columns)
@@ -142,11 +123,7 @@ class Matrix:
         return self._make(self.inputs, other.outputs, rows)
 
     def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> Self:
-        """Apply this channel to the answers of a query: the inputs are `points`, and query(x) is released.
-
-        Raises ValueError if an answer is not an input of this channel, or `points` is empty or repeats a
-        point.
-        """
+        """Apply this channel to a query's answers for `points`. Raises ValueError if one is no input."""
         inputs = tuple(points)
         return self._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))
 

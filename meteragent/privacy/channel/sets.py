@@ -24,11 +24,7 @@ def all_events(outputs: Iterable[Hashable]) -> tuple[Event, ...]:
 
 
 def algebra(events: Iterable[Iterable[Hashable]], outputs: Sequence[Hashable]) -> tuple[Event, ...]:
-    """Return the smallest algebra on `outputs` that contains all of `events`: the unions of its atoms.
-
-    Two outputs are in the same atom if each event contains both or neither. Raises ValueError if there are
-    more than 20 atoms.
-    """
+    """Return the unions of the atoms: outputs in the same events. Raises ValueError above 20 atoms."""
     sets = [frozenset(event) for event in events]
     atoms: defaultdict[tuple[bool, ...], list[Hashable]] = defaultdict(list)
     for z in outputs:
@@ -61,10 +57,7 @@ def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
 
 
 def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
-    """Return rectangles with the same union whose first sides are disjoint (Holohan 2014, Lemma 2).
-
-    Raises ValueError if there are more than 20 rectangles.
-    """
+    """Return `disjoint_second` for the first sides (Holohan 2014, Lemma 2), with the same error."""
     swapped_rectangles = disjoint_second([(second, first) for first, second in rectangles])
     return tuple((first, second) for second, first in swapped_rectangles)
 

@@ -29,11 +29,7 @@ _REPEATS = 4
 def check_pairs(
     release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, alarm: float
 ) -> Iterator[Check]:
-    """Yield a check for each pair; if all claims hold, the chance that one or more fail is at most `alarm`.
-
-    Raises:
-        UnsupportedMechanism: there is no pair, or a release does not return one output per point.
-    """
+    """Yield checks that true claims fail with chance `alarm`. Raises UnsupportedMechanism without claims."""
     if not pairs:
         raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
     for pair in pairs:
@@ -85,10 +81,7 @@ def _window_statistics(
 
 
 def _log_ratio(first: NDArray[Any], second: NDArray[Any]) -> tuple[Floats, Floats] | None:
-    """Return, for each draw, the log ratio of its output's frequencies; None if outputs repeat too rarely.
-
-    Frequencies are counted in the first half of each set of draws, in which `prove_loss` chooses its event.
-    """
+    """Return each draw's log ratio of frequencies in the first half; None if outputs repeat too rarely."""
     count, half = len(first), len(first) // 2
     outputs = np.concatenate([first, second])
     if outputs.dtype == object:

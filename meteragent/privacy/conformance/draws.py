@@ -44,15 +44,8 @@ _CELLS = 20
 _COVERED = 0.05  # cells with a smaller total mass are not tested, because they get too few draws
 
 
-# The release --------------------------------------------------------------------------------------
-
-
 def check_shapes(trial: Trial) -> Check:
-    """Check that `release` returns one output for each of six points, and does not change its argument.
-
-    If the points are categories, numbers or windows, a batch of 2 x 3 points and an empty batch must also
-    keep their shapes.
-    """
+    """Check that `release` returns an output per point, keeps (2, 3) and (0,), and changes no argument."""
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
     shapes, expected_shapes = [trial.draw(pair.x, 6).shape], [(6, *output)]
@@ -64,12 +57,8 @@ def check_shapes(trial: Trial) -> Check:
             expected_shapes.append((*batch, *output))
     text = "kept" if shapes == expected_shapes else f"{shapes} instead of {expected_shapes}"
     unchanged = _keeps_points(trial)
-    return Check(
-        "shapes",
-        shapes == expected_shapes and unchanged,
-        text if unchanged else "release changed its argument",
-        {},
-    )
+    finding = text if unchanged else "release changed its argument"
+    return Check("shapes", shapes == expected_shapes and unchanged, finding, {})
 
 
 def _keeps_points(trial: Trial) -> bool:
@@ -83,10 +72,7 @@ def _keeps_points(trial: Trial) -> bool:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that outputs repeat with the same bits, but not with different bits or the default bits.
-
-    If a drawn output has a mass of at least 0.9, outputs may repeat with any bits.
-    """
+    """Check that outputs repeat with equal bits, and with no other, unless one has a mass above 0.9."""
     x = trial.most_telling(1)[0].x
 
     def draw(seed: int) -> list[Any]:
@@ -109,9 +95,6 @@ def check_randomness(trial: Trial) -> Check:
     }
     faults = [text for text, is_wrong in is_wrong_by_text.items() if is_wrong]
     return Check("randomness comes only from the given bits", not faults, "; ".join(faults) or "yes", {})
-
-
-# The distribution ---------------------------------------------------------------------------------
 
 
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:

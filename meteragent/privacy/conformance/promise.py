@@ -22,10 +22,7 @@ _DRAWS = 8
 
 
 def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
-    """Check that the loss is a Fraction, is 0 at 0, never decreases, and refuses floats and d < 0.
-
-    Seven distances from 0 to 10^6, one float and one negative distance are tried.
-    """
+    """Check that the loss is a Fraction, 0 at 0, never decreases, and refuses 0.5 and -1."""
     distances = [
         Fraction(n, d) for n, d in ((0, 1), (1, 10**9), (1, 3), (1, 1), (22, 7), (10, 1), (10**6, 1))
     ]
@@ -49,12 +46,8 @@ def check_parameters(make: "partial[Any]") -> Check:
         if (number := _number(value)) is not None
         and not _is_raised(TypeError, make.func, *make.args, **{**make.keywords, name: float(number)})
     ]
-    return Check(
-        "parameters",
-        not floats,
-        f"floats are accepted for {floats}" if floats else "floats are refused",
-        {},
-    )
+    finding = f"floats are accepted for {floats}" if floats else "floats are refused"
+    return Check("parameters", not floats, finding, {})
 
 
 def _number(value: Any) -> Fraction | None:
@@ -97,10 +90,7 @@ def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
 
 
 def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
-    """Check that no pair needs more than the promised delta at its epsilon (Holohan 2014, Definition 1).
-
-    If there are 64 pairs or more, only every k-th pair is tested, so that at most 64 are.
-    """
+    """Check that none of up to 64 pairs needs more than delta at its epsilon (Holohan 2014, Definition 1)."""
     pairs = trial.pairs[:: 1 + len(trial.pairs) // 64]
     sticks = [_hockey_stick(trial, pair, alarm / len(pairs)) for pair in pairs]
     worst, covered = max(worst for worst, _ in sticks), min(covered for _, covered in sticks)

@@ -86,9 +86,8 @@ def conform(
         alarm: the largest probability that a mechanism that keeps its promise fails any test on draws.
         bits: the source of randomness; None means `BulkBits`.
 
-    Raises:
-        UnsupportedMechanism: the mechanism lacks a method, no pair of points can be tested, or a method
-            returns an array of the wrong shape or a log mass of NaN.
+    Raises UnsupportedMechanism if the mechanism lacks a method, no pair of points can be tested, or a method
+    returns an array of the wrong shape or a log mass of NaN.
     """
     if not isinstance(mechanism, Mechanism) and isinstance(mechanism, LawlessMechanism):
         return _conform_black_box(mechanism, pairs, make, samples, alarm, bits)
@@ -98,16 +97,9 @@ def conform(
         checks += [promise.check_loss(mechanism), *promise.check_ratios(trial, tight=tight)]
     else:
         checks += [promise.check_hockey_sticks(trial, alarm / 4)]
-    checks += [
-        draws.check_shapes(trial),
-        draws.check_randomness(trial),
-        draws.check_calibration(trial, alarm / 4),
-    ]
-    checks += [
-        *draws.check_frequencies(trial, alarm / 4),
-        draws.check_independence(trial, alarm / 8),
-        *_windows(trial, alarm / 8),
-    ]
+    checks += [draws.check_shapes(trial), draws.check_randomness(trial)]
+    checks += [draws.check_calibration(trial, alarm / 4), *draws.check_frequencies(trial, alarm / 4)]
+    checks += [draws.check_independence(trial, alarm / 8), *_windows(trial, alarm / 8)]
     return Report(repr(mechanism), samples, alarm, tuple(checks))
 
 
@@ -130,8 +122,7 @@ def audit_release(
         alarm: the largest probability of failing a release that keeps all claims.
         name: the name of the release in the report.
 
-    Raises:
-        UnsupportedMechanism: there is no claim, or the release does not return one output per point.
+    Raises UnsupportedMechanism if there is no claim, or the release does not return one output per point.
     """
     pairs = [PointPair(x, x_prime, float(claim)) for x, x_prime, claim in claims]
     return Report(name, samples, alarm, tuple(black_box.check_pairs(release, pairs, samples, alarm)))

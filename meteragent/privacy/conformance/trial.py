@@ -44,16 +44,13 @@ def promised_pairs(
     The pairs are taken from the first 512 of `pairs` or, if `pairs` is None, of those that the mechanism's
     space proposes. For a promise (epsilon, delta), two databases are listed only if they differ in exactly
     one row, and two other points only if they differ. For a metric promise, pairs at distance 0 or at an
-    infinite distance are omitted. If `needs_law` is False, the mechanism's methods are not checked.
-
-    Raises:
-        UnsupportedMechanism: a method or the promise is missing, or there is no such pair.
+    infinite distance are omitted. If `needs_law` is False, the mechanism's methods are not checked. Raises
+    UnsupportedMechanism if a method or the promise is missing, or there is no such pair.
     """
     missing_names = [name for name in ("space", "release", "log_mass") if not hasattr(mechanism, name)]
     if needs_law and (missing_names or not isinstance(mechanism, MetricMechanism | PairMechanism)):
-        missing_names += (
-            [] if hasattr(mechanism, "loss") or hasattr(mechanism, "guarantee") else ["loss or guarantee"]
-        )
+        if not (hasattr(mechanism, "loss") or hasattr(mechanism, "guarantee")):
+            missing_names.append("loss or guarantee")
         raise UnsupportedMechanism(
             f"a mechanism must have {', '.join(missing_names)}: see meteragent.privacy.mechanism.base"
         )
@@ -81,10 +78,7 @@ def _are_neighbours(space: Any, x: Any, y: Any) -> bool:
 
 
 def to_array(points: Sequence[Any]) -> NDArray[Any]:
-    """Convert points to an array with one entry or row per point.
-
-    The array holds objects if the points have different types, are sets, or fit no other dtype of numpy.
-    """
+    """Return an entry or row per point; objects if types differ, points are sets, or no dtype fits."""
     if len({type(point) for point in points}) == 1 and not isinstance(points[0], frozenset | set):
         array = np.asarray(points)
         if array.dtype != object:
@@ -104,11 +98,7 @@ class Trial:
     bits: Bits
 
     def draw(self, point: Any, count: int, bits: Bits | None = None) -> NDArray[Any]:
-        """Release `point` `count` times, in one call; `bits` replaces the trial's bits.
-
-        Raises:
-            UnsupportedMechanism: the release does not return `count` outputs.
-        """
+        """Release `point` `count` times at once, by `bits`. Raises UnsupportedMechanism if fewer return."""
         batch = np.repeat(to_array([point]), count, axis=0)
         released = np.asarray(self.mechanism.release(batch, bits=bits or self.bits))
         if released.shape[:1] != (count,):
@@ -116,11 +106,7 @@ class Trial:
         return released
 
     def log_mass(self, outputs: NDArray[Any], point: Any) -> Floats:
-        """Return the log mass of each of `outputs`.
-
-        Raises:
-            UnsupportedMechanism: the result has the wrong shape, or contains NaN.
-        """
+        """Return the outputs' log masses. Raises UnsupportedMechanism if one is missing or NaN."""
         mass = np.asarray(self.mechanism.log_mass(outputs, point), np.float64)
         if mass.shape != (len(outputs),):
             raise UnsupportedMechanism(
@@ -165,10 +151,7 @@ class Trial:
 
 
 def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]:
-    """Append `points` to the outputs `released` if the shapes fit and all are numbers or of the same kind.
-
-    Otherwise return `released` alone.
-    """
+    """Append `points` to `released` if the shapes fit and all are numbers or of one kind."""
     array = to_array(points)
     kinds = {array.dtype.kind, released.dtype.kind}
     has_same_form = array.shape[1:] == released.shape[1:] and (len(kinds) == 1 or kinds <= set("iuf"))
@@ -176,10 +159,7 @@ def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]
 
 
 def list_outputs(trial: Trial, draws: NDArray[Any], point: Any) -> NDArray[Any]:
-    """List the distinct outputs that were drawn and, for whole numbers, all numbers between them.
-
-    The numbers between are omitted if the draws span 2^20 or more, or if `log_mass` refuses one of them.
-    """
+    """List the drawn outputs and, if `log_mass` takes them and the span is below 2^20, all ints between."""
     if draws.dtype.kind in "iu" and draws.ndim == 1 and np.ptp(draws) < _RANGE_LIMIT:
         between = np.arange(int(draws.min()), int(draws.max()) + 1)
         try:

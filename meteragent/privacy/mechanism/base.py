@@ -27,10 +27,7 @@ class Guarantee(NamedTuple):
 
 
 def pair(epsilon: Exact, delta: Exact) -> Guarantee:
-    """Return the exact pair of epsilon >= 0 and 0 <= delta <= 1 (Holohan 2014, Definition 1).
-
-    Raises TypeError if a parameter is not exact; ValueError if a parameter is out of its range.
-    """
+    """Return the pair (Holohan 2014, Definition 1). Raises ValueError if either is out of its range."""
     exact_delta = rational("delta", delta)
     if not 0 <= exact_delta <= 1:
         raise ValueError(f"delta must lie in [0, 1], not {exact_delta}")
@@ -48,7 +45,6 @@ class Mechanism(Protocol):
     @property
     def space(self) -> Any:
         """The metric space whose points the mechanism takes."""
-        ...
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
         """Release each point of the array `points` with fresh noise.
@@ -56,11 +52,9 @@ class Mechanism(Protocol):
         `bits` is the source of randomness; None means the mechanism's default. Each point is charged.
         Releasing the same point twice charges it twice.
         """
-        ...
 
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
         """Return the log of the probability (or density) of each of `outputs` if `point` is released."""
-        ...
 
 
 @runtime_checkable
@@ -72,7 +66,6 @@ class MetricMechanism(Mechanism, Protocol):
 
         The loss is the natural log of the factor by which an output changes the odds between the points.
         """
-        ...
 
 
 @runtime_checkable
@@ -82,15 +75,12 @@ class LawlessMechanism(Protocol):
     @property
     def space(self) -> Any:
         """The metric space whose points the mechanism takes."""
-        ...
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
         """Release each point of the array `points` with fresh noise. A mechanism may ignore `bits`."""
-        ...
 
     def loss(self, distance: Fraction, /) -> Fraction:
         """Return a bound on the privacy loss between points at `distance`, as in `MetricMechanism`."""
-        ...
 
 
 @runtime_checkable
@@ -100,4 +90,3 @@ class PairMechanism(Mechanism, Protocol):
     @property
     def guarantee(self) -> Guarantee:
         """The pair (epsilon, delta)."""
-        ...

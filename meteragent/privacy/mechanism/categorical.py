@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
-from meteragent.privacy.exact import Exact, exp_neg_bounds
+from meteragent.privacy.exact import Exact, exp_neg_bounds, set_fields
 from meteragent.privacy.mechanism.base import Guarantee, pair
 from meteragent.privacy.space import Categories
 
@@ -48,8 +48,7 @@ class Categorical:
 
     p = (1-delta)/(m+e^epsilon). The promise is (epsilon, delta) between any two values (Holohan 2014, Example
     6), without slack. At (0, 0) the output does not depend on the value; at delta = 1 the output is the
-    value. Raises TypeError if epsilon or delta is not exact; the message shows a correct form. Raises
-    ValueError if the set has one value, epsilon < 0, or delta is not in [0, 1].
+    value. Raises ValueError if the set has one value, epsilon < 0, or delta is not in [0, 1].
     """
 
     space: Categories
@@ -59,8 +58,7 @@ class Categorical:
     def __init__(self, space: Categories, epsilon: Exact, delta: Exact = 0) -> None:
         if len(space.points) < 2:
             raise ValueError("a set of one value hides nothing: give at least two")
-        object.__setattr__(self, "space", space)
-        object.__setattr__(self, "guarantee", pair(epsilon, delta))
+        set_fields(self, space=space, guarantee=pair(epsilon, delta))
         index_by_label = {value: index for index, value in enumerate(space.points)}
         object.__setattr__(self, "_index_by_label", index_by_label)
 
@@ -95,8 +93,8 @@ class Categorical:
         The result has the shape of `points`. Its dtype is that of the set's values if they are all ints, all
         strings or all bools, and otherwise object. Strings are as wide as the widest value of the set,
         because the width of the caller's array would reveal their lengths. Each label is charged. `bits` is
-        the source of randomness, by default `BulkBits`. Raises ValueError if a label is not in the set; the
-        message omits the label, which may be private.
+        by default `BulkBits`. Raises ValueError if a label is not in the set; the message omits the label,
+        which may be private.
         """
         source = sampling.source_of(bits)
         labels = label_array(points)
@@ -106,10 +104,7 @@ class Categorical:
         return self._values()[np.where(is_replaced, replacements, true_indices)].reshape(labels.shape)
 
     def log_mass(self, outputs: ArrayLike, point: Hashable) -> NDArray[np.float64]:
-        """Return ln P(y | x) for each y of `outputs` and x = `point`: P = 1 - m p if they are equal, else p.
-
-        Raises ValueError if a label is not in the set.
-        """
+        """Return ln P(y | x): 1 - m p at y = x, else p. Raises ValueError if a label is not in the set."""
         epsilon, delta = map(float, self.guarantee)
         log_m = math.log(len(self.space.points) - 1)
         log_equal = np.logaddexp(epsilon, log_m + math.log(delta)) if delta else epsilon

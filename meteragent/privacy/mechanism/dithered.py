@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, positive, rational
+from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, positive, rational, set_fields
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.whole import whole_vectors
 from meteragent.privacy.space import Windows
@@ -43,9 +43,8 @@ class DitheredLaplace:
     """The l_inf Laplace mechanism that takes windows of n slots in steps and returns unbiased whole quanta.
 
     `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. For windows of
-    whole quanta the output has the same distribution as with `LInfLaplace`. Raises TypeError if a parameter
-    is not exact, or n is not an int; the message shows a correct form. Raises ValueError if a parameter is
-    not positive, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
+    whole quanta the output has the same distribution as with `LInfLaplace`. Raises TypeError if n is not an
+    int; ValueError if a parameter is not positive, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
     """
 
     epsilon: Fraction
@@ -61,9 +60,7 @@ class DitheredLaplace:
         steps = noise.quantum / width
         if steps.denominator != 1 or steps > _STEPS_LIMIT:
             raise ValueError(f"a quantum must be 1 to 2^62 whole steps, not {steps}")
-        values = {"epsilon": noise.epsilon, "quantum": noise.quantum, "n": noise.n, "step": width}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        set_fields(self, epsilon=noise.epsilon, quantum=noise.quantum, n=noise.n, step=width)
 
     @property
     def noise(self) -> LInfLaplace:
@@ -85,7 +82,7 @@ class DitheredLaplace:
 
         For n = 1 the loss is h(d/q) of the module's docstring, at most 2^-60 too large and never too small.
         For n > 1 it is a ceil(d/q). At multiples of the quantum both formulas give epsilon d. Raises
-        TypeError if `distance` is not exact; ValueError if it is negative.
+        ValueError if it is negative.
         """
         lattice_loss = self.noise.loss(distance)
         part = rational("distance", distance) / self.quantum % 1
@@ -98,11 +95,7 @@ class DitheredLaplace:
         return lattice_loss + min(Fraction(0), Fraction(ln_bounds(ratio, bits)[1], 1 << bits))
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(output | point) for `outputs` (..., n), in quanta, and `point` (n,), in steps.
-
-        Raises TypeError if the values are not integers; ValueError if the length of the last axis is not n,
-        or a value is beyond 2^62.
-        """
+        """Return ln P(output | point), outputs in quanta, point in steps. Raises as `whole_vectors` does."""
         floor, remainder = np.divmod(whole_vectors(point, self.n), self.steps)
         fraction = remainder / self.steps
         moved = whole_vectors(outputs, self.n) - floor
@@ -112,9 +105,8 @@ class DitheredLaplace:
     def release(self, windows: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `windows`, integers in steps of shape (..., n), with fresh noise; return int64 in quanta.
 
-        Each row is a window and is charged epsilon. `bits` is the source of randomness, by default
-        `SystemBits`. Noise and dither are drawn independently of the values. Raises TypeError if the values
-        are not integers; ValueError if the length of the last axis is not n, or a value is beyond 2^62.
+        Each row is a window and is charged epsilon. `bits` is by default `SystemBits`. Noise and dither are
+        drawn independently of the values. Raises as `whole_vectors` does.
         """
         values = whole_vectors(windows, self.n)
         source = sampling.SystemBits() if bits is None else bits

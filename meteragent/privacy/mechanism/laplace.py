@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, not_negative, positive
+from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
 from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
@@ -74,8 +74,7 @@ class LInfLaplace:
     def __init__(self, epsilon: Exact, quantum: Exact, n: int) -> None:
         exact, lattice = positive("epsilon", epsilon), positive("quantum", quantum)
         a = sampling.check_parameters(n, exact * lattice)
-        for name, value in (("epsilon", exact), ("quantum", lattice), ("n", n), ("a", a)):
-            object.__setattr__(self, name, value)
+        set_fields(self, epsilon=exact, quantum=lattice, n=n, a=a)
 
     @property
     def space(self) -> Windows:
@@ -89,7 +88,7 @@ class LInfLaplace:
 
         Rounding by floor(x/q + 1/2) turns a distance d into at most q ceil(d/q), so the loss at a multiple of
         the quantum is epsilon d (THEORY 2.1). The odds between the two windows change by a factor of at most
-        e^loss. Raises TypeError if `distance` is not exact; ValueError if it is negative.
+        e^loss. Raises ValueError if it is negative.
         """
         return self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
@@ -124,11 +123,7 @@ class LInfLaplace:
         return sampling.uniform(noise_bound, bits)
 
     def slots(self, noise_bounds: Sequence[int], bits: sampling.Bits) -> list[int]:
-        """Draw the noise of one slot in each of many windows, distributed as in `draw`.
-
-        Raises ValueError if a noise bound is not in 0 .. 2^62 - 1. Raises OverflowError if a noise bound does
-        not fit into int64.
-        """
+        """Draw the noise of a slot in each of many windows, as `draw` does. Raises as `uniform_rows` does."""
         noise: list[int] = sampling.uniform_rows(np.array(noise_bounds, np.int64), 1, bits)[:, 0].tolist()
         return noise
 
@@ -136,9 +131,8 @@ class LInfLaplace:
         """Release `windows`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
 
         Each row is a window and is charged epsilon. Releasing the same window twice charges it twice. `bits`
-        is the source of randomness, by default `BulkBits`. The noise is drawn independently of the values.
-        Raises TypeError if the values are not integers; ValueError if the length of the last axis is not n,
-        or a value is beyond 2^62 quanta.
+        is by default `BulkBits`. The noise is drawn independently of the values. Raises as `whole_vectors`
+        does.
         """
         values = whole_vectors(windows, self.n)
         source = sampling.source_of(bits)

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Channel, exp
-from meteragent.privacy.exact import Exact
+from meteragent.privacy.exact import Exact, set_fields
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.whole import whole
 from meteragent.privacy.space import Numbers
@@ -34,8 +34,7 @@ class Laplace:
 
     `epsilon` and `quantum` (in the unit) are exact. The distribution of the noise, in quanta, depends only on
     a = epsilon * quantum. It is that of `LInfLaplace` for n = 1, but points are single numbers, not windows.
-    Raises TypeError if a parameter is not exact; the message shows a correct form. Raises ValueError if a
-    parameter is not positive, or 1/a >= 2^45.
+    Raises ValueError if a parameter is not positive, or 1/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -43,8 +42,7 @@ class Laplace:
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:
         exact = LInfLaplace(epsilon, quantum, 1)
-        object.__setattr__(self, "epsilon", exact.epsilon)
-        object.__setattr__(self, "quantum", exact.quantum)
+        set_fields(self, epsilon=exact.epsilon, quantum=exact.quantum)
 
     @property
     def a(self) -> Fraction:
@@ -63,20 +61,14 @@ class Laplace:
         return float(self.quantum) * 2 * math.exp(-a) / -math.expm1(-2 * a)
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the loss between numbers whose distance before rounding is d = `distance`, in the unit.
-
-            epsilon q ceil(d/q),  as in `LInfLaplace`
-
-        Raises TypeError if `distance` is not exact; ValueError if it is negative.
-        """
+        """Return epsilon q ceil(d/q) for the distance before rounding. Raises ValueError if negative."""
         return LInfLaplace(self.epsilon, self.quantum, 1).loss(distance)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points` (integers in quanta, in an array of any shape), each with its own noise.
 
-        The result is int64 in quanta. Each number is charged. `bits` is the source of randomness, by default
-        `BulkBits`. Raises TypeError if the values are not integers; ValueError if a value is beyond 2^62
-        quanta.
+        The result is int64 in quanta. Each number is charged. `bits` is by default `BulkBits`. Raises
+        TypeError if the values are not integers; ValueError if a value is beyond 2^62 quanta.
         """
         source = sampling.source_of(bits)
         numbers = quanta(points, self.space)
@@ -111,8 +103,7 @@ class TruncatedGeometric:
             raise TypeError(f"k must be an int, not {type(k).__name__}")
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
-        object.__setattr__(self, "noise", Laplace(epsilon, quantum))
-        object.__setattr__(self, "k", k)
+        set_fields(self, noise=Laplace(epsilon, quantum), k=k)
 
     @property
     def space(self) -> Numbers:
@@ -147,9 +138,8 @@ class TruncatedGeometric:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points` (integers 0 .. k, in an array of any shape), each with its own noise.
 
-        The result is int64 in 0 .. k. Each number is charged. `bits` is the source of randomness, by default
-        `BulkBits`. Raises TypeError if the values are not integers. Raises ValueError if a value is not in 0
-        .. k.
+        The result is int64 in 0 .. k. Each number is charged. `bits` is by default `BulkBits`. Raises
+        TypeError if the values are not integers. Raises ValueError if a value is not in 0 .. k.
         """
         noisy = self.noise.release(quanta(points, self.space), bits=bits)
         return np.clip(noisy, 0, self.k, out=noisy)
@@ -166,10 +156,7 @@ class TruncatedGeometric:
 
 
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
-    """Return `points` (whole quanta in `space`) as int64, small enough that adding noise cannot overflow.
-
-    Raises TypeError if a point is not an integer; ValueError if a point is not in `space`, or is beyond 2^62.
-    """
+    """Return points of `space`, whole quanta, as int64. Raises TypeError or ValueError if they are not."""
     values = whole(points)
     if values.size and not (int(values.min()) in space and int(values.max()) in space):
         raise ValueError(f"a value is not in {space.low} .. {space.high}, in quanta")

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, not_negative, positive
+from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
 from meteragent.privacy.mechanism.vector import VectorLaplace
 from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
@@ -81,16 +81,15 @@ class PlanarLaplace:
 
     For locations, `quantum` is the step of the grid in metres. With epsilon = level / radius, an output
     changes the odds between two places at most `radius` metres apart by a factor of at most e^level
-    (Chatzikokolakis 2013, section 6.2). Raises TypeError if a parameter is not exact; the message shows a
-    correct form. Raises ValueError if a parameter is not positive, or 10/a >= 2^45 for a = epsilon * quantum.
+    (Chatzikokolakis 2013, section 6.2). Raises ValueError if a parameter is not positive, or 10/a >= 2^45 for
+    a = epsilon * quantum.
     """
 
     epsilon: Fraction
     quantum: Fraction
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
-        object.__setattr__(self, "quantum", positive("quantum", quantum))
+        set_fields(self, epsilon=positive("epsilon", epsilon), quantum=positive("quantum", quantum))
         sampling.check_planar(self.a)
 
     @property
@@ -104,11 +103,7 @@ class PlanarLaplace:
         return Windows(2, self.quantum, metric="l2")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the loss epsilon d between points of the lattice at d_2 = `distance`, in the unit.
-
-        If the distance is irrational, pass a rational number above it. Raises TypeError if `distance` is not
-        exact; ValueError if it is negative.
-        """
+        """Return epsilon d for d_2 = `distance`, an irrational one rounded up. ValueError if negative."""
         return self.epsilon * not_negative("distance", distance)
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
@@ -116,7 +111,7 @@ class PlanarLaplace:
 
             epsilon (d + 99/70 q),  and 0 for d = 0
 
-        Raises TypeError if `distance` is not exact; ValueError if it is negative.
+        Raises ValueError if it is negative.
         """
         exact = not_negative("distance", distance)
         return self.loss(exact + _ROOT_2_ABOVE * self.quantum) if exact else Fraction(0)
@@ -124,9 +119,7 @@ class PlanarLaplace:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points`, integers in quanta of shape (..., 2), with fresh noise; return int64 in quanta.
 
-        Each point is charged. `bits` is the source of randomness, by default `BulkBits`. Raises TypeError if
-        the values are not integers; ValueError if the length of the last axis is not 2, or a value is beyond
-        2^62 quanta.
+        Each point is charged. `bits` is by default `BulkBits`. Raises as `whole_vectors` does.
         """
         source = sampling.source_of(bits)
         vectors = whole_vectors(points, 2)
@@ -137,8 +130,7 @@ class PlanarLaplace:
 
             -a |y-x|_2 - ln C(a)
 
-        Raises TypeError if the values are not integers; ValueError if the length of the last axis is not 2,
-        or a value is beyond 2^62 quanta.
+        Raises as `whole_vectors` does.
         """
         x, y = np.moveaxis(differences(outputs, point, 2), -1, 0)
         return np.asarray(-float(self.a) * np.hypot(x, y) - math.log(_sums(float(self.a)).normaliser))
@@ -172,8 +164,7 @@ class PlanarManhattan(VectorLaplace):
     """Two independent Laplace numbers for points of the plane: epsilon d_1-private on q Z^2.
 
     This is the Laplace mechanism of the plane with the Manhattan metric (Chatzikokolakis 2013, Definition 6).
-    Raises TypeError if a parameter is not exact; the message shows a correct form. Raises ValueError if a
-    parameter is not positive, or 1/a >= 2^45 for a = epsilon * quantum.
+    Raises ValueError if a parameter is not positive, or 1/a >= 2^45 for a = epsilon * quantum.
     """
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
+from meteragent.privacy.exact import set_fields
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import label_array
 from meteragent.privacy.space import Databases
@@ -45,11 +46,7 @@ class _Rows:
         return self.row.release(self._databases(points), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: tuple[Any, ...]) -> NDArray[np.float64]:
-        """Return ln P(y | d) for each y of `outputs` (..., n) and d = `point`: the sum over the rows.
-
-        Raises ValueError if the length of the last axis is not n, or d does not have n rows. Also the errors
-        of the mechanism on rows.
-        """
+        """Return ln P(y | d), the sum over rows. Raises ValueError unless they are n, or rows' errors."""
         y = self._databases(outputs)
         if len(point) != self.space.n:
             raise ValueError(f"a database has {self.space.n} rows, not {len(point)}")
@@ -78,7 +75,7 @@ class Product(_Rows):
     guarantee: Guarantee
 
     def __init__(self, row: Mechanism, n: int) -> None:
-        _set(self, row=_checked_row(row), space=Databases(row.space, n), guarantee=_pair_of(row))
+        set_fields(self, row=_checked_row(row), space=Databases(row.space, n), guarantee=_pair_of(row))
 
 
 @dataclass(frozen=True, init=False)
@@ -99,22 +96,16 @@ class MetricProduct(_Rows):
             raise TypeError(f"{type(row).__name__} has no loss: it must state a promise for every distance")
         if metric not in ("l1", "linf"):
             raise ValueError(f"the metric must be l1 or linf, not {metric!r}")
-        _set(self, row=_checked_row(row), space=Databases(row.space, n, metric))
+        set_fields(self, row=_checked_row(row), space=Databases(row.space, n, metric))
 
     def loss(self, distance: Fraction) -> Fraction:
         """Return the loss between databases at `distance` in the metric of the space.
 
         Let d be `distance`, and loss(d) the loss of a row. Under d_1 the distances of the rows add up to d,
         so the loss is loss(d). Under d_inf each of the n rows may differ by d, so the loss is n loss(d).
-        Raises TypeError if `distance` is not exact; ValueError if it is negative.
+        Raises ValueError if it is negative.
         """
         return self.row.loss(distance) * (self.space.n if self.space.kind == "linf" else 1)
-
-
-def _set(instance: object, **fields: object) -> None:
-    """Set fields of a frozen instance."""
-    for name, value in fields.items():
-        object.__setattr__(instance, name, value)
 
 
 def _checked_row(row: Mechanism) -> Mechanism:

@@ -73,8 +73,8 @@ class RandomisedResponse:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.bool_]:
         """Release an answer for each of `points`, booleans or 0 and 1 in an array of any shape.
 
-        The result is an array of booleans of the same shape. Each point is charged. `bits` is the source of
-        randomness, by default `BulkBits`. Raises ValueError if a point is neither yes nor no.
+        The result is an array of booleans of the same shape. Each point is charged. `bits` is by default
+        `BulkBits`. Raises ValueError if a point is neither yes nor no.
         """
         source = sampling.source_of(bits)
         values = np.asarray(points)
@@ -123,11 +123,7 @@ class RandomRow:
         return Guarantee(Fraction(0), Fraction(1, self.space.n))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
-        """Release a row of each database of `points`, whose shape is (..., n), as an array of shape (...).
-
-        `bits` is the source of randomness, by default `BulkBits`. Raises ValueError if the length of the last
-        axis is not n.
-        """
+        """Release one row of each database, (..., n) to (...). Raises ValueError unless it has n rows."""
         source = sampling.source_of(bits)
         values = np.asarray(points)
         if values.ndim == 0 or values.shape[-1] != self.space.n:

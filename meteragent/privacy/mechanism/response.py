@@ -27,15 +27,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy.bits import Bits
+from meteragent.privacy.exact import set_fields
 from meteragent.privacy.mechanism.base import Guarantee, Mechanism, MetricMechanism, PairMechanism
 from meteragent.privacy.mechanism.categorical import label_array
 from meteragent.privacy.query import Query
 from meteragent.privacy.space import Databases, Space, listed
 
 Answer = TypeVar("Answer")
-
-
-# Noise, then the query ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, init=False)
@@ -50,25 +48,19 @@ class Sanitised:
     released: Any
 
     def __init__(self, mechanism: Mechanism, point: Any, *, bits: Bits | None = None) -> None:
-        object.__setattr__(self, "mechanism", mechanism)
-        object.__setattr__(self, "released", plain(mechanism.release(label_array([point]), bits=bits)[0]))
+        set_fields(
+            self, mechanism=mechanism, released=plain(mechanism.release(label_array([point]), bits=bits)[0])
+        )
 
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
-        """Return the query's answer for the released point; nothing is charged, and repeated calls agree.
-
-        Only the function of a `Query` is used, because noise may have moved the point out of the query's
-        space.
-        """
+        """Return the answer for the released point, at no charge; of a `Query`, only the function counts."""
         function = query.function if isinstance(query, Query) else query
         return function(self.released)
 
 
 @dataclass(frozen=True)
 class Then:
-    """A metric mechanism followed by a function of its output: post-processing, which adds no loss.
-
-    `function` maps an array of outputs to an array of their images.
-    """
+    """A metric mechanism, then a function of its array of outputs: post-processing, which adds no loss."""
 
     mechanism: MetricMechanism
     function: Callable[[NDArray[Any]], NDArray[Any]]
@@ -87,11 +79,7 @@ class Then:
         return self.function(self.mechanism.release(points, bits=bits))
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
-        """Return ln P(y | x) for each y of `outputs` and x = `point`; P sums over the outputs mapped to y.
-
-        Raises ValueError if the mechanism has outputs outside its space, or the space is too large to be
-        listed.
-        """
+        """Return ln of the sum of P over outputs mapped to y. Raises ValueError if they cannot be listed."""
         originals = listed(self.mechanism.space)
         mass = np.exp(self.mechanism.log_mass(originals, point)) if originals else np.zeros(0)
         if abs(mass.sum() - 1) > 1e-9:
@@ -103,16 +91,9 @@ class Then:
         return logarithm
 
 
-# The query, then noise ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Answered:
-    """A mechanism applied to the answers of a query.
-
-    The answers are checked for the points that `pairs()` of the query's space yields. Raises ValueError if a
-    checked answer is not a point of the mechanism's space.
-    """
+    """A mechanism after a query. Raises ValueError if a checked answer is outside the mechanism's space."""
 
     mechanism: Mechanism
     query: Query

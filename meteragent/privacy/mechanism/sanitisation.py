@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.channel import Number, exp
-from meteragent.privacy.exact import Exact, ln_bounds
+from meteragent.privacy.exact import Exact, ln_bounds, set_fields
 from meteragent.privacy.mechanism.base import Guarantee, pair
 from meteragent.privacy.mechanism.number import Laplace, quanta
 from meteragent.privacy.space import Numbers
@@ -47,10 +47,9 @@ class LaplaceSanitisation:
     delta = 0 the formulas agree: the mechanism is exactly epsilon/D |x-y|-private. For delta > 0 the scale is
     irrational and is rounded up, which only adds noise: by a factor below 1 + 2^-40 or, for "lattice" at
     epsilon = 0, below 1 + 2^-40 + 2^-50/delta. The output is not clamped to the set, so it is unbiased;
-    clamping it costs no privacy. Raises TypeError if epsilon or delta is not exact; the message shows a
-    correct form. Raises ValueError if the set's diameter is 0 or infinite, epsilon < 0, delta is not in [0,
-    1), epsilon and delta are both 0 (no finite noise suffices), 1/a >= 2^45 (a = q/b), or the calibration is
-    unknown.
+    clamping it costs no privacy. Raises ValueError if the set's diameter is 0 or infinite, epsilon < 0, delta
+    is not in [0, 1), epsilon and delta are both 0 (no finite noise suffices), 1/a >= 2^45 (a = q/b), or the
+    calibration is unknown.
     """
 
     space: Numbers
@@ -73,9 +72,7 @@ class LaplaceSanitisation:
         loss = promise.epsilon
         if promise.delta:
             loss = _LARGEST_LOSS[calibration](promise, int(diameter / space.quantum))
-        object.__setattr__(self, "space", space)
-        object.__setattr__(self, "guarantee", promise)
-        object.__setattr__(self, "noise", Laplace(loss / diameter, space.quantum))
+        set_fields(self, space=space, guarantee=promise, noise=Laplace(loss / diameter, space.quantum))
 
     @property
     def scale(self) -> Fraction:
@@ -90,8 +87,8 @@ class LaplaceSanitisation:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points` (an integer array in quanta), each with its own noise, as int64 of the same shape.
 
-        Each number is charged. `bits` is the source of randomness, by default `BulkBits`. Raises TypeError if
-        the values are not integers; ValueError if a value is not in the set.
+        Each number is charged. `bits` is by default `BulkBits`. Raises TypeError if the values are not
+        integers; ValueError if a value is not in the set.
         """
         return self.noise.release(quanta(points, self.space), bits=bits)
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positive
+from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positive, set_fields
 from meteragent.privacy.mechanism.whole import whole_vectors
 from meteragent.privacy.space import Windows
 
@@ -46,10 +46,13 @@ class _Selection:
     sensitivity: Fraction
 
     def __init__(self, epsilon: Exact, quantum: Exact, n: int, sensitivity: Exact = 1) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
-        object.__setattr__(self, "quantum", positive("quantum", quantum))
-        object.__setattr__(self, "n", n)
-        object.__setattr__(self, "sensitivity", positive("sensitivity", sensitivity))
+        set_fields(
+            self,
+            epsilon=positive("epsilon", epsilon),
+            quantum=positive("quantum", quantum),
+            n=n,
+            sensitivity=positive("sensitivity", sensitivity),
+        )
         sampling.check_parameters(n, self.a * n)
 
     @property
@@ -63,12 +66,7 @@ class _Selection:
         return Windows(self.n, self.quantum, metric="linf")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the loss between vectors whose d_inf before rounding is d = `distance`, in the unit.
-
-            epsilon q ceil(d/q) / Delta
-
-        Raises TypeError if `distance` is not exact; ValueError if it is negative.
-        """
+        """Return epsilon q ceil(d/q) / Delta for d_inf before rounding. Raises ValueError if negative."""
         return 2 * self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
     def regret_bound(self, t: float) -> float:
@@ -88,9 +86,8 @@ class _Selection:
         See Pauwels 2016, Example 6.
         """
         u = whole_vectors(utilities, self.n)
-        return min(
-            1.0, float(np.count_nonzero(u <= level)) * math.exp(-float(self.a) * (int(u.max()) - level))
-        )
+        few = float(np.count_nonzero(u <= level))
+        return min(1.0, few * math.exp(-float(self.a) * (int(u.max()) - level)))
 
 
 @dataclass(frozen=True, init=False)
@@ -98,8 +95,8 @@ class NoisyMax(_Selection):
     """Report noisy max, the index of the largest of n noisy values: (epsilon/Delta) d_inf-private.
 
     See Pauwels 2016, Example 4. For counts that one person can only raise, the loss is half as large, so
-    `epsilon` may be twice the level. Raises TypeError if a parameter is not exact, or n is not an int; the
-    message shows a correct form. Raises ValueError if a parameter is not positive, or 1/a >= 2^45.
+    `epsilon` may be twice the level. Raises TypeError if n is not an int; ValueError if a parameter is not
+    positive, or 1/a >= 2^45.
     """
 
     def monotone_loss(self, distance: Exact) -> Fraction:
@@ -109,9 +106,7 @@ class NoisyMax(_Selection):
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Report an index (0 .. n-1) for each row of `points`, integers in quanta of shape (..., n).
 
-        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. Raises TypeError if
-        the values are not integers; ValueError if the length of the last axis is not n, or a value is beyond
-        2^62 quanta.
+        Each row is charged. `bits` is by default `BulkBits`. Raises as `whole_vectors` does.
         """
         source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)
@@ -153,17 +148,15 @@ class Exponential(_Selection):
     See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r| for a whole f, over all
     whole r, it would be the Laplace mechanism, whose loss is half of `loss`, because the sum of its weights
     is the same for every f. For n indices the loss is `loss`. The time that a choice takes depends on the
-    differences between the utilities; the time that `NoisyMax` takes does not. Raises TypeError if a
-    parameter is not exact, or n is not an int; the message shows a correct form. Raises ValueError if a
-    parameter is not positive, or 1/a >= 2^45.
+    differences between the utilities; the time that `NoisyMax` takes does not. Raises TypeError if n is not
+    an int; ValueError if a parameter is not positive, or 1/a >= 2^45.
     """
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Choose an index (0 .. n-1) for each row of `points`, utilities in quanta of shape (..., n).
 
-        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. The distribution is
-        computed once for equal rows. Raises TypeError if the utilities are not integers; ValueError if the
-        length of the last axis is not n, or a utility is beyond 2^62 quanta.
+        Each row is charged. `bits` is by default `BulkBits`. The distribution is computed once for equal
+        rows. Raises as `whole_vectors` does.
         """
         source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)
@@ -186,12 +179,8 @@ class Exponential(_Selection):
         rest_lo, rest_hi = (sum(bound) for bound in zip(*weights, strict=True))
         bounds, lo, hi = [], 0, 0
         for weight_lo, weight_hi in weights[:-1]:
-            lo, hi, rest_lo, rest_hi = (
-                lo + weight_lo,
-                hi + weight_hi,
-                rest_lo - weight_lo,
-                rest_hi - weight_hi,
-            )
+            lo, hi = lo + weight_lo, hi + weight_hi
+            rest_lo, rest_hi = rest_lo - weight_lo, rest_hi - weight_hi
             bounds.append(((lo << k) // (lo + rest_hi), (hi << k) // (hi + rest_lo) + 1))
         return bounds
 

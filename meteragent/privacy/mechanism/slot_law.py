@@ -33,11 +33,8 @@ def log_mass_of_slot(mechanism: LInfLaplace, noise: ArrayLike) -> Floats:
     k = np.abs(np.asarray(noise, np.float64))
     a = float(mechanism.a)
     coefficients = _log_coefficients(mechanism.n, a)
-    return np.asarray(
-        _log_sum(coefficients[:-1], mechanism.n - 1, 2 * k + 1)
-        - a * k
-        - _log_sum(coefficients, mechanism.n, np.ones(()))
-    )
+    log_all = _log_sum(coefficients, mechanism.n, np.ones(()))
+    return np.asarray(_log_sum(coefficients[:-1], mechanism.n - 1, 2 * k + 1) - a * k - log_all)
 
 
 def _log_sum(coefficients: Floats, m: int, c: Floats) -> Floats:

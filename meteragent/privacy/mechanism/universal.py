@@ -26,9 +26,9 @@ def universal_mechanism(query: Query, epsilon: Exact) -> After:
     """Return the truncated geometric mechanism after `query` (Theorem 10).
 
     For every user, this mechanism is optimal among the epsilon d_X-private mechanisms that are applied to the
-    query's answer. Raises TypeError if epsilon is not exact. NotUniform: the answers are not q [0..k] for a k
-    >= 1, or two answers have no tight chain of expansive links. Raises ValueError if epsilon is not positive,
-    the query's sensitivity is not an exact number, or the space is too large to search.
+    query's answer. NotUniform: the answers are not q [0..k] for a k >= 1, or two answers have no tight chain
+    of expansive links. Raises ValueError if epsilon is not positive, the query's sensitivity is not an exact
+    number, or the space is too large to search.
     """
     level, answers = positive("epsilon", epsilon), query.answers
     k = len(answers) - 1

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
-from meteragent.privacy.exact import Exact, not_negative, positive
+from meteragent.privacy.exact import Exact, not_negative, positive, set_fields
 from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
@@ -35,8 +35,7 @@ class VectorLaplace:
     `sensitivity` is Delta, the largest d_1 between the answers for neighbours, in the unit of `quantum`. An
     output changes the odds between such answers by a factor of at most e^epsilon. If each person has one
     value, counts of the values have Delta = 1 (if a person is added or removed) or 2 (if a value is changed).
-    Raises TypeError if a parameter is not exact, or n is not an int; the message shows a correct form. Raises
-    ValueError if a parameter is not positive, or 1/a >= 2^45.
+    Raises TypeError if n is not an int; ValueError if a parameter is not positive, or 1/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -45,10 +44,13 @@ class VectorLaplace:
     sensitivity: Fraction
 
     def __init__(self, epsilon: Exact, quantum: Exact, n: int, sensitivity: Exact = 1) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
-        object.__setattr__(self, "quantum", positive("quantum", quantum))
-        object.__setattr__(self, "n", n)
-        object.__setattr__(self, "sensitivity", positive("sensitivity", sensitivity))
+        set_fields(
+            self,
+            epsilon=positive("epsilon", epsilon),
+            quantum=positive("quantum", quantum),
+            n=n,
+            sensitivity=positive("sensitivity", sensitivity),
+        )
         sampling.check_parameters(n, self.a * n)
 
     @property
@@ -62,10 +64,7 @@ class VectorLaplace:
         return Windows(self.n, self.quantum, metric="l1")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the loss epsilon d / Delta between points of the lattice at d_1 = `distance`, in the unit.
-
-        Raises TypeError if `distance` is not exact; ValueError if it is negative.
-        """
+        """Return epsilon d / Delta at d_1 = `distance` on the lattice. Raises ValueError if negative."""
         return self.epsilon * not_negative("distance", distance) / self.sensitivity
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
@@ -73,7 +72,7 @@ class VectorLaplace:
 
             a (ceil(d/q) + n - 1),  and 0 for d = 0
 
-        Raises TypeError if `distance` is not exact; ValueError if it is negative.
+        Raises ValueError if it is negative.
         """
         exact = not_negative("distance", distance)
         return self.a * (math.ceil(exact / self.quantum) + self.n - 1) if exact else Fraction(0)
@@ -81,9 +80,7 @@ class VectorLaplace:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Release `points`, integers in quanta of shape (..., n), with fresh noise; return int64 in quanta.
 
-        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. Raises TypeError if
-        the values are not integers; ValueError if the length of the last axis is not n, or a value is beyond
-        2^62 quanta.
+        Each row is charged. `bits` is by default `BulkBits`. Raises as `whole_vectors` does.
         """
         source = sampling.source_of(bits)
         rows = whole_vectors(points, self.n)
@@ -94,8 +91,7 @@ class VectorLaplace:
 
             n ln tanh(a/2) - a |y-x|_1
 
-        Raises TypeError if the values are not integers; ValueError if the length of the last axis is not n,
-        or a value is beyond 2^62 quanta.
+        Raises as `whole_vectors` does.
         """
         a = float(self.a)
         distance = differences(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
@@ -125,11 +121,10 @@ class VectorLaplace:
 
             (Delta/epsilon) ln(n/beta), rounded up to the quantum        (Pauwels 2016, Proposition 6)
 
-        For example, by the formula the noisy counts of 10,000 first names at epsilon = 1 and Delta = 1 are
-        all within 12.2 of the true counts with a probability of 95%; rounded up, the bound is 13. Without
-        rounding up, the formula may be too small between two quanta, because P(|z| >= m) = 2 e^(-am)/(1+e^-a)
-        is more than e^(-am). After rounding up to m quanta the bound holds, because P(|z| > m) is less than
-        e^(-am). Raises ValueError if beta is not between 0 and 1.
+        For example, the noisy counts of 10,000 first names at epsilon = 1 and Delta = 1 are all within 12.2
+        (rounded up, 13) with a probability of 95%. Between two quanta the formula may be too small, because
+        P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than e^(-am); P(|z| > m) is less. Raises ValueError if beta
+        is not between 0 and 1.
         """
         quanta = math.log(self.n / _probability(beta)) / float(self.a)
         return float(self.quantum) * math.ceil(quanta)

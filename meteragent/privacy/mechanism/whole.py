@@ -12,10 +12,10 @@ _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min(
 
 
 def whole(values: ArrayLike) -> NDArray[np.int64]:
-    """Return `values` (whole quanta) as int64; an int64 array is not copied.
+    """Return `values`, whole quanta, as int64; an int64 array is not copied.
 
-    Raises TypeError if the values are not integers of at most 64 bits; an empty list counts as floats. Raises
-    ValueError if a value is beyond 2^62 quanta.
+    Raises TypeError if they are not integers of at most 64 bits (an empty list counts as floats); ValueError
+    if one is beyond 2^62 quanta.
     """
     array: NDArray[Any] = np.asarray(values)
     if (dtype := array.dtype).kind not in "iu":
@@ -29,11 +29,7 @@ def whole(values: ArrayLike) -> NDArray[np.int64]:
 
 
 def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return `values`, vectors of n whole quanta in shape (..., n), as int64.
-
-    Raises TypeError if a value is not an integer; ValueError if the length of the last axis is not n, or a
-    value is beyond 2^62 quanta.
-    """
+    """Return vectors of n whole quanta, (..., n). Raises as `whole`, or ValueError for another axis."""
     vectors = whole(values)
     if vectors.ndim == 0 or vectors.shape[-1] != n:
         raise ValueError(f"points have shape (..., {n}), not {vectors.shape}")
@@ -41,11 +37,6 @@ def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
 
 
 def differences(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
-    """Return |y_i - x_i| for each y of `outputs` (..., n) and x = `point`, as uint64.
-
-    The type is unsigned because 2^62 and -2^62 differ by 2^63, which does not fit into int64. Raises
-    TypeError if the values are not integers; ValueError if the length of the last axis is not n, or a value
-    is beyond 2^62 quanta.
-    """
+    """Return |y_i - x_i| as uint64, as 2^63 does not fit int64. Raises the errors of `whole_vectors`."""
     difference: NDArray[np.int64] = np.abs(whole_vectors(outputs, n) - whole_vectors(point, n))
     return difference.view(np.uint64)

@@ -1,7 +1,5 @@
 """Exact integer samplers that draw from a source of random bits passed in by the caller.
 
-Theory of operation
--------------------
 A privacy proof is about one distribution, and a draw must have exactly this distribution. A sampler that
 rounds probabilities (any floating-point sampler) breaks the proof in the last bits, which an attacker
 examines first. Three rules keep the samplers exact.

@@ -31,10 +31,7 @@ _TAIL = 45  # all groups but the first have x < 45; the last includes all digits
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Group:
-    """A group of neighbouring digits, which has a value r in 0 .. 2^digits - 1 with P(r) ~ e^(-xr).
-
-    In the last group r = 2^digits stands for all numbers from 2^digits on.
-    """
+    """Neighbouring digits of value r, P(r) ~ e^(-xr); in the last group 2^digits stands for all above."""
 
     x: Fraction
     digits: int
@@ -46,12 +43,8 @@ class _Group:
         With q = e^-x, P(value <= r) is 1 - q^(r+1) in the last group, and (1 - q^(r+1))/(1 - q^(2^digits))
         in the others.
         """
-        w = (
-            k
-            + self.digits
-            + GUARD_BITS
-            + max(0, self.x.denominator.bit_length() - self.x.numerator.bit_length())
-        )
+        smallness = max(0, self.x.denominator.bit_length() - self.x.numerator.bit_length())
+        w = k + self.digits + GUARD_BITS + smallness
         unit = 1 << w
         lo, hi = q_lo, q_hi = exp_neg_bounds(self.x.numerator, self.x.denominator, w)
         bounds = [(unit - hi, unit - lo)]
@@ -124,7 +117,7 @@ def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent g >= 0 with P(g) = (1-e^-a) e^(-ag), exactly (THEORY 2.4), as int64.
 
     A draw uses 2 bytes for every 8 of its log2(45/a) binary digits (at least 2 bytes), and rarely a few more.
-    Raises TypeError if `a` is not exact; ValueError if a <= 0 or 1/a >= 2^45.
+    Raises ValueError if a <= 0 or 1/a >= 2^45.
     """
     digits = _digits(a)
     return _join(_draw_groups(digits, len(digits.groups) - 1, count, bits), digits.groups[-2].x, bits)
@@ -133,8 +126,8 @@ def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
 def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4).
 
-    The distribution is the same as that of `noise_bound` and `uniform` for n = 1. Raises TypeError if `a` is
-    not exact; ValueError if a <= 0 or 1/a >= 2^45.
+    The distribution is the same as that of `noise_bound` and `uniform` for n = 1. Raises ValueError if a <= 0
+    or 1/a >= 2^45.
     """
     digits = _digits(a)
     r = _draw_groups(digits, len(digits.groups), count, bits)

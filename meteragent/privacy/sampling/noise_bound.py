@@ -62,15 +62,9 @@ class Envelope:
         """Return True with probability 2^j w(proposal)/w(M)."""
 
         def bounds(k: int) -> tuple[int, int]:
-            """Return bounds on 2^k times the probability.
-
-            The first comparison uses the cached weights of neighbours, which nearly always decide.
-            """
-            return (
-                self._neighbour_bounds(proposal, k + j)
-                if k == FIRST_BITS
-                else self.weight_bounds(proposal, k + j)
-            )
+            """Return bounds on 2^k times this chance, first from cached neighbours of the proposal."""
+            weight = self._neighbour_bounds if k == FIRST_BITS else self.weight_bounds
+            return weight(proposal, k + j)
 
         return bernoulli(bounds, bits)
 
@@ -100,14 +94,12 @@ def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
     """Create the envelope for n and `a`, with blocks over which w falls to 2^-fall w(M).
 
-    `noise_bound` uses fall = 1. Raises TypeError if n is not an int, or `a` is not exact; ValueError if n <
-    1, a <= 0 or n/a >= 2^45.
+    `noise_bound` uses fall = 1. Raises as `check_parameters` does.
     """
     exact = check_parameters(n, a)
     slope = exact / n
-    below_peak = max(
-        0, (2 * n * exact.denominator - exact.numerator) // (2 * exact.numerator)
-    )  # floor(n/a - 1/2)
+    num, den = exact.numerator, exact.denominator
+    below_peak = max(0, (2 * n * den - num) // (2 * num))  # floor(n/a - 1/2)
     envelope = Envelope(n, slope.numerator, slope.denominator, below_peak, fall)
     if _rises(envelope):
         envelope = replace(envelope, mode=below_peak + 1)
@@ -139,8 +131,5 @@ def _block_width(envelope: Envelope) -> int:
 
 
 def noise_bound(n: int, a: Exact, bits: Bits) -> int:
-    """Draw the noise bound of a window, R >= 0 with P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2).
-
-    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0 or n/a >= 2^45.
-    """
+    """Draw R >= 0, P(R) ~ (2R+1)^n e^(-aR), exactly (THEORY 2.1, 2.2). Raises as `check_parameters` does."""
     return envelope_of(n, a).draw(bits)

@@ -9,11 +9,7 @@ SCALE_LIMIT = 1 << 45
 
 
 def check_parameters(n: int, a: Exact) -> Fraction:
-    """Return `a` as a Fraction; refuse n and `a` for which the noise of a window cannot be drawn.
-
-    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0, or n/a >= 2^45 (the
-    noise might leave the range of int64).
-    """
+    """Return `a` exactly. Raises TypeError if n is no int; ValueError if n < 1, a <= 0 or n/a >= 2^45."""
     if not isinstance(n, int):
         raise TypeError(f"n must be an int, not {type(n).__name__}")
     if n < 1:

@@ -36,11 +36,7 @@ _REACH = 1 << 30  # the sum of two squares of numbers s |z_i| below this fits in
 
 
 def check_planar(a: Exact) -> Fraction:
-    """Return `a` as a Fraction; refuse an `a` for which noise cannot be drawn.
-
-    Raises TypeError if `a` is not exact; ValueError if a <= 0 or 10/a >= 2^45 (the noise might leave the
-    range of int64).
-    """
+    """Return `a` as a Fraction. Raises ValueError if a <= 0 or 10/a >= 2^45: int64 might overflow."""
     return check_parameters(10, a)
 
 
@@ -48,7 +44,7 @@ def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
 
     For points beyond 2^30/s quanta (10^8 if a < 0.009), integer roots are computed one by one, more slowly.
-    Raises TypeError if `a` is not exact; ValueError if a <= 0 or 10/a >= 2^45.
+    Raises ValueError if a <= 0 or 10/a >= 2^45.
     """
     exact = check_planar(a)
     draws = np.empty((count, 2), np.int64)

@@ -1,7 +1,5 @@
 """The noise of many windows, each from the bits of its row: a row's noise does not depend on its batch.
 
-Theory of operation
--------------------
 A row is a window with its own pages of words (`bits.RowBits`). Its noise is a function of these words and has
 the distribution of `windows`, for every n >= 1:
 
@@ -61,8 +59,8 @@ _WIDEST = 1 << 63
 def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
     """Draw the noise of each row's window, P(z) ~ e^(-a max|z_i|) exactly, in shape (source.count, n).
 
-    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0 or n/a >= 2^45;
-    OverflowError if n is above 2^24 (above 2^23 if a row's R is 2^31 or more), or a row's bits are used up.
+    Raises as `check_parameters` does; OverflowError if n is above 2^24 (above 2^23 if a row's R is 2^31 or
+    more), or a row's bits are used up.
     """
     table_of(n, a)  # refuses invalid parameters, even if there are no rows
     noise = np.empty((source.count, n), np.int64)

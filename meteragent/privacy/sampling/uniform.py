@@ -17,10 +17,7 @@ _BATCH_VALUES = 1 << 15  # so that the working set stays in the processor's cach
 
 
 def below(m: int, bits: Bits) -> int:
-    """Draw an integer, uniform on {0 .. m-1}, for m >= 1 of any size.
-
-    The method is masked rejection, with fewer than 2 attempts on average. Raises ValueError if m < 1.
-    """
+    """Draw an integer, uniform on {0 .. m-1}, in under 2 attempts on average. Raises ValueError if m < 1."""
     if m < 1:
         raise ValueError(f"the range of integers below m must not be empty: m = {m}")
     k = (m - 1).bit_length()
@@ -31,10 +28,7 @@ def below(m: int, bits: Bits) -> int:
 
 
 def below_array(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw `count` independent integers, uniform on {0 .. m-1}, as int64 of shape (count,).
-
-    Raises ValueError if m is not in 1 .. 2^63.
-    """
+    """Draw `count` integers, uniform on {0 .. m-1}, as int64. Raises ValueError if m is not in 1 .. 2^63."""
     if not 1 <= m <= 1 << 63:
         raise ValueError("m must lie in 1 .. 2^63 to draw an array")
     if m > 1 << 32:
@@ -62,18 +56,12 @@ def _draw_masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
 
 
 def uniform(noise_bound: int, bits: Bits) -> int:
-    """Draw an integer, uniform on {-R .. R}, for R = `noise_bound` >= 0 of any size.
-
-    Raises ValueError if R < 0.
-    """
+    """Draw an integer, uniform on {-R .. R}, R = `noise_bound` of any size. Raises ValueError if R < 0."""
     return below(2 * noise_bound + 1, bits) - noise_bound
 
 
 def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw n independent integers, uniform on {-R .. R}, for each R of `noise_bounds`, as int64 (count, n).
-
-    Raises ValueError if an R is not in 0 .. 2^62 - 1.
-    """
+    """Draw n integers, uniform on {-R .. R}, for each R, int64 (count, n). Raises ValueError if R >= 2^62."""
     if noise_bounds.min(initial=0) < 0 or noise_bounds.max(initial=0) >= 1 << 62:
         raise ValueError("a row's noise bound must lie in 0 .. 2^62 - 1")
     ranges = (2 * noise_bounds + 1).view(np.uint64)

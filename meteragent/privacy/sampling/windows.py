@@ -1,7 +1,5 @@
 """The noise of many windows at once, distributed like that of `noise_bound` and `uniform` for one window.
 
-Theory of operation
--------------------
 The noise bound R, with the weights w(R) = (2R+1)^n e^(-aR), is drawn by rejection, as in `noise_bound`, but
 from a tight envelope: cells of 2^s integers each, with the mode M as a boundary, out to the distance D at
 which w has fallen to 2^-16 w(M), or down to 0. Heights are integers in units of w(M)/S. A cell's envelope is
@@ -110,10 +108,7 @@ class Table:
         return point >= 0 and bernoulli(excess_bounds, bits)
 
     def tail(self, bits: Bits) -> int | None:
-        """Propose a point at distance D or more from M. Return it if it is accepted, otherwise None.
-
-        A proposal is a side, a block m with probability 2^-m and a place in the block.
-        """
+        """Propose a side, a block m with chance 2^-m and a place beyond D; return the point if accepted."""
         is_above, m = bits.integer(1), 1
         while bits.integer(1):
             m += 1
@@ -124,10 +119,7 @@ class Table:
 
 
 def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw `count` independent R, distributed as in `noise_bound`, as int64 of shape (count,).
-
-    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0 or n/a >= 2^45.
-    """
+    """Draw `count` independent R as `noise_bound` does, int64 (count,). Raises as `check_parameters` does."""
     envelope = envelope_of(n, a)
     if count < TABLE_FROM:
         return np.array([envelope.draw(bits) for _ in range(count)], np.int64)
@@ -139,10 +131,7 @@ def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
 
 
 def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw the noise of `count` windows, P(z) ~ e^(-a max|z_i|) exactly (THEORY 2.1), as int64 (count, n).
-
-    Raises TypeError if n is not an int, or `a` is not exact; ValueError if n < 1, a <= 0 or n/a >= 2^45.
-    """
+    """Draw P(z) ~ e^(-a max|z_i|) (THEORY 2.1), int64 (count, n). Raises as `check_parameters` does."""
     if n == 1:
         return discrete_laplace(count, a, bits)[:, np.newaxis]
     if count >= TABLE_FROM:

@@ -23,18 +23,15 @@ class Space(Protocol):
 
     def metric(self, x: Any, y: Any, /) -> Distance:
         """Return the distance between two points."""
-        ...
 
     @property
     def diameter(self) -> Distance:
         """The largest distance between two points; `math.inf` if distances are unbounded."""
-        ...
 
     def __contains__(self, x: object) -> bool: ...
 
     def pairs(self) -> Iterator[Pair]:
         """Yield pairs of distinct points that a test of a mechanism should try, each in both orders."""
-        ...
 
 
 def listed(space: Space) -> tuple[Any, ...] | None:
@@ -51,10 +48,7 @@ def as_row(x: object) -> tuple[Any, ...] | None:
 
 
 def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
-    """Yield every pair of distinct points in both orders.
-
-    With at least two points, each point occurs in one of the first 2 len(points) pairs.
-    """
+    """Yield every pair in both orders; each point occurs in one of the first 2 len(points) pairs."""
     n = len(points)
     for shift in range(1, n // 2 + 1):
         for i in range(n if 2 * shift < n else shift):

@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
-from meteragent.privacy.exact import Exact, positive, rational
+from meteragent.privacy.exact import Exact, positive, rational, set_fields
 from meteragent.privacy.metric import Distance, root
 from meteragent.privacy.space.base import Pair, both_ways
 
@@ -45,8 +45,7 @@ class Curve:
         bends = [i for i in range(1, len(self.pieces)) if self._bends(i)]
         firsts, lasts = [0, *bends], [*(i - 1 for i in bends), len(self.pieces) - 1]
         pieces = tuple((self.pieces[i][0], self.pieces[j][1]) for i, j in zip(firsts, lasts, strict=True))
-        object.__setattr__(self, "times_s", (*(self.times_s[i] for i in firsts), self.times_s[-1]))
-        object.__setattr__(self, "pieces", pieces)
+        set_fields(self, times_s=(*(self.times_s[i] for i in firsts), self.times_s[-1]), pieces=pieces)
 
     @property
     def duration_s(self) -> Fraction:
@@ -54,10 +53,7 @@ class Curve:
         return self.times_s[-1]
 
     def __call__(self, time_s: Exact) -> Fraction:
-        """Return the value at `time_s`, which must lie in [0, T].
-
-        Raises TypeError if `time_s` is not exact; ValueError if `time_s` is outside [0, T].
-        """
+        """Return the value at `time_s`. Raises ValueError if it is outside [0, T]."""
         time = rational("time_s", time_s)
         if not 0 <= time <= self.duration_s:
             raise ValueError(f"time_s must lie in [0, {self.duration_s}], not {time}")
@@ -83,21 +79,13 @@ class Curve:
 
 
 def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
-    """Create the curve with values[i] from edges_s[i] to edges_s[i+1]; edges_s[0] must be 0.
-
-    Raises TypeError if a number is not exact; ValueError if there is no value, there is not one more edge
-    than there are values, or the edges do not increase from 0.
-    """
+    """Return the curve of values[i] from edges_s[i] to the next, from 0. Raises ValueError as `Curve`."""
     pieces = tuple((value, value) for value in (rational("value", v) for v in values))
     return Curve(tuple(rational("edge_s", t) for t in edges_s), pieces)
 
 
 def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
-    """Create the continuous curve through values[i] at times_s[i], linear in between; times_s[0] must be 0.
-
-    Raises TypeError if a number is not exact; ValueError if the numbers of times and values differ or are
-    below two, or the times do not increase from 0.
-    """
+    """Return the continuous curve through values[i] at times_s[i], from 0. Raises ValueError as `Curve`."""
     if len(times_s) != len(values):
         raise ValueError(f"a curve needs as many values as times, not {len(values)} and {len(times_s)}")
     numbers = [rational("value", v) for v in values]
@@ -106,10 +94,7 @@ def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
 
 @dataclass(frozen=True, init=False)
 class Curves:
-    """The curves on [0, T] with the sup norm, which is the norm of C([0, T]), or with the L2 norm.
-
-    Raises TypeError if `duration_s` is not exact; ValueError if it is not positive, or the norm is unknown.
-    """
+    """The curves on [0, T] with the sup norm of C([0, T]) or the L2 norm. Raises ValueError if T <= 0."""
 
     duration_s: Fraction
     norm: Literal["sup", "L2"]
@@ -117,14 +102,10 @@ class Curves:
     def __init__(self, duration_s: Exact, norm: Literal["sup", "L2"] = "sup") -> None:
         if norm not in ("sup", "L2"):
             raise ValueError(f"the norm of curves is sup or L2, not {norm!r}")
-        object.__setattr__(self, "duration_s", positive("duration_s", duration_s))
-        object.__setattr__(self, "norm", norm)
+        set_fields(self, duration_s=positive("duration_s", duration_s), norm=norm)
 
     def metric(self, x: Curve, y: Curve) -> Distance:
-        """Return the sup of |x - y|, or the root of the integral of (x - y)^2; a rational root is exact.
-
-        Raises ValueError if the curves' durations differ.
-        """
+        """Return the distance; a rational root is exact. Raises ValueError if the durations differ."""
         if x.duration_s != y.duration_s:
             raise ValueError(f"curves of {x.duration_s} s and {y.duration_s} s have no distance")
         times = sorted({*x.times_s, *y.times_s})
@@ -133,10 +114,8 @@ class Curves:
         if self.norm == "sup":
             return max(max(abs(a), abs(b)) for a, b in gaps)
         lengths = (end - start for start, end in pairwise(times))
-        return root(
-            sum((h * (a * a + a * b + b * b) for h, (a, b) in zip(lengths, gaps, strict=True)), Fraction(0))
-            / 3
-        )
+        pieces = (h * (a * a + a * b + b * b) for h, (a, b) in zip(lengths, gaps, strict=True))
+        return root(sum(pieces, Fraction(0)) / 3)
 
     @property
     def diameter(self) -> Distance:

@@ -7,6 +7,7 @@ from itertools import islice, product
 from types import MappingProxyType
 from typing import Any, Literal
 
+from meteragent.privacy.exact import set_fields
 from meteragent.privacy.metric import Distance, Nullable, Rowwise, Scaled, hamming
 from meteragent.privacy.space.base import (
     PAIRS_LIMIT,
@@ -83,10 +84,7 @@ class Databases:
             raise ValueError(
                 f"a database has n >= 1 rows and one of the metrics {[*_METRICS]}: not {n}, {metric!r}"
             )
-        object.__setattr__(self, "rows", rows)
-        object.__setattr__(self, "n", n)
-        object.__setattr__(self, "kind", metric)
-        object.__setattr__(self, "metric", _METRICS[metric](rows))
+        set_fields(self, rows=rows, n=n, kind=metric, metric=_METRICS[metric](rows))
 
     @property
     def diameter(self) -> Distance:
@@ -117,10 +115,7 @@ class Databases:
         return tuple(x for x in databases if not self._is_empty(x))
 
     def neighbours(self, x: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        """Yield the databases that differ from `x` in exactly one row, each once.
-
-        Raises AttributeError if the rows cannot be listed.
-        """
+        """Yield databases that differ in one row. Raises AttributeError if rows cannot be listed."""
         rows = self._row_points()
         databases = ((*x[:i], row, *x[i + 1 :]) for i in range(self.n) for row in rows if row != x[i])
         return (y for y in databases if not self._is_empty(y))

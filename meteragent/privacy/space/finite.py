@@ -6,16 +6,14 @@ from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any
 
+from meteragent.privacy.exact import set_fields
 from meteragent.privacy.metric import Distance, discrete, symmetric_difference
 from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, both_ways
 
 
 @dataclass(frozen=True, init=False)
 class Finite:
-    """A finite space: points in the caller's order, with any metric.
-
-    Raises ValueError if there are no points, or a point occurs twice.
-    """
+    """Points in the caller's order, with any metric. Raises ValueError if there are none, or one repeats."""
 
     points: tuple[Any, ...]
     metric: Callable[[Any, Any], Distance]
@@ -24,8 +22,7 @@ class Finite:
         listed = tuple(points)
         if not listed or len(set(listed)) < len(listed):
             raise ValueError("give at least one point, and each point only once")
-        object.__setattr__(self, "points", listed)
-        object.__setattr__(self, "metric", metric)
+        set_fields(self, points=listed, metric=metric)
 
     @property
     def diameter(self) -> Distance:
@@ -55,11 +52,7 @@ class Categories(Finite):
 
 @dataclass(frozen=True, init=False)
 class Subsets:
-    """All subsets of a universe, as frozensets; d is the size of the symmetric difference.
-
-    See Holohan 2014, Example 1. A universe may be too large for its subsets to be listed. Raises ValueError
-    if an element occurs twice.
-    """
+    """All subsets of distinct elements (else ValueError); d counts differences (Holohan 2014, Example 1)."""
 
     universe: tuple[Any, ...]
 

@@ -12,7 +12,7 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any, Literal
 
-from meteragent.privacy.exact import Exact, positive
+from meteragent.privacy.exact import Exact, positive, set_fields
 from meteragent.privacy.metric import Distance, Metric, Scaled, absolute, chebyshev, euclidean, manhattan
 from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_pairs, as_row, both_ways
 
@@ -26,8 +26,7 @@ _STEPS = (1, 2, 5, 100)  # the sizes of the shifts that a test tries, in quanta
 class Numbers:
     """The numbers low q .. high q at distance q |x - y|: the lattice of a count, a mean or a reading.
 
-    `low` and `high` are in quanta; None means no bound. Raises TypeError if `quantum` is not exact;
-    ValueError if quantum <= 0, or low > high.
+    Bounds are in quanta; None means no bound. Raises ValueError if quantum <= 0, or low > high.
     """
 
     low: int | None
@@ -36,9 +35,7 @@ class Numbers:
 
     def __init__(self, low: int | None = None, high: int | None = None, quantum: Exact = 1) -> None:
         _refuse_crossed(low, high)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        object.__setattr__(self, "quantum", positive("quantum", quantum))
+        set_fields(self, low=low, high=high, quantum=positive("quantum", quantum))
 
     def metric(self, x: Any, y: Any) -> Distance:
         """Return quantum |x - y|."""
@@ -72,8 +69,7 @@ class Windows:
     """Vectors of n whole quanta at distance q ||x - y|| in l_inf, l_1 or l_2: a meter's windows.
 
     `low` and `high` bound every number, in quanta; None means no bound. A point is a sequence of ints, which
-    may be a row of an array. Raises TypeError if `quantum` is not exact; ValueError if n < 1, quantum <= 0,
-    low > high, or the metric is unknown.
+    may be a row of an array. Raises ValueError if n < 1, quantum <= 0, low > high, or the metric is unknown.
     """
 
     n: int
@@ -96,13 +92,8 @@ class Windows:
                 f"a window has n >= 1 numbers and the metric linf, l1 or l2: not {n} and {metric!r}"
             )
         _refuse_crossed(low, high)
-        set_field = object.__setattr__
-        set_field(self, "n", n)
-        set_field(self, "quantum", positive("quantum", quantum))
-        set_field(self, "norm", metric)
-        set_field(self, "low", low)
-        set_field(self, "high", high)
-        set_field(self, "metric", Scaled(_NORMS[metric], self.quantum))
+        scaled = Scaled(_NORMS[metric], positive("quantum", quantum))
+        set_fields(self, n=n, quantum=scaled.factor, norm=metric, low=low, high=high, metric=scaled)
 
     @property
     def diameter(self) -> Distance:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from meteragent.domain import grid
 from meteragent.domain.units import MICRO, MINUTE_MS
-from meteragent.store.ledger import PeriodCharge
+from meteragent.store.ledger import DayCharge
 from simulators.chance import Integers
 from simulators.fault import Row
 from simulators.invariant import InvariantViolation, check
@@ -64,7 +64,7 @@ class Account:
     rules: Rules
     released: Sequence[tuple[Slot, int]]
     initial: Mapping[Slot, int]
-    spent: Sequence[PeriodCharge]
+    spent: Sequence[DayCharge]
     readings: Mapping[int, Readings]
     rows: Sequence[Row]
     first_ms: Mapping[int, int]

@@ -213,7 +213,7 @@ class World:
         return self._account(observations, counts, ledger_lines, len(messages)), observations
 
     def _account(
-        self, observations: Observations, counts: Counts, spent: list[ledger.PeriodCharge], messages: int
+        self, observations: Observations, counts: Counts, spent: list[ledger.DayCharge], messages: int
     ) -> Account:
         arrivals, rows = self.deliveries
         first_ms = {

@@ -1,9 +1,9 @@
 """The store: one SQLite file that survives kill -9, power cuts and operator mistakes.
 
-Theory of operation. Everything that one step of the core decides (marks, charges, states, rows of the outbox
-and the rest of a `Commit`) is written in one transaction (`transaction`). The rows may leave once the block
-of `Store.committing` has ended, because the transaction is fsynced and counted (rule 3) by then. All methods
-are synchronous. Only one thread at a time calls them, except `prepare`, which writes a file beside the store.
+Theory of operation. Everything that one step of the core decides is written in one transaction
+(`transaction`). Its messages may leave once the block of `Store.committing` has ended, because the
+transaction is fsynced and counted (rule 3) by then. Only one thread at a time calls a store's methods, except
+`prepare`, which writes a file beside the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this
@@ -11,23 +11,19 @@ Rules:
 2. The file holds the current value of an accumulator and no earlier one. Two values of one accumulator differ
    by the energy measured between them, so their history is as sensitive as raw readings (law 3). Hence:
    - After a transaction that writes a state, and before the next write, the WAL is moved into the file and
-     overwritten with zeros in place (`erase`), unless another program is reading the file. A copy of the disk
+     overwritten with zeros in place (`wal`), unless another program is reading the file. A copy of the disk
      that is made between commit and erasure, or during a commit, may hold the values from before and after
-     that commit, whether or not the commit's records have left by then.
-   - A row of `state` is only ever appended, or overwritten in place at the same size. `secure_delete` zeroes
-     deleted rows, but not the copies that SQLite leaves behind when it moves a row to another page. So these
-     rows never move: a state that outgrows its row is appended as a new row, and the old row is blanked.
+     that commit.
+   - A row of `state` is only ever appended, or overwritten in place at the same size (`states`).
+     `secure_delete` zeroes deleted rows, but not the copies that SQLite leaves behind when it moves a row.
 3. A store is accepted if the file `<path>.gen` names the store's generation or its previous one, is in the
-   inode that it names, and counts no more commits with records than the store does. A new generation is first
-   committed (with the name that is then in the file as the previous one) and then written to the file.
-   Likewise, a commit with records, once complete, is counted in the file before any of its records leave. The
-   file with the next count is written beforehand under another name, which nothing reads (`prepare`). After a
-   crash at any point, the store is still accepted. A copy from before the last start, clean stop or record is
-   refused, and so is a folder that was restored from a backup. Each transaction checks that the generation is
-   still this agent's: if a lock fails to exclude a second agent, the first agent can no longer write.
-4. The code does not touch content that it does not understand: an incompatible newer store and another
-   program's database are refused. A corrupt store is set aside. A new store, with a floor before which no
-   window opens, replaces a corrupt or missing store, unless no safe floor is known (StoreLost).
+   inode that it names, and counts no more commits with records than the store does (`generation`). So after a
+   crash at any point the store is still accepted, while a copy from before the last start, clean stop or
+   record is refused, and so is a folder that was restored from a backup. Each transaction checks that the
+   generation is still this agent's: if a lock fails to exclude a second agent, the first can no longer write.
+4. An incompatible newer store and another program's database are refused and not touched. A corrupt store is
+   set aside. A new store, with a floor before which no window opens, replaces a corrupt or missing store,
+   unless no safe floor is known (StoreLost).
 5. A store records the shard of each stream. A changed shard is refused until `restore_at` has raised the
    floor, because the marks of a meter that moves to another store stay in the old store.
 """
@@ -46,8 +42,8 @@ from meteragent.domain.commit import Commit, Snapshot
 from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
 from meteragent.domain.grid import iso_time
 from meteragent.domain.identity import ALL_METERS
-from meteragent.store import file, prices, schema, wal
-from meteragent.store.acceptance import accept, accept_moved
+from meteragent.store import file, schema, wal
+from meteragent.store.acceptance import accept
 from meteragent.store.examine import meta
 from meteragent.store.life import OpenStore, put
 from meteragent.store.openings import Openings
@@ -55,7 +51,7 @@ from meteragent.store.schema import batch
 from meteragent.store.states import States
 from meteragent.store.view import announced, read_only, terms
 
-__all__ = ["Store", "accept_moved", "batch", "meta", "read_only", "restore_at", "terms"]
+__all__ = ["Store", "batch", "meta", "read_only", "restore_at", "terms"]
 
 _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
     ON CONFLICT (stream, meter) DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)"""
@@ -90,12 +86,11 @@ class Store(OpenStore):
     ) -> Self:
         """Lock, examine, accept and return the store at `path`; create it if there is none.
 
-        A corrupt, truncated or lost store is replaced by a new one, and its remaining files are renamed to
+        A damaged or lost store is replaced by a new one, and its remaining files are renamed to
         `<path>.corrupt-<now_ms>`. No window opens before `recovery_floor_ms`, and charges before `now_ms` are
         unknown. If `recovery_floor_ms` is None (because a stream does not follow the wall clock), StoreLost
-        is raised instead and nothing is renamed. A file that looks damaged is examined again after `again_s`.
-        Also raises StoreInUse, StoreRestored for an old or moved copy, or StoreError. Only `restore_at` sets
-        `restored_at_ms`, which makes a copy usable.
+        is raised instead and nothing is renamed. Also raises StoreInUse, StoreRestored for an old or moved
+        copy, or StoreError. Only `restore_at` sets `restored_at_ms`, which makes a copy usable.
         """
         path = Path(path).resolve()  # two names of one file must share one lock
         if not path.parent.is_dir():
@@ -129,7 +124,8 @@ class Store(OpenStore):
             "INSERT OR REPLACE INTO total VALUES (?, ?, ?)",
             [(commit.stream, public_id, encode(total)) for public_id, total in commit.totals.items()],
         )
-        prices.write(tx, commit)
+        if commit.prices is not None:
+            put(tx, **{f"prices/{commit.stream}": schema.encode_prices(commit.prices)})
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
         if commit.outgoing:
             self._count(tx)
@@ -145,6 +141,7 @@ class Store(OpenStore):
             states = execute("SELECT meter, state FROM state WHERE stream = ?", (stream,))
             terms = execute("SELECT id, terms FROM terms WHERE stream = ?", (stream,))
             totals = execute("SELECT public_id, total FROM total WHERE stream = ?", (stream,))
+            prices = meta(self.connection, f"prices/{stream}", None)
             return Snapshot(
                 marks=dict(marks),
                 states={meter: schema.decode_state(state) for meter, state in states if state.strip(b"\0")},
@@ -152,7 +149,7 @@ class Store(OpenStore):
                 floor_ms=self.floor_ms,
                 announced=announced(self.connection, stream),
                 totals={public_id: schema.decode_total(text) for public_id, text in totals},
-                prices=prices.read(self.connection, stream),
+                prices=schema.decode_prices(prices) if prices else (),
             )
 
     def claim(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
@@ -164,16 +161,16 @@ class Store(OpenStore):
         """
         key = f"shard/{stream}"
         with file.device(self.path):
-            row = self.connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+            previous = meta(self.connection, key, "")
             has_floor = meta(self.connection, "unknown_before_ms") is not None
-        previous = row[0] if row else ""
-        if previous not in ("", meters):
+        if previous == meters:
+            return
+        if previous:
             raise StoreMoved(f"{self.path}: {stream} had shard {previous}, not {meters}: {file.SHARD_HINT}")
-        if not previous and meters != ALL_METERS and not follows_wall_clock and not has_floor:
+        if meters != ALL_METERS and not follows_wall_clock and not has_floor:
             raise StoreLost(f"{self.path}: {stream} is new here and part of a fleet: {file.RESTORE_HINT}")
-        if not previous:
-            with self.transaction() as tx:
-                put(tx, **{key: meters})
+        with self.transaction() as tx:
+            put(tx, **{key: meters})
 
     def retire(self, streams: Collection[str]) -> int:
         """Blank the states of all streams except these; return the number of states that were blanked."""
@@ -237,8 +234,9 @@ def restore_at(
     shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over meters that another
     store announced before `at_ms`. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
     """
-    opened = Store.open(path, now_ms=now_ms, recovery_floor_ms=at_ms, again_s=again_s, restored_at_ms=at_ms)
-    with opened as store:
+    with Store.open(
+        path, now_ms=now_ms, recovery_floor_ms=at_ms, again_s=again_s, restored_at_ms=at_ms
+    ) as store:
         if take_over:
             with store.transaction() as tx:
                 put(tx, taken_over_ms=at_ms)

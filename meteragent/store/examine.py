@@ -10,7 +10,7 @@ import json
 import sqlite3
 from contextlib import suppress
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from meteragent.domain.commit import OpenWindow
 from meteragent.domain.errors import StoreError
@@ -19,68 +19,69 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import UNITS, Kind
 from meteragent.store.schema import decode_prices, decode_state, decode_terms, decode_total
 
-_META: dict[str, tuple[type, ...]] = {
-    "generation": (str,),
-    "previous": (str,),
-    "releases": (int,),
-    "clock_ms": (int,),
-    "floor_ms": (int,),
-    "unknown_before_ms": (int, type(None)),
-    "client_id": (str,),
-    "secret": (bytes,),
-}
 
-_TYPES = {
-    "the shard of a stream": "SELECT 1 FROM meta WHERE key GLOB 'shard/*' AND typeof(value) <> 'text'",
-    "a mark": "SELECT 1 FROM mark WHERE (typeof(stream), typeof(meter), typeof(end_ms))"
-    " <> ('text', 'text', 'integer')",
-    "a charge": "SELECT 1 FROM charge WHERE (typeof(meter), typeof(day_ms), typeof(stream), typeof(windows))"
-    " <> ('text', 'integer', 'text', 'integer')",
-    "a descriptor": "SELECT 1 FROM descriptor WHERE"
-    " (typeof(queue), typeof(topic), typeof(id), typeof(payload)) <> ('text', 'text', 'text', 'blob')",
-    "a message": "SELECT 1 FROM outbox WHERE delivered_ms IS NULL AND"
-    " ((typeof(queue), typeof(due_ms), typeof(topic), typeof(payload), typeof(retain))"
-    " <> ('text', 'integer', 'text', 'blob', 'integer')"
-    " OR (typeof(id_of_terms), typeof(from_ms), typeof(to_ms))"
-    " NOT IN (VALUES ('text', 'integer', 'integer'), ('null', 'null', 'null'))"
-    " OR typeof(until_ms) NOT IN ('integer', 'null'))",
-    "a count of messages": "SELECT 1 FROM outbox_total WHERE"
-    " (typeof(queue), typeof(waiting), typeof(waiting_bytes), typeof(left_bytes))"
-    " <> ('text', 'integer', 'integer', 'integer')",
-    "a receiver": "SELECT 1 FROM receiver WHERE"
-    " (typeof(stream), typeof(name), typeof(topic), typeof(link), typeof(since_ms), typeof(discarded),"
-    " typeof(receipt)) <> ('text', 'text', 'text', 'text', 'integer', 'integer', 'integer')"
-    " OR typeof(until_ms) NOT IN ('integer', 'null')"
-    " OR (typeof(revoked_ms), typeof(reason)) NOT IN (VALUES ('integer', 'text'), ('null', 'null'))",
-    "a topic of a descriptor": "SELECT 1 FROM announced WHERE"
-    " (typeof(queue), typeof(topic)) <> ('text', 'text')",
-    "a count of sent records": "SELECT 1 FROM sent WHERE"
-    " (typeof(queue), typeof(topic), typeof(id), typeof(records), typeof(from_ms), typeof(to_ms))"
-    " <> ('text', 'text', 'text', 'integer', 'integer', 'integer')",
-    "a list of keys": "SELECT 1 FROM crowd_keys WHERE"
-    " (typeof(group_id), typeof(role), typeof(serial), typeof(list)) <> ('text', 'text', 'integer', 'blob')",
-}
-"""The queries that select a row with a value of the wrong type, by the content that they check."""
+class _Rows(NamedTuple):
+    """Rows whose values are checked: what they hold, where they are, and the types of their columns.
 
-_TEXTS = (
-    "SELECT stream, meter FROM mark",
-    "SELECT stream, meter FROM state",
-    "SELECT queue, topic, id FROM descriptor",
-    "SELECT DISTINCT queue, topic, id_of_terms FROM outbox WHERE delivered_ms IS NULL",
-    "SELECT stream, name, topic, link, reason FROM receiver",
-    "SELECT queue, topic FROM announced",
-    "SELECT queue, topic, id FROM sent",
-    "SELECT group_id, role FROM crowd_keys",
+    A type with a question mark may be null. `wrong` is a further condition on a damaged row.
+    """
+
+    content: str
+    table: str
+    types: str
+    wrong: str = "false"
+
+
+_ROWS = (
+    _Rows("a required value", "meta WHERE key IN ('generation', 'previous', 'client_id')", "value text"),
+    _Rows("a required value", "meta WHERE key IN ('releases', 'clock_ms', 'floor_ms')", "value integer"),
+    _Rows("a required value", "meta WHERE key = 'unknown_before_ms'", "value integer?"),
+    _Rows("a required value", "meta WHERE key = 'secret'", "value blob"),
+    _Rows("the shard of a stream", "meta WHERE key GLOB 'shard/*'", "value text"),
+    _Rows("a mark", "mark", "stream text, meter text, end_ms integer"),
+    _Rows("a state", "state", "stream text, meter text, state blob"),
+    _Rows("a charge", "charge", "meter text, day_ms integer, stream text, epsilon text, windows integer"),
+    _Rows("a descriptor", "descriptor", "queue text, topic text, id text, payload blob"),
+    _Rows(
+        "a message",
+        "outbox WHERE delivered_ms IS NULL",
+        "queue text, due_ms integer, topic text, payload blob, retain integer, until_ms integer?,"
+        " id_of_terms text?, from_ms integer?, to_ms integer?",
+        "(id_of_terms IS NULL) + (from_ms IS NULL) + (to_ms IS NULL) IN (1, 2)",
+    ),
+    _Rows(
+        "a count of messages",
+        "outbox_total",
+        "queue text, waiting integer, waiting_bytes integer, left_bytes integer",
+    ),
+    _Rows(
+        "a receiver",
+        "receiver",
+        "stream text, name text, topic text, link text, since_ms integer, until_ms integer?,"
+        " revoked_ms integer?, reason text?, discarded integer, receipt integer",
+        "(revoked_ms IS NULL) <> (reason IS NULL)",
+    ),
+    _Rows("a topic of a descriptor", "announced", "queue text, topic text"),
+    _Rows(
+        "a count of sent records",
+        "sent",
+        "queue text, topic text, id text, records integer, from_ms integer, to_ms integer",
+    ),
+    _Rows("a list of keys", "crowd_keys", "group_id text, role text, serial integer, list blob"),
 )
-"""Queries for columns that a start reads as text; reading bytes that are not UTF-8 raises an exception."""
+
+_REQUIRED: Final = object()
 
 
-def meta(connection: sqlite3.Connection, key: str) -> Any:
-    """Return the value of `key` in the table `meta`. Raises StoreError if there is no such key."""
+def meta(connection: sqlite3.Connection, key: str, default: Any = _REQUIRED) -> Any:
+    """Return the value of `key` in the table `meta`, or the default if there is no such key.
+
+    Raises StoreError if there is no default either.
+    """
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    if row is None:
+    if row is None and default is _REQUIRED:
         raise _unreadable_error("a required value")
-    return row[0]
+    return default if row is None else row[0]
 
 
 def examine(connection: sqlite3.Connection) -> None:
@@ -88,10 +89,11 @@ def examine(connection: sqlite3.Connection) -> None:
 
     Raises StoreError or sqlite3.Error if some content cannot be read.
     """
-    for key, types in _META.items():
-        if not isinstance(meta(connection, key), types):
-            raise _unreadable_error("a required value")
-    _examine_types(connection)
+    for key in ("generation", "previous", "client_id", "releases", "clock_ms", "floor_ms", "secret"):
+        meta(connection, key)
+    meta(connection, "unknown_before_ms")
+    for rows in _ROWS:
+        _examine_rows(connection, rows)
     for (link,) in connection.execute("SELECT link FROM receiver"):
         if not _has_url(link):
             raise _unreadable_error("a receiver")
@@ -105,14 +107,21 @@ def examine(connection: sqlite3.Connection) -> None:
         decode_total(total)
 
 
-def _examine_types(connection: sqlite3.Connection) -> None:
+def _examine_rows(connection: sqlite3.Connection, rows: _Rows) -> None:
     """Check the types of values. Raises StoreError for a wrong type, sqlite3.Error for bytes as a string."""
-    for content, query in _TYPES.items():
-        if connection.execute(query).fetchone() is not None:
-            raise _unreadable_error(content)
-    for query in _TEXTS:
-        for _ in connection.execute(query):
-            pass
+    types = dict(column.split() for column in rows.types.split(", "))
+    wrong = [
+        f"typeof({name}) NOT IN ('{type_.rstrip('?')}', '{'null' if type_.endswith('?') else ''}')"
+        for name, type_ in types.items()
+    ]
+    table = f"FROM (SELECT * FROM {rows.table})"  # noqa: S608 -- a constant
+    conditions = " OR ".join([*wrong, rows.wrong])
+    if connection.execute(f"SELECT 1 {table} WHERE {conditions}").fetchone() is not None:
+        raise _unreadable_error(rows.content)
+    # A start reads texts as such, which fails if they are not UTF-8. The ledger is too long to read it twice.
+    texts = [name for name, type_ in types.items() if type_.startswith("text") and rows.table != "charge"]
+    if texts:
+        connection.execute(f"SELECT DISTINCT {', '.join(texts)} {table}").fetchall()
 
 
 def _examine_states(connection: sqlite3.Connection) -> None:
@@ -130,8 +139,6 @@ def _examine_states(connection: sqlite3.Connection) -> None:
         " ON mark.stream = state.stream AND mark.meter = state.meter"
     )
     for stream, state, mark_ms in rows:
-        if not isinstance(state, bytes):
-            raise _unreadable_error("a state")
         # A state that consists of zeros was blanked on purpose: it outgrew its row, its meter was forgotten,
         # or its windows were abandoned.
         for window in decode_state(state).windows if state.strip(b"\0") else ():
@@ -149,10 +156,10 @@ def _has_url(link: str) -> bool:
     return False
 
 
-def _is_positive(epsilon: object) -> bool:
+def _is_positive(epsilon: str) -> bool:
     with suppress(ValueError, ZeroDivisionError):
         # A damaged string could be so long that converting it would take too long.
-        return isinstance(epsilon, str) and len(epsilon) < 5000 and Fraction(epsilon) > 0
+        return len(epsilon) < 5000 and Fraction(epsilon) > 0
     return False
 
 
@@ -169,11 +176,9 @@ def _is_possible(window: OpenWindow, terms: Terms) -> bool:
         and (window.noise_bound is not None) == needs_noise_bound
         and (window.noise_bound or 0) >= 0
         and (window.sealed_pad is not None) == (shape.accumulator is Accumulator.SHARE)
-        and slot_indexes
-        == sorted({index for index in slot_indexes if 0 <= index < min(window.draws, terms.n)})
-        and (
-            window.masked_slot is None or (shape.is_difference_stored and window.masked_slot in slot_indexes)
-        )
+        and slot_indexes == sorted(set(slot_indexes))
+        and set(slot_indexes) <= set(range(min(window.draws, terms.n)))
+        and window.masked_slot in (None, *(slot_indexes if shape.is_difference_stored else ()))
     )
 
 

@@ -1,18 +1,13 @@
 """The store as files: how they are locked, examined, connected to and set aside.
 
-The files beside `<path>` are
+The files beside `<path>`, all with mode 0600, are
 - `<path>.lock`, locked by the agent that has the store open;
-- `<path>.gen`, which identifies the store that may be used (`generation`), and sometimes its successor,
-  `<path>.gen.new`;
+- `<path>.gen` and `<path>.gen.new`, which identify the store that may be used (`generation`);
 - SQLite's `-wal` and `-shm`;
 - the most recent stores that were set aside (`<path>.corrupt-<ms>`).
 
-All these files have mode 0600.
-
 A start takes these steps in order: lock `<path>.lock`, check that there is room for `-shm`, lock the database
-file, examine its content, set it aside if it is damaged, and connect. A process loses its POSIX locks on a
-file, including SQLite's, as soon as it closes *any* descriptor of that file. So the descriptors of the
-database file and of `-shm` stay open until the connection is closed (`descriptors` in `open_or_create`).
+file, examine its content, set it aside if it is damaged, and connect.
 """
 
 import errno
@@ -21,6 +16,7 @@ import os
 import re
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -111,13 +107,12 @@ def lock(path: Path) -> int:
 def hold(path: Path) -> int:
     """Lock the database file, and create it if it does not exist; return the descriptor that holds the lock.
 
-    This lock excludes agents that use another name of the file (a hard link). On a network file system flock
-    would exclude SQLite's locks, so there the file is only opened. The descriptor is opened before the first
-    connection to the file and closed after the last, because closing it drops SQLite's locks. Raises
-    StoreInUse if another agent has the lock.
+    This lock excludes agents that use another name of the file (a hard link). Raises StoreInUse if another
+    agent has the lock. Close the descriptor after the last connection: a process loses its POSIX locks on a
+    file, including SQLite's, as soon as it closes *any* descriptor of that file.
     """
     mount = mount_of(path)
-    if mount is not None and mount.kind in NETWORK:
+    if mount is not None and mount.kind in NETWORK:  # there, flock would exclude SQLite's locks
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     return _lock_file(path, path)
 
@@ -136,10 +131,10 @@ def _lock_file(path: Path, name: Path) -> int:
 
 
 class StoreFile(NamedTuple):
-    """The writing connection to a store.
+    """The writing connection to a store; `exists` is False if it is new.
 
-    `exists` is False for a new store. `set_aside` is True if a new store replaces a damaged or missing one;
-    `blanked` is False if the damaged store may still hold open windows.
+    `set_aside` is True if a new store replaces a damaged or missing one; `blanked` is False if the damaged
+    store may still hold open windows.
     """
 
     connection: sqlite3.Connection
@@ -153,28 +148,31 @@ def open_or_create(
 ) -> StoreFile:
     """Examine and connect to the store at `path`; create a store if there is none or it is damaged.
 
-    The connection used for the examination is kept: the last connection to close deletes the log, and a
-    killed agent may have left accumulators in the log, which must be erased first (`wal`). A failed read may
-    look like damage, so a file that looks damaged is examined again after `again_s`. The caller closes the
-    connection first, then `descriptors`. Raises StoreLost for a damaged or missing store if `floor_ms` is
-    None, StoreInUse, or StoreError for another program's file or a store of another version.
+    The caller closes the connection first, then `descriptors`. Raises StoreLost for a damaged or missing
+    store if `floor_ms` is None, StoreInUse, or StoreError for another program's file or a store of another
+    version.
     """
     _check_space(path)
     if path.exists():
         descriptors.callback(os.close, hold(path))
     connection, damage = _damage(path)
-    if damage:
+    if damage:  # or a read failed
         time.sleep(again_s)
         connection, damage = _damage(path)
     if damage and floor_ms is None:
         raise StoreLost(f"{path}: {damage}; {RESTORE_HINT}")
     blanked = _set_aside(path, now_ms) if damage else True
-    if connection is not None:
-        return StoreFile(_allocate_shm(_prepare(connection, path), path, descriptors), exists=True)
+    exists = connection is not None
     if not path.exists():
         descriptors.callback(os.close, hold(path))
-    connection = _allocate_shm(connect(path), path, descriptors)
-    return StoreFile(connection, exists=False, set_aside=bool(damage), blanked=blanked)
+    # The connection of the examination is kept: the last one to close deletes the log, and a killed agent may
+    # have left accumulators in the log, which must be erased first (`wal`).
+    connection = connect(path) if connection is None else _prepare(connection, path)
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read creates `-shm`
+    shm = os.open(f"{path}-shm", os.O_RDWR)
+    descriptors.callback(os.close, shm)  # closing it earlier would lose SQLite's locks
+    _allocate(shm)  # SQLite writes only one byte to each page, and a page may have several blocks
+    return StoreFile(connection, exists, set_aside=bool(damage), blanked=blanked)
 
 
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
@@ -201,19 +199,8 @@ def _check_space(path: Path) -> None:
         os.close(descriptor)
 
 
-def _allocate_shm(connection: sqlite3.Connection, path: Path, descriptors: ExitStack) -> sqlite3.Connection:
-    """Allocate all blocks of `-shm` and return the connection.
-
-    SQLite writes only one byte to each page of `-shm`, and a page may have several blocks.
-    """
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read creates `-shm`
-    descriptor = os.open(f"{path}-shm", os.O_RDWR)
-    descriptors.callback(os.close, descriptor)  # closing it earlier would lose SQLite's locks
-    _allocate(descriptor)
-    return connection
-
-
 def _allocate(descriptor: int) -> None:
+    """Allocate the blocks of an index of the log, where the file system can."""
     try:
         os.posix_fallocate(descriptor, 0, SHARED_BYTES)
     except OSError as error:
@@ -293,9 +280,7 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
         try:
             exists = is_ours(connection, path)
             _check(connection, path, exists=exists)
-        except UnicodeDecodeError:
-            raise Damage("it is corrupt") from None
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in DAMAGED:
                 raise
             raise Damage("it is corrupt") from None
@@ -315,21 +300,17 @@ def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
         raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")
     if text != "ok":
         raise Damage("it is corrupt")
-    if not exists:
-        return
     try:
-        meaning.examine(connection)
+        if exists:
+            meaning.examine(connection)
     except StoreError as error:
         raise Damage(str(error)) from None
 
 
 def _set_aside(path: Path, now_ms: int) -> bool:
-    """Rename the damaged file and then SQLite's files beside it; return whether its open windows are blanked.
-
-    The generation file exists before the first rename: if the agent crashes between two renames, the next
-    start finds the store missing and treats it as lost.
-    """
+    """Rename the damaged file and then SQLite's files beside it; return whether its states are blanked."""
     if not generation.read(path):
+        # After a crash between two renames, the next start finds the store missing and treats it as lost.
         generation.write(path, Generation.begin("lost"))
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
@@ -346,25 +327,22 @@ def _blank(aside_path: Path) -> bool:
     """
     if not aside_path.exists() or not aside_path.stat().st_size:
         return not Path(f"{aside_path}-wal").exists()
-    try:
+    with suppress(OSError, sqlite3.Error, StoreError), ExitStack() as undo:
         connection = open_file(aside_path, "rw")
-        try:
-            _prepare(connection, aside_path)
-            connection.execute("UPDATE state SET state = zeroblob(length(state))")
-            return wal.erase(connection, aside_path)
-        finally:
-            wal.close(connection, aside_path)
-    except (OSError, sqlite3.Error, StoreError):
-        return False
+        undo.callback(wal.close, connection, aside_path)
+        _prepare(connection, aside_path)
+        connection.execute("UPDATE state SET state = zeroblob(length(state))")
+        return wal.erase(connection, aside_path)
+    return False
 
 
 def _forget_old(path: Path) -> None:
     """Delete all but the newest `KEPT_FILES` stores that were set aside."""
-    paths_by_time: dict[int, list[Path]] = {}
+    paths_by_time = defaultdict[int, list[Path]](list)
     for file in path.parent.iterdir():
         match = re.fullmatch(re.escape(path.name) + r"\.corrupt-(\d+)(-\w+)?", file.name, re.ASCII)
         if match:
-            paths_by_time.setdefault(int(match[1]), []).append(file)
+            paths_by_time[int(match[1])].append(file)
     for time_ms in sorted(paths_by_time)[:-KEPT_FILES]:
         for file in paths_by_time[time_ms]:
             file.unlink()

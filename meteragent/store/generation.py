@@ -2,27 +2,23 @@
 
 Theory of operation
 -------------------
-A store restored from a backup would release again the intervals released after the backup. An old copy of a
-store looks like the store itself, so a small file beside the store identifies the newest copy. The file holds
+A store restored from a backup would release again the intervals released after the backup. An old copy looks
+like the store itself, so a small file beside the store identifies the newest copy. The file holds
 
 - the name of the store's generation, drawn at random at each start and each clean stop;
 - the number of commits with records, by which a copy from before the last record of this generation is
   refused;
-- the name of the file's inode (number and version, or birth time). A copy of the file is in another inode,
-  or in an inode of another age, so a whole folder that was restored from a backup is refused, too;
+- the name of the file's inode. A copy is in another inode, or in one of another age, so a whole folder that
+  was restored from a backup is refused, too;
 - the claim key (32 random bytes), which is kept here so that it outlives a store that is set aside.
 
 The file is replaced, never changed: write `<path>.gen.new`, fsync it, rename it, fsync the folder. After a
 power cut, `<path>.gen` is either the complete old file or the complete new file.
 
-The order matters: the store commits first, and the file is replaced afterwards; only then may records of that
-commit leave. After a crash between the two steps, the file names the store's previous generation, or counts
-one commit fewer, and both are accepted (`acceptance`). In the reverse order, a crash could leave the file
-ahead of the store, and the agent would refuse its own store as an old copy.
-
-The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
-readings, and `put` only renames it and fsyncs the folder. If `put` is called for a generation other than the
-prepared one, it writes the file again.
+The store commits first, and the file is replaced afterwards; only then may records of that commit leave.
+After a crash between the two steps, the file names the store's previous generation, or counts one commit
+fewer, and both are accepted (`acceptance`). In the reverse order, a crash could leave the file ahead of the
+store, and the agent would refuse its own store as an old copy.
 """
 
 import ctypes
@@ -31,7 +27,7 @@ import json
 import os
 import re
 import struct
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Self
@@ -60,42 +56,29 @@ class Generation(NamedTuple):
 
 
 UNREADABLE = "unreadable"
-"""The name of a generation that stands for a file with invalid content.
-
-No store has this name, so the store is refused.
-"""
+"""The name of a generation that stands for a file with invalid content; no store has it."""
 
 
 def read(path: Path) -> Generation | None:
-    """Read the generation file.
+    """Return the content of the generation file; None if there is no file.
 
-    Return None if there is no file, and a generation named `UNREADABLE` if its content is invalid.
+    If its content is invalid, the name is `UNREADABLE`, so the store is refused.
     """
-    try:
-        text = Path(f"{path}.gen").read_text("ascii")
-    except FileNotFoundError:
+    file = Path(f"{path}.gen")
+    if not file.exists():
         return None
-    except UnicodeDecodeError:
-        return Generation(UNREADABLE, "", 0)
     with suppress(ValueError, TypeError, KeyError, RecursionError):
-        fields = json.loads(text)
-        generation = Generation(
-            fields["generation"], fields["claim_key"], fields["releases"], fields["inode"]
-        )
-        if (
-            _NAME.fullmatch(generation.name)
-            and _KEY.fullmatch(generation.claim_key)
-            and type(generation.releases) is int
-        ):
-            return generation
-    return Generation(UNREADABLE, "", 0)
+        fields = json.loads(file.read_text("ascii"))
+        name, claim_key, releases = fields["generation"], fields["claim_key"], fields["releases"]
+        if _NAME.fullmatch(name) and _KEY.fullmatch(claim_key) and type(releases) is int:
+            return Generation(name, claim_key, releases, fields["inode"])
+    return Generation.begin(UNREADABLE)
 
 
 class Writer:
     """The writer of a generation file; any thread may prepare the next file in advance.
 
-    A replaced file stays open until the next file is prepared: closing it frees its blocks, which takes a
-    millisecond, and `put` must be fast because records wait for it.
+    The fsync of a file takes milliseconds, so the next one is written while the agent waits for readings.
     """
 
     def __init__(self, path: Path) -> None:
@@ -132,6 +115,7 @@ class Writer:
             if self._prepared_generation != generation or not self._new.exists():
                 self._prepare(generation)
             self._prepared_generation = None
+            # Closing the replaced file would free its blocks, which takes a millisecond; records are waiting.
             with suppress(FileNotFoundError):
                 self._open.append(os.open(f"{self._path}.gen", os.O_RDONLY))
             self._new.replace(f"{self._path}.gen")
@@ -150,20 +134,14 @@ class Writer:
 
 def write(path: Path, generation: Generation) -> None:
     """Replace the generation file; the new file is on disk when this function returns."""
-    writer = Writer(path)
-    try:
+    with closing(Writer(path)) as writer:
         writer.put(generation)
-    finally:
-        writer.close()
 
 
 def is_in_place(path: Path, generation: Generation) -> bool:
     """Return whether the file is in the inode that it names, as far as the file system identifies inodes."""
-    descriptor = os.open(f"{path}.gen", os.O_RDONLY)
-    try:
-        return generation.inode == inode_of(descriptor)
-    finally:
-        os.close(descriptor)
+    with Path(f"{path}.gen").open("rb") as file:
+        return generation.inode == inode_of(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

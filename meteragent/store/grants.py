@@ -9,17 +9,12 @@ of a message, with the receiver's topic and, for a record, the same payload. So 
 unreachable receiver does not hold up the others.
 
 A receiver gets a slot if it got the slot's window when that opened, the window starts at or after the grant's
-`since_ms`, and the slot ends by the grant's `until_ms` (`Receiver`). All are public facts, so the
-configuration, the clock and the descriptors of other stores alone determine who gets a slot (law 4). A window
-is charged as a whole: its slots after the last grant's end get noise and are closed like the others, but are
+`since_ms`, and the slot ends by the grant's `until_ms` (`Receiver`): public facts alone (law 4). A window is
+charged as a whole: its slots after the last grant's end get noise and are closed like the others, but are
 sent to nobody.
 
 `settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends.
-Meanwhile, no message is sent. In one transaction, `settle` revokes the grants that are no longer configured,
-updates the other grants, and admits new receivers. A revocation deletes all rows that wait in the queue and
-the descriptors that are sent again on each connection. It then queues an empty retained message for each
-topic on which a descriptor may be retained. After that, nothing else can enter the queue, because `check`
-reads the grants in the transaction that writes the rows.
+Meanwhile, no message is sent.
 """
 
 import json
@@ -37,8 +32,8 @@ _COLUMNS = "id, stream, name, topic, link, since_ms, until_ms"
 class Wanted(NamedTuple):
     """A receiver that the configuration admits now, for windows that begin at `from_ms` or later.
 
-    `topic` is the template of the receiver's topics. `link` is the text of its broker's settings, with the
-    broker's address. If `until_ms` is None, the grant has no end.
+    `topic` is the template of its topics. `link` is the text of its broker's settings, with the address. If
+    `until_ms` is None, the grant has no end.
     """
 
     stream: str
@@ -71,6 +66,11 @@ class Grant(NamedTuple):
         return Receiver(self.queue, self.topic, self.since_ms, self.until_ms)
 
 
+def _key(item: Wanted | Grant) -> tuple[str, str, str, str]:
+    """Return what makes two receivers the same: stream, name, topic and broker."""
+    return item.stream, item.name, item.topic, str(json.loads(item.link)["url"])
+
+
 class Sent(NamedTuple):
     """The number of records of one topic and descriptor that a receiver's broker has confirmed.
 
@@ -87,8 +87,7 @@ class Sent(NamedTuple):
 class Receipt(NamedTuple):
     """The receipt of a revoked grant: what was sent to its receiver.
 
-    `discarded` is the number of messages that were deleted at the revocation, because the receiver's broker
-    had not confirmed them.
+    `discarded` is the number of unconfirmed messages that were deleted at the revocation.
     """
 
     grant: Grant
@@ -153,41 +152,34 @@ def settle(
 ) -> list[Grant]:
     """Revoke the grants of all receivers but these; admit these receivers unless they have a grant.
 
-    A grant's start moves to a later `from_ms` if no descriptor has been sent to its receiver, because the
-    core then asks again about its topics. Returns the grants that are new or begin later than before.
-    `reasons` maps a stream and receiver to the reason for the revocation;
-    without an entry, the reason is "removed". A receiver with a different broker or topic counts as a
-    different receiver. Raises StoreError if the store cannot be written.
+    Returns the grants that are new or begin later than before. `reasons` maps a stream and receiver to the
+    reason for the revocation; without an entry, it is "removed". A receiver with a different broker or topic
+    counts as a different receiver. Raises StoreError if the store cannot be written.
     """
-    receivers_by_key = {(item.stream, item.name, item.topic, _url(item.link)): item for item in receivers}
-    kept_keys = set()
+    receivers_by_key = {_key(item): item for item in receivers}
     with store.transaction() as tx:
         earlier_starts = {(grant.id, grant.since_ms) for grant in active(tx)}
         for grant in active(tx):
-            key = grant.stream, grant.name, grant.topic, _url(grant.link)
-            item = receivers_by_key.get(key)
+            item = receivers_by_key.pop(_key(grant), None)
             if item is None:
-                _revoke(tx, grant, reasons.get(key[:2], "removed"), now_ms)
+                _revoke(tx, grant, reasons.get((grant.stream, grant.name), "removed"), now_ms)
                 continue
-            kept_keys.add(key)
+            # Before its first descriptor, the start may move: the core asks again about the topics.
             from_ms = 0 if outbox.descriptors(tx, grant.queue) else item.from_ms
             tx.execute(
                 "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?",
                 (item.link, from_ms, item.until_ms, grant.id),
             )
-        for key, item in receivers_by_key.items():
-            if key not in kept_keys:
-                _admit(tx, item, now_ms)
+        for item in receivers_by_key.values():
+            _admit(tx, item, now_ms)
         return [grant for grant in active(tx) if (grant.id, grant.since_ms) not in earlier_starts]
 
 
-def _url(link: str) -> str:
-    """Return the address of the broker in a link."""
-    return str(json.loads(link)["url"])
-
-
 def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> None:
-    """Revoke a grant: delete its waiting messages, and queue the withdrawal of its descriptors."""
+    """Revoke a grant: delete its waiting messages, and queue the withdrawal of its descriptors.
+
+    After that, nothing enters its queue: `check` reads the grants in the transaction that writes the rows.
+    """
     discarded = outbox.drop(tx, grant.queue)
     tx.execute("DELETE FROM descriptor WHERE queue = ?", (grant.queue,))
     topics = tx.execute("SELECT topic FROM announced WHERE queue = ? ORDER BY topic", (grant.queue,))
@@ -205,15 +197,12 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
     A withdrawal of the same topics that has not been sent yet is dropped, because it would clear the new
     descriptors. These topics are withdrawn when the new grant is revoked.
     """
-    former_grants = [
-        grant for grant in withdrawing(tx) if (grant.topic, _url(grant.link)) == (item.topic, _url(item.link))
-    ]
-    since_ms = max(item.from_ms, now_ms + 1)
+    former_grants = [grant for grant in withdrawing(tx) if _key(grant)[2:] == _key(item)[2:]]
+    item = item._replace(from_ms=max(item.from_ms, now_ms + 1))
     id_ = tx.execute(
-        "INSERT INTO receiver (stream, name, topic, link, since_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?)",
-        (item.stream, item.name, item.topic, item.link, since_ms, item.until_ms),
+        "INSERT INTO receiver (stream, name, topic, link, since_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?)", item
     ).lastrowid
-    queue = Grant(id_ or 0, item.stream, item.name, item.topic, item.link, since_ms, item.until_ms).queue
+    queue = Grant(id_ or 0, *item).queue
     for grant in former_grants:
         tx.execute(
             "INSERT OR IGNORE INTO announced SELECT ?, topic FROM outbox"
@@ -225,18 +214,17 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
 
 def receipts(connection: sqlite3.Connection) -> list[Receipt]:
     """Return the receipts of the revoked grants whose receipts are not on disk yet."""
-    grants = _grants(connection, "revoked_ms IS NOT NULL AND NOT receipt")
-    return [_receipt(connection, grant) for grant in grants]
-
-
-def _receipt(connection: sqlite3.Connection, grant: Grant) -> Receipt:
-    facts = connection.execute("SELECT revoked_ms, reason, discarded FROM receiver WHERE id = ?", (grant.id,))
-    revoked_ms, reason, discarded = facts.fetchone()
-    rows = connection.execute(
-        "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id",
-        (grant.queue,),
-    )
-    return Receipt(grant, revoked_ms, reason, discarded, tuple(Sent(*fields) for fields in rows))
+    rows = []
+    for grant in _grants(connection, "revoked_ms IS NOT NULL AND NOT receipt"):
+        [(revoked_ms, reason, discarded)] = connection.execute(
+            "SELECT revoked_ms, reason, discarded FROM receiver WHERE id = ?", (grant.id,)
+        )
+        sent = connection.execute(
+            "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id",
+            (grant.queue,),
+        )
+        rows.append(Receipt(grant, revoked_ms, reason, discarded, tuple(Sent(*fields) for fields in sent)))
+    return rows
 
 
 def note_receipt(store: Store, grant: Grant) -> None:

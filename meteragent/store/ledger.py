@@ -8,20 +8,20 @@ that of the window's last integrated part.
 import sqlite3
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import groupby
 from typing import NamedTuple
 
 from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import floor
-from meteragent.domain.units import DAY_MS
 from meteragent.store import batch, meta
 
 _CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4) WHERE true
     ON CONFLICT (meter, day_ms, stream, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
 
 
-class PeriodCharge(NamedTuple):
-    """The privacy that one stream of a meter spent in the period that starts at `start_ms`."""
+class DayCharge(NamedTuple):
+    """The privacy that one stream of a meter spent on the UTC day that starts at `start_ms`."""
 
     meter: str
     start_ms: int
@@ -35,17 +35,14 @@ def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None)
 
     Raises StoreError if a meter would exceed the budget of a period.
     """
+    starts = set()
     for kind, windows in commit.charges.items():
         tx.execute(_CHARGE, (commit.stream, kind.day_ms, str(kind.epsilon_per_w), batch(windows)))
-    if budget:
-        starts = {
-            (meter, floor(kind.day_ms, budget.period_ms))
-            for kind, windows in commit.charges.items()
-            for meter in windows
-        }
-        for meter, start_ms in starts:
-            if sum_charges(tx, meter, start_ms, budget.period_ms) > budget.epsilon_per_w:
-                raise StoreError(f"{commit.stream} would exceed the budget of a meter")
+        if budget:
+            starts |= {(meter, floor(kind.day_ms, budget.period_ms)) for meter in windows}
+    for meter, start_ms in starts:
+        if budget and sum_charges(tx, meter, start_ms, budget.period_ms) > budget.epsilon_per_w:
+            raise StoreError(f"{commit.stream} would exceed the budget of a meter")
 
 
 def sum_charges(connection: sqlite3.Connection, meter: str, start_ms: int, period_ms: int) -> Fraction:
@@ -58,17 +55,22 @@ def sum_charges(connection: sqlite3.Connection, meter: str, start_ms: int, perio
     return sum((Fraction(epsilon) * windows for epsilon, windows in rows), Fraction(0))
 
 
-def report(
-    connection: sqlite3.Connection, period_ms: int = DAY_MS, *, meter: str | None = None, since_ms: int = 0
-) -> Iterator[PeriodCharge]:
-    """Yield the privacy spent on the days from `since_ms` on, in order of meter, period and stream.
+def report(connection: sqlite3.Connection, meter: str | None = None) -> Iterator[DayCharge]:
+    """Yield the privacy spent, in order of meter, day and stream; of all meters if `meter` is None.
 
-    If `meter` is None, all meters are included. One meter is read at a time, because a long read would keep
-    the agent from erasing the WAL (rule 2 of the store).
+    One meter is read at a time, because a long read would keep the agent from erasing the WAL (rule 2 of the
+    store).
     """
     meters = connection.execute("SELECT DISTINCT meter FROM mark ORDER BY meter").fetchall()
     for (name,) in meters if meter is None else [(meter,)]:
-        yield from _report_meter(connection, period_ms, name, since_ms)
+        rows = connection.execute(
+            "SELECT day_ms, stream, epsilon, windows FROM charge WHERE meter = ? ORDER BY day_ms, stream",
+            (name,),
+        ).fetchall()
+        for (day_ms, stream), group in groupby(rows, lambda row: row[:2]):
+            counts = [(Fraction(epsilon), windows) for *_, epsilon, windows in group]
+            epsilon_per_w = sum((epsilon * windows for epsilon, windows in counts), Fraction(0))
+            yield DayCharge(name, day_ms, stream, sum(windows for _, windows in counts), epsilon_per_w)
 
 
 def recent(
@@ -83,7 +85,7 @@ def recent(
     for meter, end_ms in marks:
         rows = connection.execute(
             "SELECT day_ms, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
-            (meter, min(end_ms, from_ms) // period_ms * period_ms),
+            (meter, floor(min(end_ms, from_ms), period_ms)),
         )
         for day_ms, epsilon, windows in rows.fetchall():
             yield meter, day_ms, Fraction(epsilon) * windows
@@ -94,35 +96,12 @@ def streams(connection: sqlite3.Connection) -> set[str]:
     return {stream for (stream,) in connection.execute("SELECT DISTINCT stream FROM mark")}
 
 
-def opened_to_ms(connection: sqlite3.Connection) -> int | None:
-    """Return the latest mark of any meter, after which no window was opened; None if there is no mark."""
-    end_ms: int | None = connection.execute("SELECT max(end_ms) FROM mark").fetchone()[0]
-    return end_ms
-
-
 def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
     """Return the time before which charges may be lost; None if all charges are recorded."""
-    value = meta(connection, "unknown_before_ms")
-    return None if value is None else int(value)
+    value: int | None = meta(connection, "unknown_before_ms")
+    return value
 
 
 def taken_over_ms(connection: sqlite3.Connection) -> int:
     """Return the time before which descriptors of other stores count as this store's; 0 if none do."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'taken_over_ms'").fetchone()
-    return int(row[0]) if row else 0
-
-
-def _report_meter(
-    connection: sqlite3.Connection, period_ms: int, meter: str, since_ms: int
-) -> Iterator[PeriodCharge]:
-    rows = connection.execute(
-        "SELECT day_ms, stream, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
-        (meter, since_ms),
-    ).fetchall()
-    sums: dict[tuple[int, str], tuple[int, Fraction]] = {}
-    for day_ms, stream, epsilon, windows in rows:
-        key = (floor(day_ms, period_ms), stream)
-        count, total = sums.get(key, (0, Fraction(0)))
-        sums[key] = (count + windows, total + Fraction(epsilon) * windows)
-    for (start_ms, stream), (count, total) in sorted(sums.items()):
-        yield PeriodCharge(meter, start_ms, stream, count, total)
+    return int(meta(connection, "taken_over_ms", 0))

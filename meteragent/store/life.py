@@ -1,7 +1,7 @@
 """The life of a store's file while it is open: its transactions, the erasure of its log, its generations.
 
-The agent's store and those of a crowd's operators share it; rules 2 and 3 of `meteragent.store` are kept
-here. A table `meta` of keys and values must have the keys `generation`, `previous` and `releases`.
+The agent's store and those of a crowd's operators share it (rules 2 and 3 of `meteragent.store`). Their table
+`meta` must have the keys `generation`, `previous` and `releases`.
 """
 
 import os
@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 
 from meteragent.domain.errors import StoreError, StoreInUse
 from meteragent.store import file, generation, wal
-from meteragent.store.acceptance import count_releases
 from meteragent.store.examine import meta
 from meteragent.store.generation import Generation
 
@@ -88,7 +87,7 @@ class OpenStore:
                 wal.confirm(tx, self.path)
                 if self._has_records:  # count them before one can leave (rule 3)
                     self._has_records = False
-                    self._generation = self._generation._replace(releases=count_releases(tx))
+                    self._generation = self._generation._replace(releases=meta(tx, "releases"))
                     self._generation_file.put(self._generation)
             except BaseException as error:
                 self._failed = committed or isinstance(error, sqlite3.Error | OSError | StoreInUse)
@@ -129,7 +128,7 @@ class OpenStore:
     def _count(self, tx: sqlite3.Connection) -> None:
         """Count a commit with records; `committing` writes the count to the generation file (rule 3)."""
         self._has_records = True
-        put(tx, releases=count_releases(tx) + 1)
+        put(tx, releases=meta(tx, "releases") + 1)
 
     def _start(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
         """Start the first generation of this process, after `change` in the same transaction."""
@@ -142,14 +141,13 @@ class OpenStore:
     def _rotate(self, change: Callable[[sqlite3.Connection], None] | None = None) -> None:
         """Start a new generation (rule 3), after `change` in the same transaction."""
         previous = self._generation
-        name, releases = os.urandom(16).hex(), max(previous.releases, count_releases(self.connection))
+        name, releases = os.urandom(16).hex(), max(previous.releases, meta(self.connection, "releases"))
         with self.transaction() as tx:
             if change is not None:
                 change(tx)
                 self.erased = False
             put(tx, previous=previous.name, generation=name, releases=releases)
-        claim_key = previous.claim_key or os.urandom(32).hex()
-        self._generation = Generation(name, claim_key, releases)
+        self._generation = Generation(name, previous.claim_key, releases)
         self._has_rotated = True
         self._generation_file.put(self._generation)
 

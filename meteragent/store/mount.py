@@ -19,11 +19,6 @@ class Mount(NamedTuple):
     kind: str
     options: frozenset[str]
 
-    @property
-    def keeps_old_blocks(self) -> bool:
-        """Whether overwritten content may stay on the device."""
-        return self.kind in WRITES_ELSEWHERE or "data=journal" in self.options
-
 
 def keeper(path: Path) -> str | None:
     """Return the type of a store's file system, with the option that matters, if it keeps overwritten blocks.
@@ -31,9 +26,9 @@ def keeper(path: Path) -> str | None:
     Returns None if the file system keeps none, if the kernel does not list it, or if there is no store.
     """
     mount = mount_of(path) if path.exists() else None
-    if mount is None or not mount.keeps_old_blocks:
-        return None
-    return mount.kind if mount.kind in WRITES_ELSEWHERE else f"{mount.kind} (data=journal)"
+    if mount is None or mount.kind in WRITES_ELSEWHERE:
+        return mount and mount.kind
+    return f"{mount.kind} (data=journal)" if "data=journal" in mount.options else None
 
 
 def mount_of(path: Path, table: Path = MOUNTS) -> Mount | None:

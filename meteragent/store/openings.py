@@ -2,10 +2,9 @@
 
 Theory of operation
 -------------------
-Two noisy values of one interval reveal more than one charge covers, so an interval gets noise only once. To
-ensure that, the store keeps one number per meter and stream, the *mark*: the end of the last interval that
-was ever opened or skipped. Every window before the mark has been opened, or was skipped and will never be
-opened; no window from the mark on has been opened.
+Two noisy values of one interval reveal more than one charge covers, so an interval gets noise only once. The
+store keeps one number per meter and stream, the *mark*: the end of the last interval that was ever opened or
+skipped. No window before the mark will ever be opened again; no window from the mark on has been opened.
 
 `check` runs before `Store.write` writes marks and states. It reads the old marks in the same transaction, so
 no other writer can intervene. For each meter with old mark m (the store's floor if the meter has none) and
@@ -20,9 +19,9 @@ new mark m' (m if the commit has none):
    m'), so this commit opens it. A window that crosses m would open an interval a second time.
 
 The core checks the same before it opens a window. The check is repeated here, because this transaction is the
-last step before the release is durable. A bug in the core, or a state from an older copy, ends in StoreError
-and a rollback. After a power cut the marks on disk are the marks of the last commit that was fsynced, and no
-record of a later commit has left, so the core can safely decide about the later intervals again.
+last step before the release is durable. After a power cut the marks on disk are the marks of the last commit
+that was fsynced, and no record of a later commit has left, so the core can safely decide about the later
+intervals again.
 """
 
 import json
@@ -44,12 +43,7 @@ class Openings:
         self._lengths_ms: dict[tuple[str, str], int] = {}
 
     def check(self, tx: sqlite3.Connection, commit: Commit, floor_ms: int) -> None:
-        """Refuse a commit unless each window was open before, or starts at or after its meter's mark.
-
-        A mark may rise without a charge, because the mark also passes skipped windows. But every charge
-        except that of a redrawn peak raises the mark, and no window ends after the new mark. Raises
-        StoreError if the commit is refused or a window has unknown terms.
-        """
+        """Raise StoreError if a commit breaks a rule, or a window has unknown terms."""
         charged_meters = set().union(*commit.charges.values())
         meters = {*commit.marks, *commit.states, *charged_meters}
         if not meters:

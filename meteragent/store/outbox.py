@@ -9,7 +9,7 @@ crowd; the row is deleted once it is delivered or too late.
 import json
 import math
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing
 from meteragent.store import Store, batch
 
 PAGE = 1000
-"""The largest number of rows that `export` reads or `make_room` deletes at once."""
+"""The largest number of rows that are read or deleted at once."""
 _NO_SLOT = (None, None, None)
 _ROW_BYTES = 64
 """The size of a row without topic and payload, in bytes; the triggers in `schema` use the same number."""
@@ -67,8 +67,7 @@ def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
 def put(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[WaitingRow]:
     """Append messages to the queues of their receivers; return the new rows.
 
-    The messages are sent after earlier ones with the same due time. A single statement inserts all of them.
-    SQLite runs it without the interpreter lock, so the core can run at the same time.
+    The messages are sent after earlier ones with the same due time.
     """
     if not outgoing:
         return []
@@ -98,8 +97,8 @@ def pending(
 ) -> list[WaitingRow]:
     """Return a queue's first undelivered rows that are due, in the order (due, id), after the pair `after`.
 
-    At most `limit` rows are returned, including rows in flight. The outbox keeps no position, because a later
-    commit may add a row that is due before a row that has left.
+    At most `limit` rows are returned, including rows in flight. There is no lasting position: a later commit
+    may add a row that is due before a row that has left.
     """
     rows = connection.execute(
         "SELECT id, due_ms, topic, payload, retain, until_ms FROM outbox INDEXED BY outbox_waiting"
@@ -158,41 +157,33 @@ def commit_bytes(commit: Commit) -> int:
 
 def total_bytes(connection: sqlite3.Connection) -> int:
     """Return the size in bytes of all rows, waiting and delivered."""
-    [(size_bytes,)] = connection.execute(
-        "SELECT ifnull(sum(waiting_bytes + left_bytes), 0) FROM outbox_total"
-    )
-    return int(size_bytes)
+    query = "SELECT ifnull(sum(waiting_bytes + left_bytes), 0) FROM outbox_total"
+    return int(connection.execute(query).fetchone()[0])
 
 
 def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[bool, int]:
     """Delete rows if the outbox is full; return whether there is room, and the number of dropped rows.
 
-    There is room while the undelivered rows of `streams` take less than `max_bytes`, without hysteresis.
-    While all rows together take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest
-    first, or, if there are none, undelivered rows of streams that are no longer configured. Only the latter
-    count as dropped. As long as there is space, the rows of such streams are kept, because a stream that is
-    configured again sends them. The ledger is not counted: it is never pruned, and must not stop the agent.
+    There is room while the undelivered rows of `streams` take less than `max_bytes`. While all rows together
+    take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest first, or, if there are
+    none, undelivered rows of streams that are no longer configured, which are kept until then because a
+    stream that is configured again sends them. Only these count as dropped. The ledger is not counted: it is
+    never pruned, and must not stop the agent.
     """
-    totals = store.connection.execute("SELECT queue, waiting_bytes, left_bytes FROM outbox_total").fetchall()
-    waiting_bytes = sum(row[1] for row in totals if row[0] in streams)
-    delivered_bytes = sum(row[2] for row in totals)
-    retired_bytes = {row[0]: row[1] for row in totals if row[0] not in streams and row[1]}
-    dropped_rows = 0
-    if (delivered_bytes or retired_bytes) and waiting_bytes + delivered_bytes + sum(
-        retired_bytes.values()
-    ) >= max_bytes:
+    rows = store.connection.execute("SELECT queue, waiting_bytes, left_bytes FROM outbox_total").fetchall()
+    waiting_bytes = sum(waiting for queue, waiting, _ in rows if queue in streams)
+    retired_queues = [queue for queue, waiting, _ in rows if waiting and queue not in streams]
+    has_delivered, dropped_rows = any(delivered for *_, delivered in rows), 0
+    if (has_delivered or retired_queues) and total_bytes(store.connection) >= max_bytes:
         with store.transaction() as tx:
-            if not delivered_bytes:
-                dropped_rows = drop(tx, next(iter(retired_bytes)), PAGE)
-            prune(tx, 2**63 - 1, PAGE)
+            if not has_delivered:
+                dropped_rows = drop(tx, retired_queues[0], PAGE)
+            prune(tx, 2**63 - 1)
     return waiting_bytes < max_bytes, dropped_rows
 
 
 def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
-    """Delete undelivered rows of a queue, oldest first; return their number.
-
-    At most `limit` rows are deleted, or all if `limit` is -1.
-    """
+    """Delete at most `limit` undelivered rows of a queue (-1: all), oldest first; return their number."""
     rows = tx.execute(
         "SELECT id FROM outbox INDEXED BY outbox_waiting"
         " WHERE queue = ? AND delivered_ms IS NULL ORDER BY due_ms, id LIMIT ?",
@@ -228,28 +219,10 @@ def descriptors_of(
     return [bytes(payload) for (payload,) in rows]
 
 
-def export(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
-    """Yield all delivered rows that are still kept, in the order of their commits.
-
-    Rows are read in pages, because a long read would keep the agent from erasing the WAL (rule 2 of the
-    store).
-    """
-    last_id = 0
-    while rows := connection.execute(
-        "SELECT id, queue, topic, payload, due_ms, delivered_ms FROM outbox"
-        " WHERE id > ? AND delivered_ms IS NOT NULL ORDER BY id LIMIT ?",
-        (last_id, PAGE),
-    ).fetchall():
-        last_id = rows[-1][0]
-        for row in rows:
-            yield DeliveredRow(*row[1:])
-
-
 def latest(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
     """Return the payloads of the newest records of a topic, at most `limit`, in the order of their commits.
 
-    Only the newest rows are searched, because a search for older records of one topic would be a long read if
-    there are many meters.
+    Only the newest rows are searched: with many meters, older ones of one topic would be a long read.
     """
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"

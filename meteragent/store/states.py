@@ -1,8 +1,7 @@
 """The rows that hold the meters' states. A row never moves (rule 2 of the store).
 
-The ids and sizes of the rows are read at the first write and cached, because no other program writes rows.
-They are read again only after a rollback. All existing rows of one size are overwritten by one statement,
-which SQLite runs without the interpreter lock, so the core can run at the same time.
+The ids and sizes of the rows are read at the first write, and again only after a rollback, because no other
+program writes rows. All existing rows of one size are overwritten by one statement (`schema.batch`).
 """
 
 import sqlite3

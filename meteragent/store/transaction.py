@@ -15,8 +15,7 @@ One step of the core is one transaction, in this order:
    messages, count it in the generation file (`generation`).
 6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).
 
-The order of steps 1 to 4 does not matter for privacy, because SQLite makes all of them durable, or none.
-After a power cut at any instant, the following holds:
+SQLite makes all of steps 1 to 4 durable, or none. After a power cut at any instant, the following holds:
 
 - *No noise without its charge.* A slot's accumulator (noise plus energy) reaches the disk in the same commit
   as the window's charge, or in a later one. Noise that was only in memory is gone; a later step may open that
@@ -25,8 +24,7 @@ After a power cut at any instant, the following holds:
   So each value that left is on disk, and is sent again byte for byte until the broker confirms it.
 - *No message that an old copy could release again.* Step 5 counts the commit before its messages leave.
 
-If the agent crashes after step 5, it only repeats messages that the broker may already have. A crash before
-step 6 leaves earlier accumulators in the log, which the next start erases before anything else.
+A crash before step 6 leaves earlier accumulators in the log, which the next start erases first.
 """
 
 from collections.abc import Collection
@@ -53,8 +51,8 @@ def commit(
     """Write one step of the core, and mark the rows `delivered_ids` as delivered; fsync both.
 
     Rows that were delivered more than `keep_ms` ago are pruned, at most `_PRUNED` at once. The caller must
-    call `Store.erase` next. Raises StoreError, and writes nothing, if a window would open twice or exceed the
-    budget. Also raises StoreError if the store cannot be written.
+    call `Store.erase` next. Raises StoreError if a window would open twice or exceed the budget (nothing is
+    written then), or if the store cannot be written.
     """
     with store.committing() as tx:
         ledger.charge(tx, step, budget)

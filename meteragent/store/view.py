@@ -13,11 +13,7 @@ from meteragent.store import file, schema
 
 @contextmanager
 def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
-    """Connect to a store read-only, even while an agent uses it.
-
-    Raises StoreError if there is no store, or if the file cannot be read, belongs to another program, or is
-    too new for this version.
-    """
+    """Connect to a store read-only, even while an agent uses it. Raises StoreError if it is none of ours."""
     path = Path(path).resolve()
     if not path.exists():
         raise StoreError(f"{path}: there is no store")

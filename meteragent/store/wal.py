@@ -11,21 +11,14 @@ state, the log is overwritten with zeros in place:
    other connection reads the log.
 2. Overwrite the header of 32 bytes and sync. Without the header, SQLite ignores every frame.
 3. Overwrite the frames and sync.
-4. Keep the file, and truncate it only if it is large. Growing and truncating a file change the metadata of
-   the file system, which makes each sync several times slower.
-
-Before step 2 a write lock is taken (`BEGIN IMMEDIATE`), so that no other connection appends to the log during
-the erasure. If another connection has committed since `erase` was called (`data_version` differs), the log
-may hold a frame that is not in the file yet, and the erasure is left to the next call.
+4. Keep the file, and truncate it only if it is large.
 
 After a power cut, either the whole log is valid (the zeros of step 2 are not on disk yet), or no part of it
 is. Both states are correct, because the file has held every commit since step 1. Overwriting the frames first
 could leave a valid prefix of the log: older pages, which would replace newer pages in the file.
 
 SQLite does not notice the erasure. Its index still states that every frame is in the database file, so no
-connection reads the log, and the next commit restarts the log with a header. But if a reader holds a
-lock on the log, SQLite appends instead, behind a header of zeros, and a crash would lose that commit. So
-`confirm` looks for the header after each commit, before any record of that commit leaves.
+connection reads the log, and the next commit restarts the log with a header (but see `confirm`).
 
 SQLite puts its locks (POSIX locks, which a process loses when it closes any descriptor of the same file) on
 the database file and on `-shm`, never on `-wal`. So it is safe to open and close the log here.
@@ -33,7 +26,7 @@ the database file and on `-shm`, never on `-wal`. So it is safe to open and clos
 
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from meteragent.domain.errors import StoreError
@@ -59,14 +52,14 @@ def erase(connection: sqlite3.Connection, path: Path) -> bool:
     connection.execute("BEGIN IMMEDIATE")  # no other connection may append to the log while it is zeroed
     try:
         if _data_version(connection) != version:
-            return False
+            return False  # another connection has written a frame that is not in the file yet
         _overwrite(log)
     finally:
         connection.execute("ROLLBACK")
-    if log.stat().st_size <= LARGEST_KEPT_BYTES:
-        return True
-    # A reader that has started since then reads only the database file, but blocks truncating the log.
-    if not any(_is_moved(connection, "TRUNCATE") for _ in range(TRIES)):
+    # Growing and truncating a file change metadata, which makes each sync several times slower. A reader that
+    # has started since then reads only the database file, but blocks truncating the log.
+    is_large = log.stat().st_size > LARGEST_KEPT_BYTES
+    if is_large and not any(_is_moved(connection, "TRUNCATE") for _ in range(TRIES)):
         raise _busy_error(path)
     return True
 
@@ -74,7 +67,8 @@ def erase(connection: sqlite3.Connection, path: Path) -> bool:
 def confirm(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the last commit survives a crash: it is in a log with a header, or in the database file.
 
-    Raises StoreError if the commit is in neither.
+    If a reader holds a lock on an erased log, SQLite does not restart the log but appends to it, behind a
+    header of zeros, and a crash would lose the commit. Raises StoreError if the commit is in neither.
     """
     if _has_no_header(path):
         [(_, frames, checkpointed_frames)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -87,16 +81,14 @@ def close(connection: sqlite3.Connection, path: Path) -> None:
 
     A descriptor that is opened beforehand still gives access to the blocks of the deleted log.
     """
-    descriptor = None
-    with suppress(OSError):  # there is no log, or another user owns it
-        descriptor = os.open(f"{path}-wal", os.O_RDWR)
-    try:
+    with ExitStack() as undo:
+        descriptor = None
+        with suppress(OSError):  # there is no log, or another user owns it
+            descriptor = os.open(f"{path}-wal", os.O_RDWR)
+            undo.callback(os.close, descriptor)
         connection.close()
         if descriptor is not None and not os.fstat(descriptor).st_nlink:
             _zero(descriptor)
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _data_version(connection: sqlite3.Connection) -> int:

@@ -17,7 +17,7 @@ from meteragent.consume.cell import cell_of
 from meteragent.consume.message import load
 from meteragent.domain.errors import RecordError, StoreError
 from meteragent.domain.grid import iso_time
-from meteragent.store import outbox, terms
+from meteragent.store import commands, terms
 from meteragent.wire.descriptor import describe
 
 COLUMNS = ("stream", "meter", "time", "for", "band", "value", "unit", "sd", "descriptor", "delivered")
@@ -48,7 +48,7 @@ def _fields(payload: bytes) -> Mapping[str, Any]:
 
 def records(connection: sqlite3.Connection) -> Iterator[ExportedRecord]:
     """Yield the delivered records that are still kept, in the order of their commits."""
-    for row in outbox.export(connection):
+    for row in commands.delivered(connection):
         # Descriptors and running totals have no field `for`, and a withdrawn descriptor has no payload.
         if row.payload and "for" in _fields(row.payload):
             yield ExportedRecord(row.stream, row.payload, row.delivered_ms)

@@ -12,7 +12,7 @@ from meteragent.core.stream import Effects
 from meteragent.domain.commit import Budget, Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
-from meteragent.store import ledger, outbox
+from meteragent.store import commands, ledger, outbox
 from tests.support.fake_session import LIMIT_S
 from tests.support.line import LENGTH_MS, START_MS, Line
 from tests.support.mqtt_peer import turns
@@ -282,7 +282,7 @@ async def test_delivered_records_are_kept_for_their_time(tmp_path: Path) -> None
         await thread.persist(Commit("main", 100), [1], None)
         for now_ms, kept in ((1100, 1), (1101, 0)):
             await thread.persist(Commit("main", now_ms), [], None)
-            assert len(list(outbox.export(store.connection))) == kept
+            assert len(list(commands.delivered(store.connection))) == kept
         thread._generation_thread.shutdown()
         thread._thread.shutdown()
 

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
+<<<<<<< HEAD
 from meteragent.agent.link import sink
 from meteragent.store import outbox
+=======
+from meteragent.agent import sink
+from meteragent.store import commands, outbox
+>>>>>>> f6f5d656 (Store: the content of tables is checked by one list; what only commands need is apart)
 from tests.agent.sink_line import NOW_MS, Line
 from tests.support.fake_session import LIMIT_S, Publication
 from tests.support.mqtt_peer import turns
@@ -374,5 +379,5 @@ async def test_a_report_is_not_sent_from_its_deadline_on(line: Line) -> None:
     assert line.sink.delivered_ms == NOW_MS
     assert line.counts["delivered"] == 2
     assert outbox.depth(line.store.connection, "main") == 0
-    assert [row.payload for row in outbox.export(line.store.connection)] == [b"record"]
+    assert [row.payload for row in commands.delivered(line.store.connection)] == [b"record"]
     assert outbox.total_bytes(line.store.connection) == 64 + len("private/m") + len(b"record")

@@ -1,10 +1,13 @@
 """Agents with a mistake in their prices, each of which the simulation test must find."""
 
+from dataclasses import replace
+
 import pytest
 
 from meteragent.core.prices import PriceIntake, Prices
 from meteragent.domain.prices import Price
 from meteragent.domain.terms import Terms
+from meteragent.store import Store
 
 
 def takes_a_price_whose_time_has_begun(patch: pytest.MonkeyPatch) -> None:
@@ -29,7 +32,8 @@ def replaces_a_price(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_prices_in_memory(patch: pytest.MonkeyPatch) -> None:
     """A crash loses the prices that are still to come."""
-    patch.setattr("meteragent.store.prices.write", lambda *_: None)
+    write = Store.write
+    patch.setattr(Store, "write", lambda self, tx, commit: write(self, tx, replace(commit, prices=None)))
 
 
 def drops_prices_too_early(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from meteragent.domain.commit import Commit, Descriptor, Outgoing
-from meteragent.store import Store, outbox, read_only
+from meteragent.store import Store, commands, outbox, read_only
 from tests.support.stores import fresh, open_store, persist, sending
 
 LATE = 2**62
@@ -108,10 +108,10 @@ def test_prune_is_bounded_and_oldest_first(store: Store) -> None:
         persist(store, Commit("main", 0), delivered=[id_], now_ms=now_ms)
     with store.transaction() as tx:
         assert outbox.prune(tx, 30, limit=1) == 1
-        assert [row.delivered_ms for row in outbox.export(tx)] == [30, 20]
+        assert [row.delivered_ms for row in commands.delivered(tx)] == [30, 20]
         assert outbox.prune(tx, 30, limit=10) == 1
         assert outbox.prune(tx, 30, limit=10) == 0
-    assert [row.delivered_ms for row in outbox.export(store.connection)] == [30]
+    assert [row.delivered_ms for row in commands.delivered(store.connection)] == [30]
     assert ids(store) == [3, 5]
 
 
@@ -121,7 +121,7 @@ def test_export(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     persist(store, sending(*range(10)))
     persist(store, Commit("main", 0), delivered=[10, 1, 2, 4, 5, 7], now_ms=9)
     with read_only(store.path) as reader:
-        rows = outbox.export(reader)
+        rows = commands.delivered(reader)
         actual = [next(rows)]
         persist(store, Commit("main", 0), delivered=[8], now_ms=9)
         assert store.erased
@@ -145,12 +145,12 @@ def test_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(ids(store)) == 10
     persist(store, Commit("main", 0), delivered=[7, 6, 5], now_ms=1)
     assert outbox.make_room(store, 10_000, BOTH) == (True, 0)
-    assert [row.due_ms for row in outbox.export(store.connection)] == [6]
+    assert [row.due_ms for row in commands.delivered(store.connection)] == [6]
     assert outbox.make_room(store, 10_000, BOTH) == (True, 0)
-    assert len(list(outbox.export(store.connection))) == 1
+    assert len(list(commands.delivered(store.connection))) == 1
     persist(store, sending(*range(3), payload=payload, stream="other"))
     assert outbox.make_room(store, 10_000, BOTH) == (False, 0)
-    assert list(outbox.export(store.connection)) == []
+    assert list(commands.delivered(store.connection)) == []
     assert len(ids(store)) + len(ids(store, stream="other")) == 10
 
 
@@ -164,7 +164,7 @@ def test_what_retired_streams_left_makes_room_last(store: Store, monkeypatch: py
     persist(store, sending(0, payload=payload), delivered=[4, 5])
     persist(store, sending(*range(4), payload=payload))
     assert outbox.make_room(store, 10_000, {"main"}) == (True, 0)
-    assert list(outbox.export(store.connection)) == []
+    assert list(commands.delivered(store.connection)) == []
     assert len(ids(store, stream="retired")) == 3
     assert outbox.make_room(store, 10_000, {"main"}) == (True, 2)
     assert outbox.make_room(store, 10_000, {"main"}) == (True, 0)
@@ -291,7 +291,7 @@ class Machine(RuleBasedStateMachine):
         expected = [id_ for _, id_ in sorted((due, id_) for id_, due in self.waiting.items())]
         assert ids(self.store) == expected
         assert outbox.depth(connection, "main") == len(expected)
-        assert [row.delivered_ms for row in outbox.export(connection)] == [
+        assert [row.delivered_ms for row in commands.delivered(connection)] == [
             ms for _, ms in sorted(self.left.items())
         ]
         assert totals(connection) == (len(expected), 79 * len(expected), 79 * len(self.left))

@@ -81,40 +81,29 @@ def test_check_says_where_old_blocks_stay(path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "keeps"),
+    ("line", "kind", "keeper"),
     [
-        ("31 1 254:0 / / rw,relatime - ext4 /dev/vda rw", "ext4", False),
-        ("31 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,data=journal", "ext4", True),
-        ("31 1 0:30 /@ / rw - btrfs /dev/vda rw,ssd", "btrfs", True),
-        ("31 1 0:30 / /not/here rw - btrfs /dev/vda rw", None, False),
-        ("31 1 0:30 / / rw - zfs tank rw", "zfs", True),
-        ("31 1 0:30 / / rw master:2 - xfs /dev/a rw", "xfs", False),
+        ("31 1 254:0 / / rw,relatime - ext4 /dev/vda rw", "ext4", None),
+        (
+            "31 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,data=journal",
+            "ext4",
+            "ext4 (data=journal)",
+        ),
+        ("31 1 0:30 /@ / rw - btrfs /dev/vda rw,ssd", "btrfs", "btrfs"),
+        ("31 1 0:30 / /not/here rw - btrfs /dev/vda rw", None, None),
+        ("31 1 0:30 / / rw - zfs tank rw", "zfs", "zfs"),
+        ("31 1 0:30 / / rw master:2 - xfs /dev/a rw", "xfs", None),
     ],
 )
-def test_what_a_path_is_on(line: str, kind: str | None, keeps: bool, tmp_path: Path) -> None:
-    """The kernel's table says on which file system a path is, and whether that keeps what is overwritten."""
+def test_what_a_path_is_on(
+    line: str, kind: str | None, keeper: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's table says on which file system a path is; one that keeps old blocks is named with why."""
     (tmp_path / "table").write_text(line + "\n")
     actual = mount_of(tmp_path, tmp_path / "table")
     assert (actual.kind if actual else None) == kind
-    assert bool(actual and actual.keeps_old_blocks) is keeps
-
-
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        ("31 1 254:0 / / rw - ext4 /dev/vda rw,data=journal", "ext4 (data=journal)"),
-        ("31 1 0:30 / / rw - btrfs /dev/vda rw", "btrfs"),
-        ("31 1 0:30 / / rw - xfs /dev/vda rw", None),
-    ],
-)
-def test_what_keeps_old_blocks_is_named(
-    line: str, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An option that matters is named with the file system, which is safe without it."""
-    (tmp_path / "table").write_text(line + "\n")
-    known_mount = mount_of(tmp_path, tmp_path / "table")
-    monkeypatch.setattr("meteragent.store.mount.mount_of", lambda _path: known_mount)
-    assert mount.keeper(tmp_path) == text
+    monkeypatch.setattr("meteragent.store.mount.mount_of", lambda _path: actual)
+    assert mount.keeper(tmp_path) == keeper
 
 
 def test_the_nearest_mount_counts(tmp_path: Path) -> None:

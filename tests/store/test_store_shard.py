@@ -20,7 +20,7 @@ from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
 from meteragent.domain.identity import ALL_METERS, Shard, SourceTopic
 from meteragent.service.health import ask, socket_path
-from meteragent.store import Store, ledger, meta, restore_at
+from meteragent.store import Store, commands, ledger, meta, restore_at
 from tests.core.test_pipeline import EVENT, core, feed
 from tests.support.agent_world import STREAM, World, quick
 from tests.support.configurations import written
@@ -173,14 +173,14 @@ def test_the_ledger_tells_until_when_windows_are_open(
     """`opened_to` is the latest end of a window that any meter has opened; none in a new store."""
     claims(path, HALVES[0])
     with open_store(path) as store:
-        assert ledger.opened_to_ms(store.connection) == LENGTH_MS
+        assert commands.opened_to_ms(store.connection) == LENGTH_MS
         persist(store, opening(4, "n"))
-        assert ledger.opened_to_ms(store.connection) == 5 * LENGTH_MS
+        assert commands.opened_to_ms(store.connection) == 5 * LENGTH_MS
     (tmp_path / "c.toml").write_text(written(store=f'path = "{path}"'))
     assert main(["ledger", str(tmp_path / "c.toml"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["opened_to"] == "1970-01-01T02:30:00Z"
     with open_store(tmp_path / "new") as store:
-        assert ledger.opened_to_ms(store.connection) is None
+        assert commands.opened_to_ms(store.connection) is None
 
 
 # --- the fleet ----------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_no_interval_is_opened_in_two_stores(
         fleet = Fleet(Path(folder))
         with fleet.cut(first, told_ms=0) as stores:
             fleet.run(stores, before)
-            ends_ms = [ledger.opened_to_ms(store.connection) or 0 for store in stores]
+            ends_ms = [commands.opened_to_ms(store.connection) or 0 for store in stores]
             clocks_ms = [int(meta(store.connection, "clock_ms")) for store in stores]
         with fleet.cut(second, told_ms=max(ends_ms + clocks_ms)) as stores:
             fleet.run(stores, [*before, *after])

@@ -6,7 +6,7 @@ import pytest
 
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
-from meteragent.store import ledger, outbox, view
+from meteragent.store import commands, ledger, outbox, view
 from tests.support.stores import LENGTH_MS, TERMS, closing, fresh, open_store, opening, persist, sending
 from tests.support.terms import terms_with
 
@@ -14,12 +14,12 @@ from tests.support.terms import terms_with
 def test_the_ledger_knows_its_streams_and_its_end() -> None:
     """Those that ever opened a window, and where the last of these ends; nothing before the first."""
     with fresh() as store:
-        assert (ledger.streams(store.connection), ledger.opened_to_ms(store.connection)) == (set(), None)
+        assert (ledger.streams(store.connection), commands.opened_to_ms(store.connection)) == (set(), None)
         persist(store, opening(0, "a"))
         persist(store, opening(3, "b", stream="heat"))
         persist(store, sending(5, stream="other"))
         assert ledger.streams(store.connection) == {"main", "heat"}
-        assert ledger.opened_to_ms(store.connection) == 4 * LENGTH_MS
+        assert commands.opened_to_ms(store.connection) == 4 * LENGTH_MS
 
 
 def test_the_newest_records_of_a_topic() -> None:

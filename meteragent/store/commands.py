@@ -1,0 +1,64 @@
+"""What the commands `ledger` and `export` do with a store; the agent needs nothing of it."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from meteragent.domain.errors import StoreError, StoreLost
+from meteragent.store import file, generation, wal
+from meteragent.store.acceptance import accept
+from meteragent.store.outbox import PAGE, DeliveredRow
+
+
+def accept_moved(path: Path | str) -> bool:
+    """Accept a store in its current place; return False if it has not moved.
+
+    The content of the store does not change, but its WAL is moved into the file and erased, unless another
+    program is reading the file. Call this function only for an operator who has moved the store together with
+    the files beside it, and who runs no agent at the old location: a folder that was restored from a backup
+    would be accepted, too. Raises StoreRestored for a store that is refused for another reason, StoreLost for
+    a damaged or missing store, StoreInUse, or StoreError if there has never been a store.
+    """
+    path = Path(path).resolve()
+    with file.device(path), ExitStack() as undo:
+        undo.callback(os.close, file.lock(path))
+        if path.exists():
+            undo.callback(os.close, file.hold(path))
+        try:
+            connection = file.examine(path)
+        except file.Damage as damage:
+            raise StoreLost(f"{path}: {damage}; {file.RESTORE_HINT}") from None
+        if connection is None:
+            raise StoreError(f"{path}: there is no store")
+        undo.callback(wal.close, connection, path)
+        wal.erase(connection, path)
+        newest = accept(connection, path, may_be_moved=True)
+        if newest is None or generation.is_in_place(path, newest):
+            return False
+        generation.write(path, newest)
+    return True
+
+
+def opened_to_ms(connection: sqlite3.Connection) -> int | None:
+    """Return the latest mark of any meter, after which no window was opened; None if there is no mark."""
+    end_ms: int | None = connection.execute("SELECT max(end_ms) FROM mark").fetchone()[0]
+    return end_ms
+
+
+def delivered(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
+    """Yield all delivered rows that are still kept, in the order of their commits.
+
+    Rows are read in pages, because a long read would keep the agent from erasing the WAL (rule 2 of the
+    store).
+    """
+    last_id = 0
+    while rows := connection.execute(
+        "SELECT id, queue, topic, payload, due_ms, delivered_ms FROM outbox"
+        " WHERE id > ? AND delivered_ms IS NOT NULL ORDER BY id LIMIT ?",
+        (last_id, PAGE),
+    ).fetchall():
+        last_id = rows[-1][0]
+        for row in rows:
+            yield DeliveredRow(*row[1:])

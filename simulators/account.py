@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from meteragent.domain import grid
 from meteragent.domain.units import MICRO, MINUTE_MS
-from meteragent.store.ledger import DayCharge
+from meteragent.store.commands import DayCharge
 from simulators.chance import Integers
 from simulators.fault import Row
 from simulators.invariant import InvariantViolation, check

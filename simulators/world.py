@@ -45,7 +45,7 @@ from meteragent.domain.identity import SourceTopic
 from meteragent.domain.reading import Message
 from meteragent.domain.units import DAY_MS, MICRO, MINUTE_MS
 from meteragent.privacy.bits import SeededBits
-from meteragent.store import Store, ledger, outbox, transaction
+from meteragent.store import Store, commands, outbox, transaction
 from simulators import fault
 from simulators.account import Account, Rules, Slot, first_window_ms
 from simulators.fault import Arrivals, Faults, Row
@@ -209,11 +209,11 @@ class World:
             snapshot = store.snapshot(self.stream.name)
             core = Pipeline(self.stream, snapshot, Spending(), SeededBits(self.seed), counts)
             _run_turns(core, store, messages, observations)
-            ledger_lines = list(ledger.report(store.connection))
+            ledger_lines = list(commands.report(store.connection))
         return self._account(observations, counts, ledger_lines, len(messages)), observations
 
     def _account(
-        self, observations: Observations, counts: Counts, spent: list[ledger.DayCharge], messages: int
+        self, observations: Observations, counts: Counts, spent: list[commands.DayCharge], messages: int
     ) -> Account:
         arrivals, rows = self.deliveries
         first_ms = {

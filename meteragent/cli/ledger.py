@@ -26,12 +26,13 @@ def run(options: argparse.Namespace) -> int:
         print(f"{path}: nothing before {grid.iso_time(options.restored_at)} will be released again")
         return 0
     if options.moved:
-        outcome = "accepted where it is now" if commands.accept_moved(path) else "has not moved: nothing to do"
+        has_moved = commands.accept_moved(path)
+        outcome = "accepted where it is now" if has_moved else "has not moved: nothing to do"
         print(f"{path}: {outcome}")
         return 0
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), commands.opened_to_ms(connection)
-        period_charges = list(ledger.report(connection, options.meter))
+        period_charges = list(commands.report(connection, options.meter))
         levels = _levels_per_kwh(period_charges, _largest_levels(settings, view.terms(connection)))
     rows = [_row(charges) for charges in period_charges]
     unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _level(charges: ledger.DayCharge, terms_of: Mapping[str, Terms]) -> str:
+def _level(charges: commands.DayCharge, terms_of: Mapping[str, Terms]) -> str:
     """Return a row's level at the configured radius, or "-" if its stream is not configured.
 
     Levels at different radii do not add up (law 6), so the level is epsilon times one radius.
@@ -75,7 +76,7 @@ def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Ter
 
 
 def _levels_per_kwh(
-    period_charges: Iterable[ledger.DayCharge], largest: Mapping[str, Fraction]
+    period_charges: Iterable[commands.DayCharge], largest: Mapping[str, Fraction]
 ) -> dict[str, Fraction]:
     """Return, for each meter, the level per kWh of change, added up over all streams that charged the meter.
 
@@ -88,7 +89,7 @@ def _levels_per_kwh(
     return levels
 
 
-def _row(charges: ledger.DayCharge) -> dict[str, str | int]:
+def _row(charges: commands.DayCharge) -> dict[str, str | int]:
     """Return a period's charges as a row of the JSON report."""
     names = ("meter", "day", "stream", "windows", "epsilon_per_w")
     day, epsilon = grid.iso_time(charges.start_ms)[:10], str(charges.epsilon_per_w)

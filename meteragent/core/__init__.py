@@ -4,16 +4,15 @@
     stream     the stream's settings, the names of its meters, and the answer to a feed
     intake     turns messages into readings of meters; `phases` sums the phases of one meter
     arrivals   judges what arrives of each meter and phase, `judgement` which readings of a counter count
-    timeline   integrates one meter's readings into slots; `register` does so for registers
+    timeline   integrates one meter's `pending` readings into slots; `register` does so for registers
     window     holds the sums of a window's slots; `largest` those of a peak, `shares` those of a crowd
     factory    makes timelines and windows, of the class that a kind of window needs
-    opening    opens and charges windows, if `claims` knows that no other store releases the meter
+    opening    opens and charges windows, unless another store releases the meter
     release    makes the messages of closed slots, draws noise again, and keeps the running totals
     deadlines  when slots are next due
     noise      draws the noise and dithers of a feed
     charges    counts the charges of a feed's windows
     prices     the prices of weighted windows, and what takes them from messages
-    tokens     returns a message's token after its last use
 
 No module of the core writes logs, reads a clock or owns a random number generator: times and random bits are
 passed in as arguments. No exception holds a reading.

@@ -19,7 +19,10 @@ reading, whose messages merely lack a value, is no meter of a stream that has ot
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
+from statistics import median_high
 from typing import NamedTuple
 
 from meteragent.core.judgement import Verdict
@@ -55,8 +58,7 @@ _IDLE = {*_REFUSED, "duplicate"}
 _EMPTY = {"refused_missing", "refused_unavailable"}
 """Refusals of messages that may belong to something other than a meter."""
 _UNHEARD = {"retained", "other_shard"}
-"""Outcomes of messages that the meter has not just sent, or that are another agent's: they are as good as
-silence."""
+"""Outcomes of messages that the meter has not just sent, or that are another agent's: as good as silence."""
 _ODD = _UNREADABLE - _EMPTY
 _RECENT_BITS = (1 << RECENT) - 1
 
@@ -112,14 +114,15 @@ class ArrivalRow(NamedTuple):
     code: str | None
 
 
+@dataclass(slots=True, eq=False)
 class Series:
     """A series of readings or rises, of whose newest at least every `part`-th is bad."""
 
-    __slots__ = ("_bits", "_count", "_part", "bad_count", "since_ms")
-
-    def __init__(self, part: int) -> None:
-        self._part = part
-        self._bits = self._count = self.bad_count = self.since_ms = 0
+    part: int
+    bad_count: int = 0
+    since_ms: int = 0
+    _bits: int = 0
+    _count: int = 0
 
     def note(self, now_ms: int, *, is_bad: bool) -> None:
         """Note a reading or rise; the series ends when too few of the newest are bad."""
@@ -128,7 +131,7 @@ class Series:
             self.since_ms = now_ms
         self._bits = (self._bits << 1 | is_bad) & _RECENT_BITS
         self._count = min(self._count + 1, RECENT)
-        is_going_on = self._part * self._bits.bit_count() >= self._count
+        is_going_on = self.part * self._bits.bit_count() >= self._count
         self.bad_count = self.bad_count + is_bad if is_going_on else 0
 
     def is_long(self, now_ms: int) -> bool:
@@ -136,16 +139,16 @@ class Series:
         return self.bad_count >= FEWEST and now_ms - self.since_ms >= SOON_MS
 
 
+@dataclass(slots=True, eq=False)
 class Registers:
     """What the readings of an origin's register turned out to be, and what is wrong with them."""
 
-    __slots__ = ("_contradicted", "_doubted", "_events_ms", "_is_high", "_outside", "_still_count")
-
-    def __init__(self) -> None:
-        self._events_ms: dict[str, list[int]] = {}
-        self._doubted, self._contradicted, self._outside = Series(1), Series(PART), Series(PART)
-        self._is_high = False
-        self._still_count = 0  # readings without use, since the rises began to be outside the range
+    _events_ms: dict[str, list[int]] = field(default_factory=dict)
+    _doubted: Series = field(default_factory=partial(Series, 1))
+    _contradicted: Series = field(default_factory=partial(Series, PART))
+    _outside: Series = field(default_factory=partial(Series, PART))
+    _is_high: bool = False
+    _still_count: int = 0  # readings without use, since the rises began to be outside the range
 
     def note_event(self, name: str, now_ms: int) -> None:
         """Note an event of `OFTEN`."""
@@ -167,10 +170,7 @@ class Registers:
             self._still_count += verdict is Verdict.STILL
 
     def code(self, now_ms: int) -> str | None:
-        """Return what is wrong, as one of `CODES`; None if nothing is.
-
-        A count that is too high is as one whose rises are: its unit is wrong.
-        """
+        """Return what is wrong, as one of `CODES`; None if nothing is."""
         for name, times_ms in self._events_ms.items():
             if len(times_ms) == OFTEN[name] and now_ms - times_ms[0] < DAY_MS:
                 return name
@@ -183,42 +183,25 @@ class Registers:
         return None
 
 
+@dataclass(slots=True, eq=False)
 class Arrival:
     """What has arrived of one origin since the agent started; times are those of the intake's clock."""
 
-    __slots__ = (
-        "_bad",
-        "_clamped_count",
-        "_clamped_ms",
-        "_first_ms",
-        "_idle_ms",
-        "_is_clamped",
-        "_odd",
-        "_recent",
-        "_since",
-        "_usual_count",
-        "counted_ms",
-        "heard_ms",
-        "message_count",
-        "off_ms",
-        "registers",
-    )
-
-    def __init__(self) -> None:
-        self.message_count = 0
-        self.heard_ms: int | None = None
-        self.counted_ms: int | None = None
-        self.off_ms = 0
-        self._since = Counter[str]()  # outcomes since the last reading that counted
-        self._first_ms: int | None = None
-        self._idle_ms: int | None = None
-        self._usual_count = 0
-        self._recent = 0  # a bit for each of the newest messages, set if it was refused as odd
-        self._odd = Counter[str]()
-        self._clamped_count = self._clamped_ms = 0
-        self._is_clamped = False
-        self.registers: Registers | None = None
-        self._bad = {"off": Series(1), "clamped": Series(PART)}  # of the readings that counted
+    message_count: int = 0
+    heard_ms: int | None = None
+    counted_ms: int | None = None
+    off_ms: int = 0
+    registers: Registers | None = None
+    _since: Counter[str] = field(default_factory=Counter)  # outcomes since the last reading that counted
+    _first_ms: int | None = None
+    _idle_ms: int | None = None
+    _usual_count: int = 0
+    _recent: int = 0  # a bit for each of the newest messages, set if it was refused as odd
+    _odd: Counter[str] = field(default_factory=Counter)
+    _off: Series = field(default_factory=partial(Series, 1))  # of the readings that counted, like the others
+    _clamped: Series = field(default_factory=partial(Series, PART))
+    _all_clamped: Series = field(default_factory=partial(Series, 1))
+    _is_clamped: bool = False  # the last reading, which is noted after it was accepted
 
     def note(self, outcome: str, now_ms: int, off_ms: int = 0) -> None:
         """Note the outcome of a message or reading, by the name of its counter.
@@ -246,23 +229,21 @@ class Arrival:
 
     def _note_counted(self, now_ms: int, *, is_off: bool) -> None:
         self.counted_ms = now_ms
-        self._bad["off"].note(now_ms, is_bad=is_off)
+        self._off.note(now_ms, is_bad=is_off)
         self._recent = self._recent << 1 & _RECENT_BITS
         if self._since:
             self._usual_count = max(self._usual_count, self._sum(_IDLE))
             self._since.clear()
             self._idle_ms = None
-        if not self._is_clamped:  # a clamped reading is noted after it was accepted
-            self._clamped_count = 0
-        self._bad["clamped"].note(now_ms, is_bad=self._is_clamped)
+        if not self._is_clamped:
+            self._all_clamped.note(now_ms, is_bad=False)
+        self._clamped.note(now_ms, is_bad=self._is_clamped)
         self._is_clamped = False
 
     def note_clamped(self, now_ms: int) -> None:
         """Note that the last reading was clamped."""
-        if not self._clamped_count:
-            self._clamped_ms = now_ms
         if not self._is_clamped:
-            self._clamped_count += 1
+            self._all_clamped.note(now_ms, is_bad=True)
         self._is_clamped = True
 
     @property
@@ -296,7 +277,7 @@ class Arrival:
         is_long = self._idle_ms is not None and now_ms - self._idle_ms > limit_ms
         if is_long and self._sum(_IDLE) >= self._fewest:
             return "none_counts"
-        if self._bad["off"].is_long(now_ms):
+        if self._off.is_long(now_ms):
             return "all_late" if self.off_ms < 0 else "clock_behind"
         return None
 
@@ -304,12 +285,11 @@ class Arrival:
         """Return what is wrong with the values of readings that count."""
         if self.registers is not None:
             return self.registers.code(now_ms)
-        if self._is_clamped and self._clamped_count >= FEWEST:
-            is_first = self._clamped_count == self.message_count and self._clamped_count >= FEWEST_AT_ONCE
-            if is_first or now_ms - self._clamped_ms >= SOON_MS:
-                return "all_clamped"
-        mixed = self._bad["clamped"]
-        return "some_clamped" if mixed.bad_count >= RECENT // PART and mixed.is_long(now_ms) else None
+        is_first = FEWEST_AT_ONCE <= self._all_clamped.bad_count == self.message_count
+        if self._is_clamped and (is_first or self._all_clamped.is_long(now_ms)):
+            return "all_clamped"
+        is_mixed = self._clamped.bad_count >= RECENT // PART and self._clamped.is_long(now_ms)
+        return "some_clamped" if is_mixed else None
 
     def _cause(self) -> str | None:
         """Return why all messages have been refused; None if the outcomes indicate no cause."""
@@ -335,8 +315,7 @@ class Arrival:
         return Counter({name: count for name, count in since.items() if name in _IDLE or name == "other"})
 
     def _sum(self, names: Iterable[str]) -> int:
-        since = self._since
-        return sum(since[name] for name in names) if since else 0
+        return sum(self._since[name] for name in names)
 
 
 class Arrivals:
@@ -349,11 +328,9 @@ class Arrivals:
 
         `off_max_ms` is how far the time of a reading that counts may be from its arrival.
         """
-        self._name = name
-        self.now_ms = 0
-        self.counts = counts
+        self._name, self._max_meters, self._off_max_ms = name, max_meters, off_max_ms
+        self.now_ms, self.counts = 0, counts
         self._phases = tuple(dict.fromkeys(phases))
-        self._max_meters, self._off_max_ms = max_meters, off_max_ms
         self._advanced_ms: int | None = None
         self._origins: dict[str, dict[str | None, Arrival]] = {}
         self._stray = Arrival()
@@ -365,10 +342,7 @@ class Arrivals:
         self._advanced_ms = now_ms
 
     def of(self, meter: str, phase: str | None = None) -> Arrival:
-        """Return what has arrived of a meter or phase; a new one has been silent since the start.
-
-        Beyond `max_meters` meters, what arrives belongs to none.
-        """
+        """Return what has arrived of a meter or phase; beyond `max_meters` meters, it belongs to none."""
         origins = self._origins.get(meter)
         if origins is None:
             if len(self._origins) >= self._max_meters:
@@ -435,22 +409,18 @@ class Arrivals:
         if not judged and (code := self._stray.code(self.now_ms, limits)):
             judged[""] = code, [self._stray]
         for code, count in Counter(code for code, _ in judged.values() if code).most_common():
-            arrivals = [
-                arrival for its_code, group in judged.values() if its_code == code for arrival in group
-            ]
+            arrivals = [arrival for key, group in judged.values() if key == code for arrival in group]
             fields = self._fields(code, arrivals, limits)
             yield problem(code, self._name, meters=count, of=len(judged), **fields)
 
     def _meters(self) -> dict[str, dict[str | None, Arrival]]:
         """Return the origins of each meter; those that are no meters only if there is nothing else."""
-        are_none = {
-            meter
+        meters = {
+            meter: origins
             for meter, origins in self._origins.items()
-            if all(arrival.is_no_meter for arrival in origins.values())
+            if not all(arrival.is_no_meter for arrival in origins.values())
         }
-        if len(are_none) < len(self._origins):
-            return {meter: origins for meter, origins in self._origins.items() if meter not in are_none}
-        return self._origins
+        return meters or self._origins
 
     def _judge(self, origins: dict[str | None, Arrival], limits: Limits) -> tuple[str | None, list[Arrival]]:
         """Return what is wrong with a meter, and with which of its origins."""
@@ -490,8 +460,7 @@ class Arrivals:
         if code == "phase_silent":
             return {"phases": len(self._phases)}
         if code in {"all_late", "clock_behind"}:
-            off_ms = sorted(abs(arrival.off_ms) for arrival in arrivals)[len(arrivals) // 2]
-            return {"off_ms": round(off_ms, -3)}
+            return {"off_ms": round(median_high(abs(arrival.off_ms) for arrival in arrivals), -3)}
         if code in {"wrong_profile", "none_accepted", "none_counts", "some_refused"}:
             reasons = sum((arrival.reasons(code) for arrival in arrivals), Counter[str]())
             return {"reasons": " ".join(name for name, _ in reasons.most_common(3))}

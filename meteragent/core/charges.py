@@ -22,10 +22,7 @@ class Spending:
     odometers: tuple[Odometer, ...] = ()
 
     def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count a charge at `start_ms`, unless it would exceed `own_budget`.
-
-        `epsilon` is in 1/W. Returns whether the charge is counted.
-        """
+        """Count a charge (1/W) at `start_ms` and return True, unless it would exceed `own_budget`."""
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
@@ -35,12 +32,7 @@ class Spending:
 
 
 class Charges:
-    """The charges since the last commit.
-
-    Until `take` is called, charges are counted by day, terms id and meter, because hashing fractions is slow.
-    """
-
-    __slots__ = ("_epsilon", "_spending", "_windows")
+    """The charges since the last commit, by day, terms id and meter, because hashing fractions is slow."""
 
     def __init__(self, spending: Spending) -> None:
         self._spending = spending

@@ -16,15 +16,9 @@ class Deadlines:
     of their meters (law 4).
     """
 
-    __slots__ = ("_closings", "_openings")
-
     def __init__(self) -> None:
         self._openings: list[tuple[int, str]] = []
         self._closings: list[tuple[int, str, str]] = []
-
-    def __bool__(self) -> bool:
-        """Return whether at least one opening or closing is scheduled."""
-        return bool(self._openings or self._closings)
 
     def add_opening(self, time_ms: int, meter: str) -> None:
         """Schedule the opening of a slot of `meter`."""
@@ -35,10 +29,7 @@ class Deadlines:
         heapq.heappush(self._closings, (time_ms, public_id, meter))
 
     def first_ms(self, *, closing: bool) -> int | None:
-        """Return the earliest scheduled time, or None if there is none.
-
-        If `closing` is False, only openings count.
-        """
+        """Return the earliest time, of openings only unless `closing`; None if nothing is scheduled."""
         heads = (*self._openings[:1], *(self._closings[:1] if closing else ()))
         return min((head[0] for head in heads), default=None)
 
@@ -74,25 +65,21 @@ class Upcoming(NamedTuple):
 
 
 def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | None:
-    """Return the slot that closes next, which need not be open yet.
+    """Return the slot that closes next, which need not be open yet; None if there is none for any receiver.
 
-    Returns None if no slot is open and no window is scheduled, or if no receiver gets the slot. `delay_ms` is
-    the meter's fixed delay, at most `sink.spread`; the event clock does not delay records. Whether the window
-    opens also depends on facts that are not known in advance, such as the budget, other agents and a crowd's
-    keys.
+    `delay_ms` is the meter's fixed delay. Whether a window opens also depends on facts that are not known in
+    advance, such as the budget, other agents and a crowd's keys.
     """
-    if stream.terms.clock is Clock.EVENT:
-        delay_ms = 0
     closing = timeline.closing()
     if closing is not None:
         closes_ms, window, index = closing
         start_ms, end_ms = window.slot_start_ms(index), window.slot_end_ms(index)
-        slot = Upcoming(start_ms, end_ms, closes_ms + delay_ms)
-        return slot if stream.having(window.destinations, window.start_ms, end_ms) else None
-    if timeline.next_ms is not None:
-        terms, window_ms = stream.schedule.terms(timeline.next_ms), timeline.next_ms
-        from_ms, to_ms = terms.first_slot
-        end_ms = window_ms + to_ms
-        slot = Upcoming(window_ms + from_ms, end_ms, end_ms + terms.lateness_ms + delay_ms)
-        return slot if stream.queues(window_ms, end_ms) else None
-    return None
+        is_wanted = bool(stream.having(window.destinations, window.start_ms, end_ms))
+    elif timeline.next_ms is not None:
+        terms = stream.schedule.terms(timeline.next_ms)
+        start_ms, end_ms = (timeline.next_ms + at_ms for at_ms in terms.first_slot)
+        closes_ms, is_wanted = end_ms + terms.lateness_ms, bool(stream.queues(timeline.next_ms, end_ms))
+    else:
+        return None
+    leaves_ms = closes_ms + (delay_ms if stream.terms.clock is Clock.WALL else 0)
+    return Upcoming(start_ms, end_ms, leaves_ms) if is_wanted else None

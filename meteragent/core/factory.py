@@ -6,10 +6,10 @@ from meteragent.core.largest import LargestWindow
 from meteragent.core.prices import Prices
 from meteragent.core.register import RegisterTimeline
 from meteragent.core.shares import ShareWindow
-from meteragent.core.stream import Crowd
+from meteragent.core.stream import Crowd, Destinations
 from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
-from meteragent.domain.commit import Destination, OpenWindow, TimelineState
+from meteragent.domain.commit import OpenWindow, TimelineState
 from meteragent.domain.shapes import Accumulator, Means
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
@@ -38,26 +38,20 @@ class Factory:
     prices: Prices
     crowd: Crowd | None = None
 
-    def timeline(self, first_ms: int) -> Timeline:
-        """Return the timeline of a new meter, whose first window starts at `first_ms`."""
-        return timeline_of(self.terms, first_ms)
-
-    def restored_timeline(self, next_ms: int, state: TimelineState) -> Timeline:
+    def restored_timeline(self, next_ms: int, state: TimelineState, meter: str = "") -> Timeline:
         """Return a timeline from the store; open windows keep their own terms.
 
         Windows that release a share are dropped if the stream no longer belongs to a crowd, because nobody
         can seal it.
         """
-        timeline = self.timeline(next_ms)
+        timeline = timeline_of(self.terms, next_ms, meter)
         windows = [self._restored(window) for window in state.windows]
-        timeline.resume(
-            state, [w for w in windows if self.crowd is not None or not isinstance(w, ShareWindow)]
-        )
+        if self.crowd is None:
+            windows = [window for window in windows if not isinstance(window, ShareWindow)]
+        timeline.resume(state, windows)
         return timeline
 
-    def window(
-        self, start_ms: int, terms: Terms, destinations: tuple[Destination, ...], public_id: str
-    ) -> Window:
+    def window(self, start_ms: int, terms: Terms, destinations: Destinations, public_id: str) -> Window:
         """Return a new window."""
         terms_id = self.formats.register(terms)
         return self._window(start_ms, terms_id, destinations, public_id)
@@ -70,9 +64,7 @@ class Factory:
             window.sealed_pad = state.sealed_pad
         return window
 
-    def _window(
-        self, start_ms: int, terms_id: str, destinations: tuple[Destination, ...], public_id: str
-    ) -> Window:
+    def _window(self, start_ms: int, terms_id: str, destinations: Destinations, public_id: str) -> Window:
         terms = self.formats[terms_id].terms
         window = WINDOWS[terms.shape.accumulator](start_ms, terms, terms_id, destinations, public_id)
         window.prices = self.prices
@@ -81,16 +73,14 @@ class Factory:
         return window
 
 
-def timeline_of(terms: Terms, first_ms: int) -> Timeline:
+def timeline_of(terms: Terms, first_ms: int, meter: str = "") -> Timeline:
     """Return the timeline of a new meter, which begins at `first_ms`; `terms` are those of its readings."""
-    return (RegisterTimeline if terms.readings.kind is Kind.REGISTER else Timeline)(terms, first_ms)
+    kind = RegisterTimeline if terms.readings.kind is Kind.REGISTER else Timeline
+    return kind(terms, first_ms, meter)
 
 
 def noiseless(terms: Terms, start_ms: int) -> Window:
-    """Return a window with all its slots open, without noise, prices and pads (`means`).
-
-    So a slot's accumulator holds its energy, and nothing of the window may leave.
-    """
+    """Return a window of all slots, without noise, prices and pads; it holds energies, and stays here."""
     if terms.shape.is_priced:
         terms = replace(terms, shape=Means(terms.length_ms, terms.length_ms), prices=())
     kind = WINDOWS[terms.shape.accumulator] if terms.shape.has_parts else Window

@@ -80,10 +80,7 @@ def _step(readings: Readings) -> int:
 
 
 def limits(readings: Readings, span_ms: int) -> tuple[int, int]:
-    """Return the least and the largest use that the range holds, in accumulator units.
-
-    A use in accumulator units is in millionths of the unit times `interval_ms`.
-    """
+    """Return the least and the largest use in the range, in millionths of the unit times `interval_ms`."""
     low, high, step = readings.low_u, readings.high_u, _step(readings)
     return (
         low * span_ms - abs(low) * _SECOND_MS - step,

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 
 from meteragent.core.window import Value, Window
 from meteragent.domain.commit import OpenWindow
-from meteragent.domain.errors import MeteragentError
 
 
 @dataclass(slots=True)
@@ -60,12 +59,8 @@ class LargestWindow(Window):
         return None
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int) -> None:
-        """Open the window with its noise and dither; parts that are already integrated count as gap.
-
-        Raises MeteragentError if the window is open already.
-        """
-        if self.draws:
-            raise MeteragentError("noise of a window of parts is drawn again without a restart")
+        """Open the window with its noise and dither; parts that are already integrated count as gap."""
+        assert not self.draws, "noise of a window of parts is drawn again without a restart"
         self.noise_bound, part_end_ms = None, self.start_ms + self.terms.step_ms
         self._rise(self.units(self.start_ms, part_end_ms, self.terms.readings.low_u))
         if integrated_until_ms >= part_end_ms:
@@ -73,10 +68,7 @@ class LargestWindow(Window):
         self.redraw(noise, dither)
 
     def redraw(self, noise: int, dither: int) -> None:
-        """Mask the largest unmasked energy with a new dither and with noise from a new noise bound.
-
-        Without an unmasked energy, this has no effect.
-        """
+        """Mask the largest unmasked energy, if any, with a new dither and noise from a new noise bound."""
         energy, self.unmasked_energy = self.unmasked_energy, None
         if energy is not None:
             self.mask = self.mask_of(0, noise, dither)
@@ -90,17 +82,13 @@ class LargestWindow(Window):
     def _rise(self, energy: int) -> None:
         """Include the energy of a part in the maximum or, without a mask, let it wait for `redraw`."""
         if self.mask is None:
-            self.unmasked_energy = (
-                energy if self.unmasked_energy is None else max(self.unmasked_energy, energy)
-            )
+            waiting_energy = energy if self.unmasked_energy is None else self.unmasked_energy
+            self.unmasked_energy = max(energy, waiting_energy)
         else:
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
     def add(self, start_ms: int, end_ms: int, value: Value) -> None:
-        """Add a value over a stretch of time to the parts in that time.
-
-        The time in a part before the part's first value counts as gap.
-        """
+        """Add a value over a stretch of time to its parts; before a part's first value, it is gap."""
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
         if value is not None and at_ms < to_ms:
             self.slots_with_reading.add(0)
@@ -119,24 +107,18 @@ class LargestWindow(Window):
         """Do nothing: the remaining parts are no longer integrated and do not count."""
 
     def close(self, slot_index: int) -> int:
-        """Remove the slot and return its released value in quanta: floor(A / L).
-
-        Raises MeteragentError if a part is open or waits for noise.
-        """
-        self._require_noise()
+        """Remove the slot and return its released value in quanta: floor(A / L)."""
+        assert self._is_masked, "a part of the window is open or waits for noise"
         return Window.close(self, slot_index)
 
     def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
-        """Return what the store keeps of the window: A, without the mask.
-
-        Raises MeteragentError if a part is open or waits for noise.
-        """
-        self._require_noise()
+        """Return what the store keeps of the window: A, without the mask."""
+        assert self._is_masked, "a part of the window is open or waits for noise"
         return Window.state(self)
 
-    def _require_noise(self) -> None:
-        if self.unmasked_energy is not None or self.part is not None:
-            raise MeteragentError("a part of the window is open or waits for noise")
+    @property
+    def _is_masked(self) -> bool:
+        return self.unmasked_energy is None and self.part is None
 
 
 def whole_ms(windows: Iterable[Window], until_ms: int) -> int:

@@ -61,10 +61,7 @@ class SlotMeans:
         return means + self._open_means()
 
     def of(self, from_ms: int, to_ms: int, band: str) -> SlotMean | None:
-        """Return the mean of a slot that is open or closed since the last `take`, or of a window's band.
-
-        Return None if nothing of the slot was observed.
-        """
+        """Return the mean of a slot or band that was open since the last `take`; None if unobserved."""
         means = [*self._closed_means, *self._open_means()]
         return next((mean for mean in means if mean[:3] == (from_ms, to_ms, band)), None)
 

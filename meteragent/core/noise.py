@@ -39,8 +39,6 @@ class Noise:
     the same bits.
     """
 
-    __slots__ = ("_dither_counts", "_dithers", "_pair_counts", "_pairs", "bits")
-
     def __init__(self, bits: SecretBits) -> None:
         self.bits = bits
         self._pair_counts: dict[str, int] = {}
@@ -68,10 +66,7 @@ class Noise:
         return pairs.pop()
 
     def dither(self, terms: Terms, slot_index: int) -> int:
-        """Draw the dither u of a slot, uniform on {0, ..., L - 1}.
-
-        L is one quantum in units of the slot's accumulator.
-        """
+        """Draw a slot's dither u, uniform on {0, ..., L - 1}, with L one quantum in accumulator units."""
         lattice = terms.lattice(slot_index)
         dithers = self._dithers.get(lattice)
         if dithers:

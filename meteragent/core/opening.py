@@ -11,17 +11,84 @@ Rules
    missing or the budget forbids it, is skipped and counted. None of these depends on a reading.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
-from meteragent.core.claims import Claims
 from meteragent.core.factory import Factory
-from meteragent.core.stream import Running
+from meteragent.core.stream import Destinations, Running
 from meteragent.core.timeline import Timeline
-from meteragent.domain.commit import Commit, Destination, Snapshot
+from meteragent.core.window import Window
+from meteragent.domain import identity
+from meteragent.domain.commit import Commit, Descriptor, Destination, Outgoing, Snapshot
+from meteragent.domain.shapes import Accumulator
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS
+from meteragent.wire import descriptor
+from meteragent.wire.descriptor import TermsDescriptor
 
 _SESSION_EXPIRY_MS = 7 * DAY_MS  # how long the agent asks the broker to keep undelivered messages
+
+
+class Claims:
+    """For each destination of a stream's meters, its owner: this store, another store, or not yet known.
+
+    A destination to which this store has sent a descriptor belongs to the store for ever. About any other
+    destination, the core asks the shell once whether another store releases there (`take`), and the shell
+    answers only if it finds no other store (`settle`). If `listens` is False, every destination belongs to
+    this store. The store's mark in descriptors is derived from `key`; if `key` is None, descriptors have no
+    mark.
+    """
+
+    def __init__(self, announced: Mapping[Destination, str], key: bytes | None, *, listens: bool) -> None:
+        """Start with the destinations of this store; `announced` maps each to its latest descriptor's id."""
+        self._announced = dict(announced)
+        self._key = key
+        self._listens = listens
+        self._clear: set[Destination] = set()
+        self._asked: set[Destination] = set()
+        self._questions: list[Destination] = []
+
+    def ask(self, destinations: Iterable[Destination]) -> None:
+        """Ask about destinations, unless they belong to this store or were asked about before."""
+        for destination in destinations:
+            if not (self.is_own(destination) or destination in self._asked):
+                self._asked.add(destination)
+                self._questions.append(destination)
+
+    def take(self) -> list[Destination]:
+        """Return what `ask` has collected since the last call, for the shell to ask about."""
+        destinations, self._questions = self._questions, []
+        return destinations
+
+    def settle(self, destinations: Iterable[Destination]) -> None:
+        """Note that no other store has been found at these destinations."""
+        self._clear.update(destinations)
+
+    def is_own(self, destination: Destination) -> bool:
+        """Return whether a destination is known to belong to this store."""
+        return not self._listens or destination in self._clear or destination in self._announced
+
+    def forget(self, destinations: Iterable[Destination]) -> None:
+        """Forget the answers about a forgotten meter's destinations; if it returns, the core asks again."""
+        self._asked.difference_update(destinations)
+        self._clear.difference_update(destinations)
+
+    def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
+        """Add a window's descriptor to the commit for each of its destinations that lacks it.
+
+        A window that releases a share has no descriptor: the leader publishes the descriptor of the total.
+        """
+        if window.terms.shape.accumulator is Accumulator.SHARE:
+            return
+        for destination in window.destinations:
+            if self._announced.get(destination) == terms.id:
+                continue
+            self._announced[destination] = terms.id
+            queue, sink_topic = destination
+            mark = None if self._key is None else identity.claim(self._key, sink_topic)
+            payload = terms.message(window.public_id, window.start_ms, mark)
+            commit.descriptors.append(Descriptor(queue, sink_topic, terms.id, payload))
+            for topic in descriptor.topics(sink_topic, terms.id):
+                commit.outgoing.append(Outgoing(queue, topic, payload, now_ms, retain=True))
 
 
 class Openings:
@@ -45,9 +112,7 @@ class Openings:
         """Ask whether another store releases on one of the meter's topics."""
         self.claims.ask(self._names[meter].destinations)
 
-    def open(
-        self, meter: str, timeline: Timeline, now_ms: int, commit: Commit, *, is_catching_up: bool
-    ) -> None:
+    def open(self, timeline: Timeline, now_ms: int, commit: Commit, *, is_catching_up: bool) -> None:
         """Open the next slot; for a window's first slot, open the window, or skip it if it may not open."""
         windows = timeline.windows
         if windows and windows[-1].noise_bound is not None:
@@ -58,24 +123,23 @@ class Openings:
             timeline.next_ms = None
             return
         terms = self._stream.schedule.terms(start_ms)
-        destinations = self._destinations(meter, timeline, terms, commit)
+        destinations = self._destinations(timeline, terms, commit)
         if not destinations:
             return
-        window = self._factory.window(start_ms, terms, destinations, self._names[meter].public_id)
+        public_id = self._names[timeline.meter].public_id
+        window = self._factory.window(start_ms, terms, destinations, public_id)
         window.begin(self._noise, timeline.integrated_until_ms)
         windows.append(window)
         self._counts.add("opened")
         commit.terms[window.terms_id] = terms
         self.claims.announce(self._factory.formats[window.terms_id].descriptor, window, now_ms, commit)
 
-    def _destinations(
-        self, meter: str, timeline: Timeline, terms: Terms, commit: Commit
-    ) -> tuple[Destination, ...]:
+    def _destinations(self, timeline: Timeline, terms: Terms, commit: Commit) -> Destinations:
         """Pass on to the window after the next; return who gets the next one, which opens and is charged.
 
         If nobody does, the window does not open.
         """
-        public_id, destinations, _ = self._names[meter]
+        meter, (public_id, destinations, _) = timeline.meter, self._names[timeline.meter]
         start_ms = timeline.next_ms or 0
         timeline.next_ms = end_ms = start_ms + terms.length_ms
         timeline.idle_windows += 1

@@ -5,27 +5,19 @@ gives the meter a new reading: the sum of the standing readings. There is no sum
 while some phase has never sent a reading or has been silent for `hold` or longer. The message of a reading
 may be acknowledged once a newer reading of the phase stands and every sum that includes the reading has been
 integrated. So after a crash the broker delivers all standing readings again, and the sums resume unchanged.
-Readings of different phases with the same time result in one sum. If several readings of a phase are stamped
-with the same time on arrival, the last to arrive stands.
 
 Phases on different topics have different delays. A power that is older than the meter's newest changes each
 sum at which it stands, so within the lateness the sums do not depend on the order of arrival. What has been
-integrated does not change (`timeline`, rule 2). For this, each phase keeps the newest reading that is older
-than the meter's newest by at least the lateness, and all later ones. A reading older than these is refused.
+integrated does not change (`timeline`, rule 2).
 
 Registers: the standing readings are taken at different times, so their sum would not equal the sum of the
 registers at any single time. All energy that a phase used since its last reading would count as used at its
 next reading. Slot values from such sums would not be 1-Lipschitz in the load, and the rate could exceed any
 range. So each phase's readings are judged (`judgement`), its register is interpolated between the good ones,
-and the registers are summed at the time of each good reading up to which all phases are settled. If phases
-are subtracted, the sum may fall although no register does, so a phase is judged as one that only rises, by at
-most what the range allows in either direction (`rules_of_phase`). Between
-two sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases' slots. A
+and the registers are summed at the time of each good reading up to which all phases are settled. Between two
+sums the sum is a line, like each of its phases, and a slot of the sum is the sum of the phases' slots. A
 phase that is reset, replaced or rolls over shifts the sum, and the shift is not use. A reading is kept until
-there is a sum at or after the time of the phase's next good reading. If more than 64 readings of a phase are
-kept, because another phase lags, every second reading between the oldest and the newest is dropped. Unless a
-register is reset meanwhile, this loses no energy, only the time at which the energy was used. Sums are
-rounded to millionths of the unit, like values.
+there is a sum at or after the time of the phase's next good reading.
 
 Registers that report on change (`every_ms` is 0): one that is silent has not moved, like that of the tariff
 that does not count now. So it stands where another one has been read (`stand`), but only up to the time that
@@ -34,16 +26,17 @@ A change that is larger than the range holds in this time was silenced by someth
 counted.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import inf
 from operator import attrgetter
+from typing import NamedTuple
 
 from meteragent.core.judgement import Change, needless, next_change
-from meteragent.core.timeline import PENDING, Outcome, Pending, PhaseResult, Phases
-from meteragent.core.tokens import Share
+from meteragent.core.pending import PENDING, Outcome, Pending, Share
 from meteragent.domain.reading import Token
 from meteragent.domain.readings import Readings
 from meteragent.domain.terms import Terms
@@ -55,19 +48,42 @@ _WAITING = 64
 _TIME = attrgetter("time_ms")
 
 
+class PhaseResult(NamedTuple):
+    """The effect of a phase's reading.
+
+    `outcome` is None if the reading is too old; the timeline then determines the reason. `sums` are the new
+    sums of the phases, in order of time. `free` holds the tokens to give back, and `counters` the names of
+    the counters to increase.
+    """
+
+    outcome: Outcome | None
+    sums: Sequence[Pending]
+    free: list[Token]
+    counters: Sequence[str] = ()
+
+
 class _PhaseReading(Share):
     """A reading of a phase. It has one use while the phase keeps it, and one for each sum that it is in."""
 
     __slots__ = ("live_readings", "phase", "time_ms", "value_u")
 
-    def __init__(
-        self, phase: str, reading: Pending, live_readings: dict[tuple[str, int], "_PhaseReading"]
-    ) -> None:
+    def __init__(self, phase: str, reading: Pending, live_readings: "_Live") -> None:
         super().__init__((reading.token,), 1)
         self.phase = phase
         self.time_ms, self.value_u = reading.time_ms, reading.value_u
         self.live_readings = live_readings
         live_readings[phase, self.time_ms] = self
+
+    def replace(self, reading: Pending) -> Token:
+        """Take the value and the token of a reading of the same time; return the previous token."""
+        [token] = self.tokens
+        self.tokens, self.value_u = (reading.token,), reading.value_u
+        return token
+
+    def meet(self, reading: Pending) -> PhaseResult:
+        """Refuse a reading of the same time; as in `Timeline`, a redelivery replaces the first delivery."""
+        is_correction = reading.value_u != self.value_u
+        return PhaseResult(Outcome.DUPLICATE, (), [reading.token if is_correction else self.replace(reading)])
 
     def give_back(self) -> Sequence[Token]:
         """End one use; return the freed tokens. After its last use, the reading is forgotten."""
@@ -77,43 +93,64 @@ class _PhaseReading(Share):
         return tokens
 
 
-def phases_of(names: Sequence[str], terms: Terms, subtracted: Collection[str] = ()) -> Phases:
+_Live = dict[tuple[str, int], _PhaseReading]
+"""The readings in use, by phase and time."""
+
+
+def phases_of(names: Sequence[str], terms: Terms, subtracted: Collection[str] = ()) -> "Phases":
     """Return the object that sums a meter's phases `names` under these terms, less those `subtracted`."""
-    signs = {name: -1 if name in subtracted else 1 for name in names}
-    return (RegisterPhases if terms.readings.kind is Kind.REGISTER else PowerPhases)(signs, terms)
+    kind = RegisterPhases if terms.readings.kind is Kind.REGISTER else PowerPhases
+    return kind({name: -1 if name in subtracted else 1 for name in names}, terms)
 
 
 def rules_of_phase(readings: Readings, subtracted: Collection[str]) -> Readings:
-    """Return how a phase's register is judged, given how the sum counts and the phases to subtract."""
+    """Return how a phase's register is judged, given how the sum counts and the phases to subtract.
+
+    With subtraction, the sum may fall although no register does: a phase only rises, by at most what the
+    range allows in either direction.
+    """
     if not subtracted:
         return readings
     return replace(readings, low_u=0, high_u=max(readings.high_u, -readings.low_u))
 
 
-class PowerPhases:
-    """The readings of each phase that stand, or may stand at the time of a reading within the lateness."""
-
-    __slots__ = ("_live_readings", "_newest_ms", "_readings", "_signs", "_terms")
+class Phases(ABC):
+    """The phases of one meter, and the readings of each phase that are in use."""
 
     def __init__(self, signs: dict[str, int], terms: Terms) -> None:
         """Start without readings; `signs` has the sign of each phase."""
         self._signs, self._terms = signs, terms
         self._readings: dict[str, list[_PhaseReading]] = {name: [] for name in signs}
-        self._live_readings: dict[tuple[str, int], _PhaseReading] = {}
-        self._newest_ms: int | None = None
+        self._live_readings: _Live = {}
+        self._newest_ms = 0  # of the readings or, for registers, of the sums
+
+    @abstractmethod
+    def accept(self, phase: str, reading: Pending) -> PhaseResult:
+        """Accept or refuse a phase's reading; return the sums that it makes."""
+
+    def forget(self) -> list[Token]:
+        """Return the tokens to give back when the meter is forgotten."""
+        return [reading for readings in self._readings.values() for reading in readings]
+
+
+class PowerPhases(Phases):
+    """The readings of each phase that stand, or may stand at the time of a reading within the lateness.
+
+    Each phase keeps the newest reading that is older than the meter's newest by at least the lateness, and
+    all later ones. A reading older than these is refused.
+    """
 
     def accept(self, phase: str, reading: Pending) -> PhaseResult:
         """Accept or refuse a phase's reading; sum at each time at which it stands."""
         time_ms = reading.time_ms
         live_reading = self._live_readings.get((phase, time_ms))
         if live_reading is not None and reading.stamped and self._newest_ms == time_ms:
-            [token] = live_reading.tokens
-            live_reading.tokens, live_reading.value_u = (reading.token,), reading.value_u
+            token = live_reading.replace(reading)
             return PhaseResult(Outcome.ACCEPTED, self._sums([time_ms]), [token])
         if live_reading is not None:
-            return PhaseResult(Outcome.DUPLICATE, (), [_token_of_duplicate(live_reading, reading)])
+            return live_reading.meet(reading)
         readings = self._readings[phase]
-        self._newest_ms = max(time_ms, self._newest_ms or time_ms)
+        self._newest_ms = max(time_ms, self._newest_ms)
         settled_ms = self._newest_ms - self._terms.lateness_ms
         if readings and time_ms < readings[0].time_ms <= settled_ms:
             return PhaseResult(None, (), [reading.token])
@@ -156,61 +193,38 @@ class PowerPhases:
             indices = slice(max(bisect_right(readings, settled_ms, key=_TIME) - 1, 0))
             tokens += readings[indices]
             del readings[indices]
-            if len(readings) > PENDING:
-                tokens += readings[1:-1:2]
-                del readings[1:-1:2]
+            tokens += _halve(readings, PENDING)
         return tokens
 
-    def stand(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:  # noqa: ARG002 - sums stand by themselves
-        """Return no sum: each stands until the next, and for `hold` after its oldest reading."""
-        return PhaseResult(Outcome.ACCEPTED, (), [])
 
-    def forget(self) -> list[Token]:
-        """Return the tokens to give back when the meter is forgotten."""
-        return [reading for readings in self._readings.values() for reading in readings]
-
-
-class RegisterPhases:
+class RegisterPhases(Phases):
     """For each phase, the newest good register reading at or before the last sum, and all later readings.
 
     `_stood_ms` has, by phase, the time of the last sum in which the phase stood.
     """
 
-    __slots__ = (
-        "_lateness_ms",
-        "_live_readings",
-        "_newest_ms",
-        "_proven_phases",
-        "_readings",
-        "_rules",
-        "_signs",
-        "_stood_ms",
-    )
-
     def __init__(self, signs: dict[str, int], terms: Terms) -> None:
         """Start without readings; `signs` has the sign of each phase, which is judged under the terms."""
+        super().__init__(signs, terms)
         self._rules = rules_of_phase(terms.readings, [name for name, sign in signs.items() if sign < 0])
-        self._signs, self._lateness_ms = signs, terms.lateness_ms
-        self._readings: dict[str, list[_PhaseReading]] = {name: [] for name in signs}
         self._stood_ms = dict.fromkeys(signs, 0)
-        self._live_readings: dict[tuple[str, int], _PhaseReading] = {}
-        self._newest_ms: int | None = None
         self._proven_phases = set[str]()
 
     def accept(self, phase: str, reading: Pending) -> PhaseResult:
         """Accept or refuse a phase's reading; sum up to the newest time up to which all are settled."""
         live_reading = self._live_readings.get((phase, reading.time_ms))
         if live_reading is not None:
-            return PhaseResult(Outcome.DUPLICATE, (), [_token_of_duplicate(live_reading, reading)])
-        phase_readings = self._readings[phase]
-        if phase_readings and reading.time_ms < phase_readings[-1].time_ms:
+            return live_reading.meet(reading)
+        readings = self._readings[phase]
+        if readings and reading.time_ms < readings[-1].time_ms:
             return PhaseResult(None, (), [reading.token])
-        phase_readings.append(_PhaseReading(phase, reading, self._live_readings))
-        free_tokens: list[Token] = []
-        if len(phase_readings) > _WAITING:
-            free_tokens += phase_readings[1:-1:2]
-            del phase_readings[1:-1:2]
-        needless_readings = self._drop_needless(phase_readings)
+        readings.append(_PhaseReading(phase, reading, self._live_readings))
+        # Unless a register is reset meanwhile, this loses no energy, only the time at which it was used.
+        free_tokens = _halve(readings, _WAITING)
+        last = self._settled(readings)[-1].end
+        indices = needless(len(readings), last, next_change(readings, last, self._rules))
+        needless_readings = readings[indices.start : indices.stop]
+        del readings[indices.start : indices.stop]
         free_tokens += needless_readings
         result = PhaseResult(Outcome.ACCEPTED, [], free_tokens, ["register_glitch"] * len(needless_readings))
         return self._with_sums(result, min(self._settled_ms()))
@@ -218,16 +232,16 @@ class RegisterPhases:
     def stand(self, until_ms: int, *, is_slot_end: bool) -> PhaseResult:
         """Return the sums up to `until_ms` in which phases that report on change stand.
 
-        They are at times of readings, and at the end of a slot at this end, too. Before the end of a slot, a
-        phase is silent only if others have been read the lateness later: after a restart, readings may still
-        be delivered again that are older than the meter's newest.
+        They are at times of readings, and at the end of a slot at this end, too.
         """
         result = PhaseResult(Outcome.ACCEPTED, [], [], [])
-        if self._rules.every_ms != 0 or until_ms <= (self._newest_ms or 0):
+        if self._rules.every_ms != 0 or until_ms <= self._newest_ms:
             return result
         if not is_slot_end:
+            # A phase is silent only if others have been read the lateness later: after a restart, readings
+            # may be delivered again that are older than the meter's newest.
             heard_ms = max(readings[-1].time_ms if readings else 0 for readings in self._readings.values())
-            until_ms = min(until_ms, heard_ms - self._lateness_ms)
+            until_ms = min(until_ms, heard_ms - self._terms.lateness_ms)
         last_ms = max(self._settled_ms())
         return self._with_sums(result, min(last_ms, until_ms), is_end=is_slot_end and until_ms <= last_ms)
 
@@ -247,14 +261,6 @@ class RegisterPhases:
             changes.append(change)
         return changes
 
-    def _drop_needless(self, readings: list[_PhaseReading]) -> list[_PhaseReading]:
-        """Drop the doubted readings of a phase that can no longer matter, and return them."""
-        last = self._settled(readings)[-1].end
-        indices = needless(len(readings), last, next_change(readings, last, self._rules))
-        dropped_readings = [readings[index] for index in indices]
-        del readings[indices.start : indices.stop]
-        return dropped_readings
-
     def _with_sums(self, result: PhaseResult, until_ms: int, *, is_end: bool = False) -> PhaseResult:
         """Return the result with a sum at each good reading up to `until_ms`, and if `is_end` there, too.
 
@@ -269,7 +275,7 @@ class RegisterPhases:
             times |= {readings[change.end].time_ms for change in self._settled(readings)}
         sums, counters = [], [*result.counters]
         for time_ms in sorted(times):
-            if max(from_ms, (self._newest_ms or 0) + 1) <= time_ms <= until_ms:
+            if max(from_ms, self._newest_ms + 1) <= time_ms <= until_ms:
                 self._newest_ms = time_ms
                 sums.append(self._sum(time_ms, result.free, counters))
         return result._replace(sums=sums, counters=counters)
@@ -280,7 +286,9 @@ class RegisterPhases:
         for phase, readings in self._readings.items():
             changes = self._settled(readings)
             passed = [change for change in changes if readings[change.end].time_ms <= time_ms]
-            counters += self._counters(readings[0].phase, passed[1:])
+            for change in passed[1:]:
+                counters += change.counters(is_proven=phase in self._proven_phases)
+                self._proven_phases.add(phase)
             counters += ["register_glitch"] * (passed[-1].end + 1 - len(passed))
             start, ahead, sign = readings[passed[-1].end], changes[len(passed) :], self._signs[phase]
             shift_u += sign * sum(change.shift_u for change in passed)
@@ -299,25 +307,11 @@ class RegisterPhases:
             reading.uses += 1
         return Pending(time_ms, round_half_up(sum_u), Share(summands, 1), shift_u=shift_u)
 
-    def _counters(self, phase: str, changes: Sequence[Change]) -> list[str]:
-        names: list[str] = []
-        for change in changes:
-            names += change.counters(is_proven=phase in self._proven_phases)
-            self._proven_phases.add(phase)
-        return names
 
-    def forget(self) -> list[Token]:
-        """Return the tokens to give back when the meter is forgotten."""
-        return [reading for readings in self._readings.values() for reading in readings]
-
-
-def _token_of_duplicate(first_delivery: _PhaseReading, reading: Pending) -> Token:
-    """Return the token to give back when a reading has the phase and time of a reading in use.
-
-    As in `Timeline`, a redelivery replaces the first delivery, and a reading with another value is refused.
-    """
-    if first_delivery.value_u != reading.value_u:
-        return reading.token
-    [token] = first_delivery.tokens
-    first_delivery.tokens = (reading.token,)
-    return token
+def _halve(readings: list[_PhaseReading], count_max: int) -> list[Token]:
+    """Drop every second reading between the oldest and the newest if there are too many; return them."""
+    if len(readings) <= count_max:
+        return []
+    dropped_readings: list[Token] = [*readings[1:-1:2]]
+    del readings[1:-1:2]
+    return dropped_readings

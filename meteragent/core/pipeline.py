@@ -25,16 +25,16 @@ from operator import attrgetter
 from meteragent.core.arrivals import Arrivals
 from meteragent.core.charges import Charges, Spending
 from meteragent.core.deadlines import Deadlines, Upcoming, upcoming
-from meteragent.core.factory import Factory
+from meteragent.core.factory import Factory, timeline_of
 from meteragent.core.intake import Intake, MeterReading, Origin, off_max_ms
 from meteragent.core.noise import Noise
 from meteragent.core.opening import Openings
+from meteragent.core.pending import Outcome, Pending, give_back
 from meteragent.core.prices import PriceIntake, Prices
 from meteragent.core.register import RegisterTimeline
 from meteragent.core.release import Releases
 from meteragent.core.stream import Effects, Names, Running, Stream
-from meteragent.core.timeline import Outcome, Pending, Timeline
-from meteragent.core.tokens import give_back
+from meteragent.core.timeline import Timeline, extend_standing
 from meteragent.domain.commit import Commit, Destination, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
@@ -60,15 +60,18 @@ class Pipeline:
         self._factory = Factory(stream.terms, formats, book, stream.crowd)
         self._openings = Openings(running, snapshot, self._factory)
         self._releases = Releases(running, snapshot, formats)
-        self._timelines, self._restored_meters = dict[str, Timeline](), dict[str, bool]()
-        self._prices = PriceIntake(stream, book)
+        self._timelines, self._resealed_meters = dict[str, Timeline](), list[str]()
+        self._prices = PriceIntake(stream, book, counts)
         self._deadlines = Deadlines()
         for meter, stored_state in snapshot.states.items():
             state = stream.without_unwanted(stored_state, snapshot.terms)
             first_ms = self._openings.boundary_ms(meter, state.next_ms)
-            timeline = self._timelines[meter] = self._factory.restored_timeline(first_ms, state)
-            self._restored_meters[meter] = timeline.integrated_until_ms != state.integrated_until_ms
-            self._schedule(meter, timeline)
+            timeline = self._timelines[meter] = self._factory.restored_timeline(first_ms, state, meter)
+            # A seal must be on disk before a price is dropped because no time needs it any more.
+            is_sealed = timeline.integrated_until_ms != state.integrated_until_ms
+            if is_sealed or any(window.lacks_noise for window in timeline.windows):
+                self._resealed_meters.append(meter)
+            self._schedule(timeline)
             self.arrivals.expect(meter)
             if stream.listens:
                 self._openings.ask(meter)
@@ -107,19 +110,21 @@ class Pipeline:
         """
         self._observe(observer)
         self._effects = Effects(Commit(self._stream.name, now_ms))
-        changes = dict.fromkeys(self._redraw_restored())
+        changes = dict.fromkeys(self._resealed_meters)
+        for meter in self._resealed_meters:
+            # Even if readings are of power now: an earlier register's slot may have been lost.
+            self._releases.settle(self._timelines[meter], self._effects.commit)
+        self._resealed_meters.clear()
         integrated_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
-        batch = self._prices.take(batch, now_ms, integrated_ms, self._counts, self._effects)
+        batch = self._prices.take(batch, now_ms, integrated_ms, self._effects)
         if batch:
             self._counts.add("received", len(batch))
         for arrived_ms, messages in groupby(batch, attrgetter("received_ms")):
-            if self._deadlines:
-                self._advance(min(arrived_ms, now_ms), closing_ms, now_ms, changes)
+            self._advance(min(arrived_ms, now_ms), closing_ms, now_ms, changes)
             for item in self._intake.take(messages, self._effects.acknowledge):
                 self._give(item, arrived_ms, now_ms, changes)
         self._advance(now_ms, closing_ms, now_ms, changes)
-        if self._intake.shares:
-            self._effects.acknowledge = give_back(self._effects.acknowledge)
+        self._effects.acknowledge = give_back(self._effects.acknowledge)
         self._effects.listen = self._openings.claims.take()
         timelines = {meter: self._timelines.get(meter) for meter in changes}
         self._effects.commit.states = {m: t.state() if t else None for m, t in timelines.items()}
@@ -160,7 +165,8 @@ class Pipeline:
         """Pass a reading to its meter or count a refusal; add the meter to `changes` if its state changes."""
         origin, reading = item
         if reading is None:
-            self._effects.acknowledge += self._intake.end(origin.meter, self._timelines, received_ms)
+            if timeline := self._timelines.get(origin.meter):
+                self._effects.acknowledge += timeline.end(received_ms)
             return
         try:
             if self._take(origin, reading, received_ms, now_ms):
@@ -177,24 +183,22 @@ class Pipeline:
         is_new = meter not in self._timelines
         timeline = self._timeline(meter, reading.time_ms, received_ms)
         clock_ms = min(received_ms, now_ms)  # slots up to this time have opened
-        is_new |= self._intake.set_right(meter, timeline, reading, received_ms, self._effects.acknowledge)
-        # The fast path, for nearly all power readings, has the same result as the code below.
-        if phase is None and (standing := timeline.extend_standing(reading, clock_ms)) is not None:
-            self._effects.acknowledge.append(standing.token)
-            self.arrivals.count(origin.arrival, "accepted", reading.time_ms - received_ms)
-            self._note(origin, reading, [reading])
-            return True
-        outcome, free, meter_readings = self._intake.accept(meter, phase, timeline, reading)
+        is_new |= self._intake.set_right(timeline, reading, received_ms, self._effects.acknowledge)
+        standing = extend_standing(timeline, reading, clock_ms) if phase is None else None
+        if standing is not None:  # the fast path, for nearly all power readings
+            outcome, free, meter_readings = Outcome.ACCEPTED, [standing.token], [reading]
+        else:
+            outcome, free, meter_readings = self._intake.accept(phase, timeline, reading)
         self._effects.acknowledge += free
         if timeline.thinned_count:
             self._counts.add("thinned", timeline.thinned_count)
             timeline.thinned_count = 0
+        self.arrivals.count(origin.arrival, outcome.value, reading.time_ms - received_ms)
         if outcome is not Outcome.ACCEPTED:
-            self.arrivals.count(origin.arrival, str(outcome), reading.time_ms - received_ms)
             return is_new
-        self.arrivals.count(origin.arrival, "accepted", reading.time_ms - received_ms)
         self._note(origin, reading, meter_readings)
-        self._apply(meter, timeline, clock_ms, now_ms)
+        if standing is None:
+            self._apply(timeline, clock_ms, now_ms)
         if isinstance(timeline, RegisterTimeline) and (stood := timeline.take_stood()):
             self._note(origin, None, stood)
         return True
@@ -220,34 +224,34 @@ class Pipeline:
         elif len(self._timelines) >= self._stream.max_meters:
             raise PayloadError("refused_meters")
         else:
-            timeline = self._timelines[meter] = self._factory.timeline(first_ms)
+            timeline = self._timelines[meter] = timeline_of(self._stream.terms, first_ms, meter)
             self._openings.ask(meter)
         if self._is_wall:
             self._deadlines.add_opening(first_ms, meter)
         return timeline
 
-    def _apply(self, meter: str, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
+    def _apply(self, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
         """Integrate the spans that a reading ends; under the event clock, open and close slots first."""
         if not self._is_wall:
             clock_ms = timeline.newest_ms or 0
             while (opens_ms := timeline.next_open_ms()) is not None and opens_ms <= clock_ms:
-                self._releases.close_until(meter, timeline, opens_ms, now_ms, self._effects)
-                self._openings.open(meter, timeline, now_ms, self._effects.commit, is_catching_up=False)
-            self._releases.close_until(meter, timeline, clock_ms, now_ms, self._effects)
+                self._releases.close_until(timeline, opens_ms, now_ms, self._effects)
+                self._openings.open(timeline, now_ms, self._effects.commit, is_catching_up=False)
+            self._releases.close_until(timeline, clock_ms, now_ms, self._effects)
         self._effects.acknowledge += timeline.integrate_to_watermark(clock_ms)
-        self._releases.settle(meter, timeline, self._effects.commit)
+        self._releases.settle(timeline, self._effects.commit)
 
     # --- the schedule --------------------------------------------------------------------------
 
-    def _schedule(self, meter: str, timeline: Timeline, scheduled_ms: int | None = None) -> None:
+    def _schedule(self, timeline: Timeline, scheduled_ms: int | None = None) -> None:
         """Schedule the next opening, and the next closing unless it is scheduled already; wall clock only."""
         if not self._is_wall:
             return
         opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
         if opens_ms is not None:
-            self._deadlines.add_opening(opens_ms, meter)
+            self._deadlines.add_opening(opens_ms, timeline.meter)
         if closes_ms is not None and closes_ms != scheduled_ms:
-            self._deadlines.add_closing(closes_ms, self._names[meter].public_id, meter)
+            self._deadlines.add_closing(closes_ms, self._names[timeline.meter].public_id, timeline.meter)
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """In time order, open slots due by `open_ms` and close slots due by both `open_ms` and `close_ms`."""
@@ -261,36 +265,25 @@ class Pipeline:
     def _open_due(self, meter: str, now_ms: int, *, is_catching_up: bool) -> None:
         timeline = self._timelines[meter]
         scheduled_ms, commit = timeline.next_close_ms(), self._effects.commit
-        self._openings.open(meter, timeline, now_ms, commit, is_catching_up=is_catching_up)
-        self._schedule(meter, timeline, scheduled_ms)
-        self._drop_forgotten(meter, timeline)
+        self._openings.open(timeline, now_ms, commit, is_catching_up=is_catching_up)
+        self._schedule(timeline, scheduled_ms)
+        self._drop_forgotten(timeline)
 
     def _close_due(self, meter: str, closes_ms: int, now_ms: int) -> None:
         timeline = self._timelines.get(meter)
         if timeline is None or timeline.next_close_ms() != closes_ms:
             return  # stale: a band that began later closed earlier, or the meter is forgotten
-        self._releases.close_until(meter, timeline, closes_ms, now_ms, self._effects)
+        self._releases.close_until(timeline, closes_ms, now_ms, self._effects)
         if (next_ms := timeline.next_close_ms()) is not None:
             self._deadlines.add_closing(next_ms, self._names[meter].public_id, meter)
-        self._drop_forgotten(meter, timeline)
+        self._drop_forgotten(timeline)
 
-    def _drop_forgotten(self, meter: str, timeline: Timeline) -> None:
+    def _drop_forgotten(self, timeline: Timeline) -> None:
         if timeline.next_ms is None and not timeline.windows:
-            self._effects.acknowledge += [p.token for p in timeline.pending]
-            self._effects.acknowledge += self._intake.forget(meter, timeline)
+            meter = timeline.meter
+            self._intake.forget(meter)
+            self._effects.acknowledge += [p.token for p in timeline.pending] + timeline.forget_phases()
             self._openings.claims.forget(self._names[meter].destinations)
-            self._names.forget(meter)
+            self._names.pop(meter, None)
             del self._timelines[meter]
             self._counts.add("forgotten")
-
-    def _redraw_restored(self) -> set[str]:
-        """Redraw slots that were lost because the readings' meaning changed; return the meters to commit."""
-        timelines = [(meter, self._timelines[meter]) for meter in self._restored_meters]
-        meters = {meter for meter, timeline in timelines if any(w.lacks_noise for w in timeline.windows)}
-        for meter in meters:
-            # Even if readings are of power now: an earlier register's slot may have been lost.
-            self._releases.redraw(meter, self._timelines[meter], self._effects.commit)
-        # A seal must be on disk before a price is dropped because no time needs it any more.
-        meters |= {meter for meter, is_sealed in self._restored_meters.items() if is_sealed}
-        self._restored_meters.clear()
-        return meters

@@ -30,8 +30,6 @@ AHEAD_MS = 62 * DAY_MS
 class Prices:
     """The prices of a stream, in order of their times, without overlap."""
 
-    __slots__ = ("rows",)
-
     def __init__(self, rows: Iterable[Price] = ()) -> None:
         """Resume with the prices from the store."""
         self.rows = sorted(rows)
@@ -82,58 +80,48 @@ class Prices:
 class PriceIntake:
     """The prices of a stream, taken from the messages on its price topic."""
 
-    def __init__(self, stream: Stream, book: Prices) -> None:
+    def __init__(self, stream: Stream, book: Prices, counts: Counts) -> None:
         """Start with the prices from the store."""
-        self._stream = stream
-        self._book = book
+        self._stream, self._book, self._counts = stream, book, counts
 
     def take(
-        self,
-        batch: Sequence[Message],
-        now_ms: int,
-        integrated_ms: Iterable[int],
-        counts: Counts,
-        effects: Effects,
+        self, batch: Sequence[Message], now_ms: int, integrated_ms: Iterable[int], effects: Effects
     ) -> Sequence[Message]:
-        """Process the prices in a batch, before any of its readings; return the batch's other messages.
-
-        `integrated_ms` are the times up to which the meters are integrated.
-        """
+        """Process the prices in a batch, given how far meters are integrated; return the other messages."""
         topic, rows = self._stream.price_topic, list[Price]()
         if topic is None or all(message.topic != topic for message in batch):
             return batch
         for message in batch:
             if message.topic == topic:
                 effects.acknowledge.append(message.token)
-                rows += self._rows(message.payload, counts)
+                rows += self._rows(message.payload)
         shape = self._stream.terms.shape
-        bound_u = shape.bound_u if isinstance(shape, Amount) else 0
-        names = [name for row in rows for name in self._book.add(row, bound_u, now_ms)]
+        assert isinstance(shape, Amount), "only amounts have prices"
+        names = [name for row in rows for name in self._book.add(row, shape.bound_u, now_ms)]
         for name in names:
-            counts.add(name)
+            self._counts.add(name)
         if "prices" in names:
             self._book.prune(self._needed_from_ms(now_ms, integrated_ms))
             effects.commit.prices = tuple(self._book.rows)
         return [message for message in batch if message.topic != topic]
 
-    def _rows(self, payload: bytes, counts: Counts) -> list[Price]:
+    def _rows(self, payload: bytes) -> list[Price]:
         """Return the prices in a message; if the message is refused, count it and return no prices."""
-        if len(payload) > self._stream.max_payload:
-            counts.add("refused_size")
-            return []
-        try:
-            return decode_prices(payload)
-        except PayloadError as error:
-            counts.add(error.reason)
-            return []
+        reason = "refused_size"
+        if len(payload) <= self._stream.max_payload:
+            try:
+                return decode_prices(payload)
+            except PayloadError as error:
+                reason = error.reason
+        self._counts.add(reason)
+        return []
 
     def _needed_from_ms(self, now_ms: int, integrated_ms: Iterable[int]) -> int:
-        """Return the time from which prices are still needed.
+        """Return the time from which prices are still needed: all earlier time is integrated everywhere.
 
-        All earlier time is integrated in every timeline, or precedes every window. The returned time is at
-        most `now_ms`, because the first window of a new meter may begin earlier than the first window for
-        which another meter is still waiting. Even for time that is not yet integrated, prices are kept for at
-        most twice the length of a window or, if longer, twice `AHEAD_MS`.
+        It is at most `now_ms`, because the first window of a new meter may begin earlier than the first
+        window for which another meter is waiting. Prices are kept for at most twice the length of a window
+        or, if longer, twice `AHEAD_MS`.
         """
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)
         return max(min([now_ms, *integrated_ms]), now_ms - kept_ms)

@@ -8,16 +8,14 @@ floor(r(b) * c), where c converts registers to accumulator units. A slot gets W(
 value is a weighted sum of the power, in which the weights within each span sum to the overlap of the slot and
 the span. The map from load curves to slot vectors is 1-Lipschitz up to two units of the accumulator (about
 10^-12 of a default quantum in Wh). Over a stretch without gaps and clamping, the values of the slots add up
-to r(end) - r(start). Fractions of a unit must not be kept: neither noise nor dither has fractions, so a
-fraction would reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies
-between that reading and the next one. When a slot closes, its time after the newest reading is gap. When the
-next reading arrives, the span counts only from the split on, at the span's rate.
+to r(end) - r(start). A reading's span lies between that reading and the next one. When a slot closes, its
+time after the newest reading is gap. When the next reading arrives, the span counts only from the split on,
+at the span's rate.
 
 Which readings count is judged in `judgement`: a register that falls, or rises as no load makes it, is
 doubted until later readings show a glitch, a reset or a jump. Until then the split stays at the last good
-reading, so nothing of a doubted reading is on disk. When the clock closes a slot, the time after the good
-reading is gap, and the use since it counts from the split on. The span of a reset or a jump is gap; the
-promise does not hide it. All other uses are clamped to the range, with a step and a second allowed.
+reading, so nothing of a doubted reading is on disk. The span of a reset or a jump is gap; the promise does
+not hide it. All other uses are clamped to the range, with a step and a second allowed.
 
 What the store keeps
 --------------------
@@ -32,76 +30,52 @@ but as
 which is the register at the slot's start minus noise and dither, and is constant throughout the slot (except
 for clamping and gap). M reveals no more about the register than A does about the energy: two homes whose
 registers and noises differ by the same amount have the same M. After a restart the first good reading (t, r)
-of the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, delivered again, or a later one.
-The distribution of the use over [t0, t] does not matter, because all of it lies in the slot. A reading is
-good if it and another one are explained by M (see below) and agree with each other, or if its time is t0.
+of the slot gives A = r * c - M, whether this reading is r0, delivered again, or a later one. The distribution
+of the use over [t0, t] does not matter, because all of it lies in the slot.
 
-If the first good reading lies beyond the slot's end, or none arrives before the slot closes, the use in the
-slot cannot be separated from the use after the slot, because M and r give only the sum of the two uses and
-the noise. Counting this sum in the slot would include the power of other slots. The map would then not be
-1-Lipschitz: curves that differ by d in the other slots would change this slot's energy by more than d times
-the slot's length. Counting a part of the sum would release a part of the noise. So the slot is lost: it is
-gap throughout, and M is forgotten along with its noise. The slot is released nevertheless (law 4), with noise
-from a new noise bound with the same distribution. No bound yields more than n values, the earlier draw is
-never released, and the new noise masks a constant.
+If the first good reading lies beyond the slot's end, or none arrives before the slot closes, M and r give
+only the sum of the use in the slot, the use after it and the noise. Counting this sum in the slot would
+include the power of other slots, so the map would not be 1-Lipschitz. Counting a part of it would release a
+part of the noise. So the slot is lost: it is gap throughout, and M is forgotten along with its noise. The
+slot is released nevertheless (law 4), with noise from a new noise bound, which masks a constant.
 
-M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise * L
-+ dither + energy for some |noise| <= K and some energy that the range allows for the time since the slot's
-start. Otherwise the register rolled over, or the reading is a glitch, or the register was reset and the slot
-is lost. K is public: |noise| exceeds K in fewer than one in 2^40 slots, and these slots are lost, too. A
-reading within these bounds counts. So even after an unnoticed reset, the accumulator stays within what the
-range and the noise allow.
-
-If the clock closed the slot after the newest reading, the next slot contains no energy from the register yet,
-and accumulators are stored unchanged. So are the accumulators of bands, because a band consists of many
-stretches: if a boundary fell into an outage, losing the band would cost half a month of readings. The
-accumulators of peaks, weighted windows and shares are stored unchanged, too. In all these windows, an outage
-without redelivery is gap.
+Accumulators are stored unchanged if the clock closed the slot after the newest reading, because the next slot
+contains no energy from the register yet; and in bands, peaks, weighted windows and shares, where an outage
+without redelivery is gap. A band consists of many stretches: if a boundary fell into an outage, losing the
+band would cost half a month of readings.
 
 A copy of the disk made while a slot is open reveals the register at the slot's end, to within a quantum, once
-the slot is released. In the same way, a copy of a power meter's state reveals the energy used in the slot
-since the copy was made. Two copies of a register meter's state reveal the use between the ends of their
-slots. The threat model states this.
+the slot is released, as a copy of a power meter's state reveals the energy used in the slot since the copy
+was made. Two copies reveal the use between the ends of their slots. The threat model states this.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from meteragent.core.judgement import HELD_MAX, Change, is_within, needless, next_change
 from meteragent.core.largest import whole_ms
-from meteragent.core.timeline import Pending, Phases, Timeline, add_sums
+from meteragent.core.pending import Pending
+from meteragent.core.phases import RegisterPhases
+from meteragent.core.timeline import Timeline
 from meteragent.core.window import RegisterUse, Window
-from meteragent.domain.commit import OpenWindow
 from meteragent.domain.reading import Token
-from meteragent.domain.terms import Terms
 
 
+@dataclass(slots=True, eq=False)
 class RegisterTimeline(Timeline):
     """The pending readings and open windows of one meter of a stream of registers.
 
     The oldest pending reading is good. Those after it are judged whenever time is integrated.
     """
 
-    __slots__ = ("_counts", "_is_proven", "_stood", "phases")
+    _stood: list[Pending] = field(default_factory=list)
+    _is_proven: bool = False  # whether another reading has gone on from one since the start
 
-    def __init__(self, terms: Terms, first_ms: int) -> None:
-        """Start without readings; the meter's first window starts at `first_ms`, a boundary of the grid."""
-        super().__init__(terms, first_ms)
-        self._counts: list[str] = []
-        self._stood: list[Pending] = []
-        self.phases: Phases | None = None
-        self._is_proven = False  # whether another reading has gone on from one since the start
-
-    def counts(self) -> list[str]:
-        """Return the names of the counters to increase for the spans integrated since the last call."""
-        counts, self._counts = self._counts, []
-        return counts
-
-    def _window_state(self, window: Window) -> OpenWindow:
-        standing = self.pending[0] if self.pending else None
-        if standing is None or standing.time_ms != self.integrated_until_ms:
-            return window.state()
-        return window.state((standing.time_ms, standing.value_u * self.terms.readings.interval_ms))
+    def _standing_register(self) -> tuple[int, int] | None:
+        if not self.pending or self.pending[0].time_ms != self.integrated_until_ms:
+            return None
+        return self.integrated_until_ms, self.pending[0].value_u * self.terms.readings.interval_ms
 
     def _is_integrated(self, reading: Pending) -> bool:
         return self.standing_ms is not None and reading.time_ms < self.standing_ms
@@ -109,8 +83,7 @@ class RegisterTimeline(Timeline):
     def _gives_way(self, pending: Pending) -> bool:
         """Return whether the time up to `pending` is still to be integrated.
 
-        If so, a newer reading with the same time replaces `pending`. Otherwise the newer reading is refused,
-        and the use since `pending` counts with the next reading.
+        Otherwise the newer reading is refused, and the use since `pending` counts with the next reading.
         """
         return pending.time_ms > self.integrated_until_ms
 
@@ -119,17 +92,13 @@ class RegisterTimeline(Timeline):
     def _changes(self, count: int | None = None) -> Iterator[tuple[int, Change]]:
         """Yield the changes between good readings among the first `count` pending ones (all if None).
 
-        Each comes with the index of the reading at its start. The last may not be settled. Sums of phases
-        were judged phase by phase.
+        Each comes with the index of the reading at its start. The last may not be settled.
         """
         items = self.pending if count is None else self.pending[:count]
         readings, start = self._reading_terms.readings, 0
-        while start + 1 < len(items):
-            shift_u = items[start + 1].shift_u
-            is_sum = shift_u is not None
-            change = (
-                Change(start + 1, start + 1, shift_u or 0) if is_sum else next_change(items, start, readings)
-            )
+        while (end := start + 1) < len(items):
+            shift_u = items[end].shift_u  # of sums, which were judged phase by phase
+            change = next_change(items, start, readings) if shift_u is None else Change(end, end, shift_u)
             if change is None:
                 return
             yield start, change
@@ -146,21 +115,17 @@ class RegisterTimeline(Timeline):
 
         Spans that start at `until_ms` or later are left out. The use is None if the register was reset.
         """
+        interval_ms = self._reading_terms.readings.interval_ms
         for index, change in self._changes():
             start, end = self.pending[index], self.pending[change.end]
             if start.time_ms >= until_ms:
                 return
-            use_u = end.value_u - start.value_u - change.shift_u
-            use = RegisterUse(
-                start.time_ms, end.time_ms - start.time_ms, use_u * self._reading_terms.readings.interval_ms
-            )
+            units = (end.value_u - start.value_u - change.shift_u) * interval_ms
+            use = RegisterUse(start.time_ms, end.time_ms - start.time_ms, units)
             yield start.time_ms, end.time_ms, None if change.is_gap else use
 
     def _free(self) -> list[Token]:
-        """Drop the pending readings whose span is wholly integrated; return their tokens.
-
-        Glitches, clamped rates, resets, jumps and rollovers are counted.
-        """
+        """Drop and count the pending readings whose span is wholly integrated; return their tokens."""
         if not self.pending or self.pending[0].time_ms > self.integrated_until_ms:
             return []
         good = 0
@@ -171,16 +136,6 @@ class RegisterTimeline(Timeline):
             good = change.end
         self.standing_ms = max(self.standing_ms or 0, self.pending[good].time_ms)
         return self._drop(range(good))
-
-    def _drop(self, indices: Sequence[int], counter: str | None = None) -> list[Token]:
-        """Drop pending readings and count each under `counter`, if given; return their tokens."""
-        readings = [self.pending[index] for index in indices]
-        for index in reversed(indices):
-            del self.pending[index]
-        for reading in readings:
-            self._remember(reading.time_ms)
-        self._counts += [counter] * len(readings) if counter else []
-        return [reading.token for reading in readings]
 
     def _count(self, index: int, change: Change) -> None:
         readings, start, end = self._reading_terms.readings, self.pending[index], self.pending[change.end]
@@ -193,24 +148,21 @@ class RegisterTimeline(Timeline):
     # --- integrating ---------------------------------------------------------------------------
 
     def integrate_to_watermark(self, clock_ms: int) -> list[Token]:
-        """Integrate the spans that are settled by the watermark; return the freed tokens.
-
-        After a restart, the masked slot is first resumed or lost. Doubted readings that cannot matter any
-        longer are dropped.
-        """
+        """Integrate the spans that are settled by the watermark; return the freed tokens."""
         watermark_ms = min((self.newest_ms or 0) - self._reading_terms.lateness_ms, clock_ms)
         tokens = [*self._stand(watermark_ms, is_slot_end=False), *self._resume(watermark_ms)]
         if self._masked_window is not None:
             return tokens
-        return [*tokens, *super().integrate_to_watermark(clock_ms), *self._drop_needless(watermark_ms)]
+        integrated_tokens = Timeline.integrate_to_watermark(self, clock_ms)
+        return [*tokens, *integrated_tokens, *self._drop_needless(watermark_ms)]
 
     def _stand(self, until_ms: int, *, is_slot_end: bool) -> list[Token]:
         """Let phases stand that have been silent up to `until_ms`; return the freed tokens."""
-        if self.phases is None:
+        if not isinstance(self.phases, RegisterPhases):
             return []
         result = self.phases.stand(until_ms, is_slot_end=is_slot_end)
         self._counts += result.counters
-        sums, _, tokens = add_sums(self, result)
+        sums, _, tokens = self.add_sums(result)
         self._stood += sums
         return tokens
 
@@ -229,15 +181,13 @@ class RegisterTimeline(Timeline):
         return self._drop(needless(count, good, unsettled), "register_glitch")
 
     def integrate_until(self, until_ms: int) -> list[Token]:
-        """Add all time up to `until_ms` to the slots; return the freed tokens.
-
-        After a restart, the masked slot is first resumed or lost, unless a reading that resumes it may still
-        arrive.
-        """
+        """Add all time up to `until_ms` to the slots; return the freed tokens."""
         is_new = until_ms > self.integrated_until_ms
         tokens = self._stand(until_ms, is_slot_end=True) if is_new else []
         tokens += self._resume(until_ms)
-        return tokens if self._masked_window is not None else tokens + super().integrate_until(until_ms)
+        if self._masked_window is None:
+            tokens += Timeline.integrate_until(self, until_ms)
+        return tokens
 
     # --- after a restart -----------------------------------------------------------------------
 
@@ -249,9 +199,8 @@ class RegisterTimeline(Timeline):
         """Recover the masked slot's accumulator, if any, or lose the slot; return the freed tokens.
 
         The reading at which it was stored resumes it, if that is delivered again, or two readings that the
-        slot explains, and that agree with each other. Once the slot has
-        ended, or the register moves on at another level, the highest explained reading does, because a wrong
-        one is low rather than high. Without any, the slot is lost.
+        slot explains, and that agree with each other. Once the slot has ended, or the register moves on at
+        another level, the highest explained reading does. Without any, the slot is lost.
         """
         if (window := self._masked_window) is None:
             return []
@@ -269,6 +218,7 @@ class RegisterTimeline(Timeline):
             for index in range(len(items) - 1)
         )
         if first is None and is_over:
+            # A wrong reading is low rather than high.
             first = max(within, key=lambda index: items[index].value_u, default=None)
         if first is not None:
             return self._resume_at(window, first, added[first] or 0)
@@ -286,13 +236,11 @@ class RegisterTimeline(Timeline):
         return None
 
     def _agree(self, first: int, second: int) -> bool:
-        """Return whether a pending reading goes on from another: by a rise within the range, on one level.
-
-        A register that stands still agrees with nothing: it may be zero all night.
-        """
+        """Return whether a pending reading goes on from another: by a rise within the range, on one level."""
         readings, start, end = self._reading_terms.readings, self.pending[first], self.pending[second]
         if any(item.shift_u for item in self.pending[first + 1 : second + 1]):
             return False
+        # A register that stands still agrees with nothing: it may be zero all night.
         has_moved = end.value_u > start.value_u or (readings.low_u < 0 and end.value_u != start.value_u)
         return has_moved and is_within(readings, start, end)
 

@@ -11,7 +11,6 @@ from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
 from meteragent.domain.commit import Commit, Destination, Outgoing, ReleasedSlot, Snapshot, Total
 from meteragent.domain.terms import Clock
-from meteragent.domain.units import Kind
 from meteragent.wire import total
 from meteragent.wire.record import RecordFormat, RecordFormats
 
@@ -26,20 +25,16 @@ class Releases:
         self._counts = running.arrivals.counts
         # By public id, because a total under two ids would link the ids.
         self._totals = dict(snapshot.totals)
-        all_terms = (stream.terms, *snapshot.terms.values())
-        is_redrawn = any(terms.shape.is_redrawn for terms in all_terms)
-        self._settles = is_redrawn or stream.terms.readings.kind is Kind.REGISTER
         self.due_ms: Mapping[Destination, int] = {}
 
-    def close_until(
-        self, meter: str, timeline: Timeline, clock_ms: int, now_ms: int, effects: Effects
-    ) -> None:
+    def close_until(self, timeline: Timeline, clock_ms: int, now_ms: int, effects: Effects) -> None:
         """Close and release the slots of a timeline that are due by `clock_ms`."""
         while (closing := timeline.closing()) is not None and closing[0] <= clock_ms:
             due_ms, window, slot_index = closing
             effects.acknowledge += timeline.integrate_until(due_ms - window.terms.lateness_ms)
-            self.settle(meter, timeline, effects.commit)
-            self._release(window, slot_index, self._leave_ms(meter, window, due_ms, now_ms), effects)
+            self.settle(timeline, effects.commit)
+            leave_ms = self._leave_ms(timeline.meter, window, due_ms, now_ms)
+            self._release(window, slot_index, leave_ms, effects)
             if not window.slots and window.draws >= window.terms.n:
                 timeline.windows.remove(window)
 
@@ -63,32 +58,20 @@ class Releases:
         outgoing += [Outgoing(*item, payload, leave_ms, False, slot, until_ms) for item in destinations]
         if self._stream.total and quanta is not None:
             payload = self._add_to_total(window, slot_index, quanta, form, effects.commit)
-            outgoing += [
-                Outgoing(queue, total.topic(topic), payload, leave_ms, False) for queue, topic in destinations
-            ]
+            for queue, topic in destinations:
+                outgoing.append(Outgoing(queue, total.topic(topic), payload, leave_ms, False))
 
     def _add_to_total(
         self, window: Window, slot_index: int, quanta: int, form: RecordFormat, commit: Commit
     ) -> bytes:
-        """Add a released slot to its meter's total; return the total's message.
-
-        The total starts again at 0 after a missing slot, and when the unit changes.
-        """
+        """Add a released slot to its meter's total, or begin a new one; return the total's message."""
         public_id, release = window.public_id, (quanta, form.terms.sd)
-        new_total = Total.with_slot(
-            self._totals.get(public_id), window.terms, window.start_ms, slot_index, release
-        )
+        old_total = self._totals.get(public_id)
+        new_total = Total.with_slot(old_total, window.terms, window.start_ms, slot_index, release)
         self._totals[public_id] = commit.totals[public_id] = new_total
         return total.message(form.descriptor.id, public_id, new_total, window.slot_end_ms(slot_index))
 
-    # --- second draws --------------------------------------------------------------------------
-
-    def settle(self, meter: str, timeline: Timeline, commit: Commit) -> None:
-        """Settle a timeline as `redraw` does, unless no window of the stream can have lost its noise."""
-        if self._settles:
-            self.redraw(meter, timeline, commit)
-
-    def redraw(self, meter: str, timeline: Timeline, commit: Commit) -> None:
+    def settle(self, timeline: Timeline, commit: Commit) -> None:
         """Count a timeline's events, and draw noise from a new noise bound for each window that lacks noise.
 
         The new noise of a lost slot masks a constant, so it is not charged. The new noise of a shape that is
@@ -96,18 +79,18 @@ class Releases:
         integrated part; its meter is added to `commit.redrawn`. If the budget forbids the charge, the parts
         that need the noise do not count.
         """
-        for name in timeline.counts():
-            self._arrivals.note_event(meter, name)
+        for name in timeline.take_counts():
+            self._arrivals.note_event(timeline.meter, name)
         for window in timeline.windows:
             if not window.lacks_noise:
                 continue
             is_charged = window.terms.shape.is_redrawn
             if is_charged:
-                if not self._charges.add(meter, timeline.integrated_until_ms - 1, window.terms):
+                if not self._charges.add(timeline.meter, timeline.integrated_until_ms - 1, window.terms):
                     window.drop()
                     self._counts.add("over_budget")
                     continue
-                commit.redrawn.add(meter)
+                commit.redrawn.add(timeline.meter)
             _, noise = self._noise.open(window.terms_id, window.terms.mechanism)
             window.redraw(noise, self._noise.dither(window.terms, window.lost_slot or 0))
             self._counts.add("peak_redrawn" if is_charged else "register_lost")

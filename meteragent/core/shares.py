@@ -17,7 +17,6 @@ from meteragent.core.stream import Crowd
 from meteragent.core.window import Release, Window
 from meteragent.crowd.share import MODULUS
 from meteragent.domain.commit import OpenWindow, SealedPad
-from meteragent.domain.errors import MeteragentError
 from meteragent.domain.shapes import Share
 from meteragent.wire.record import RecordFormat
 
@@ -56,6 +55,5 @@ class ShareWindow(Window):
 
     @property
     def _crowd(self) -> Crowd:
-        if self.crowd is None:
-            raise MeteragentError("a window of a crowd has nothing to seal its share with")
+        assert self.crowd is not None, "a window of a crowd has nothing to seal its share with"
         return self.crowd

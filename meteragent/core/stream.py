@@ -9,28 +9,20 @@ from meteragent.core.charges import Charges
 from meteragent.core.noise import Noise
 from meteragent.decode import Decoder
 from meteragent.domain import identity
-from meteragent.domain.commit import (
-    Commit,
-    Destination,
-    OpenWindow,
-    Receiver,
-    SealedPad,
-    TimelineState,
-)
+from meteragent.domain.commit import Commit, Destination, OpenWindow, Receiver, SealedPad, TimelineState
 from meteragent.domain.reading import Token
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
 from meteragent.privacy.bits import Bits
+
+Destinations = tuple[Destination, ...]
 
 
 class Crowd(Protocol):
     """The cryptography of a stream whose windows release shares."""
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether `label` can be a home's label, and the slot's two keys are known and differ.
-
-        The slot starts at `start_ms`.
-        """
+        """Return whether the label is valid, and both keys of the slot at `start_ms` are known and differ."""
         ...
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
@@ -87,23 +79,20 @@ class Stream:
         """Return the queues of the receivers that get a slot, given its end and the start of its window."""
         return {item.queue for item in self.receivers if item.has_slot(window_ms, slot_end_ms)}
 
-    def having(
-        self, destinations: Iterable[Destination], window_ms: int, slot_end_ms: int
-    ) -> tuple[Destination, ...]:
+    def having(self, destinations: Iterable[Destination], window_ms: int, slot_end_ms: int) -> Destinations:
         """Return those destinations whose receivers get a slot."""
         queues = self.queues(window_ms, slot_end_ms)
         return tuple([destination for destination in destinations if destination.queue in queues])
 
     def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
-        """Return `state` without the open windows whose slots no receiver gets any more.
-
-        It suffices to ask about the slot that ends first: if any slot has a receiver, that slot has one.
-        """
-        ends_ms = [item.start_ms + terms[item.terms_id].first_slot[1] for item in state.windows]
+        """Return `state` without the open windows whose slots no receiver gets any more."""
+        # If any slot has a receiver, the one that ends first has one.
         windows = [
             item
-            for item, end_ms in zip(state.windows, ends_ms, strict=True)
-            if self.having(item.destinations, item.start_ms, end_ms)
+            for item in state.windows
+            if self.having(
+                item.destinations, item.start_ms, item.start_ms + terms[item.terms_id].first_slot[1]
+            )
         ]
         return state._replace(windows=tuple(windows))
 
@@ -112,34 +101,24 @@ class Name(NamedTuple):
     """A meter's public id, its destination at each receiver, and its fixed delay (law 4)."""
 
     public_id: str
-    destinations: tuple[Destination, ...]
+    destinations: Destinations
     delay_ms: int
 
 
-class Names:
-    """A mapping from the meters of a stream to their names."""
-
-    __slots__ = ("_names", "_stream")
+class Names(dict[str, Name]):
+    """The names of a stream's meters, made when they are first asked for."""
 
     def __init__(self, stream: Stream) -> None:
+        super().__init__()
         self._stream = stream
-        self._names: dict[str, Name] = {}
 
-    def __getitem__(self, meter: str) -> Name:
-        name = self._names.get(meter)
-        if name is None:
-            name = self._names[meter] = self._name(meter)
-        return name
-
-    def _name(self, meter: str) -> Name:
+    def __missing__(self, meter: str) -> Name:
         stream = self._stream
         public_id = meter if stream.pseudonym_key is None else identity.pseudonym(stream.pseudonym_key, meter)
         delay_ms = identity.delay_ms(stream.secret, stream.name, meter, stream.spread_ms)
-        return Name(public_id, tuple([item.destination(public_id) for item in stream.receivers]), delay_ms)
-
-    def forget(self, meter: str) -> None:
-        """Drop the name of a forgotten meter."""
-        self._names.pop(meter, None)
+        destinations = tuple([item.destination(public_id) for item in stream.receivers])
+        name = self[meter] = Name(public_id, destinations, delay_ms)
+        return name
 
 
 class Running(NamedTuple):

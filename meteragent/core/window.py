@@ -14,9 +14,8 @@ record does: a change in S by d quanta changes the odds of A by a factor of at m
 epsilon * quantum. A second copy reveals the use since the first, as in every scheme that survives a crash
 without a secret kept elsewhere (THEORY-2 A.1, A.2). On average, the released value is exactly S / L.
 
-What a reading counts for is decided in one place, `Window.units`: it is clamped, then the shape's integrand
-applies. What differs between kinds of windows is a fact of `terms.shape`, except how parts become a slot's
-value: they are summed here, `largest` keeps the largest, and `shares` sends a share of the sum.
+What differs between kinds of windows is a fact of `terms.shape`, except how parts become a slot's value: they
+are summed here, `largest` keeps the largest, and `shares` sends a share of the sum.
 """
 
 from bisect import bisect_right
@@ -29,7 +28,6 @@ from meteragent.core.judgement import limits
 from meteragent.core.noise import Noise
 from meteragent.core.prices import Prices
 from meteragent.domain.commit import Destination, OpenWindow, Slot
-from meteragent.domain.errors import MeteragentError
 from meteragent.domain.readings import Readings
 from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
@@ -46,12 +44,9 @@ class RegisterUse(NamedTuple):
     units: int
 
     def between(self, from_ms: int, to_ms: int) -> int:
-        """Return the use in a part of the span: W(to) - W(from), where W is the register rounded down.
-
-        The parts of a span add up to `units`, and each is within one unit of its exact share. Fractions would
-        make the shares exact, but the store would then reveal the energy of the span, because noise and
-        dither are whole numbers.
-        """
+        """Return the use in a part of the span: W(to) - W(from), where W is the register rounded down."""
+        # Noise and dither have no fractions, so a fraction of a unit on disk would reveal the energy of the
+        # span that the boundary cuts (THEORY-2 A.4).
         units, since_ms, span_ms = self.units, self.since_ms, self.span_ms
         return units * (to_ms - since_ms) // span_ms - units * (from_ms - since_ms) // span_ms
 
@@ -69,10 +64,7 @@ def clamp(value: int | RegisterUse, readings: Readings) -> int | RegisterUse:
 
 
 class Release(NamedTuple):
-    """The release of a closed slot: its payload, its value in quanta, and the deadline of a report.
-
-    A share has no value, and a record no deadline.
-    """
+    """A closed slot's payload, its value in quanta (not of a share), and the deadline of a share's report."""
 
     payload: bytes
     quanta: int | None
@@ -128,16 +120,8 @@ class Window:
         """Return the latest time, at most `time_ms`, up to which the window can be integrated."""
         return time_ms
 
-    @property
-    def next_slot(self) -> int:
-        """The index of the open slot that ends first."""
-        return min(self.slots, key=self.slot_end_ms)
-
     def has_gap(self, slot_index: int) -> bool:
-        """Return whether a slot has received no reading since the agent started.
-
-        Returns False for the unknown band, which has no hours.
-        """
+        """Return whether a slot that has hours has received no reading since the agent started."""
         return slot_index not in self.slots_with_reading and self.terms.slot_ms(slot_index) > 0
 
     # --- noise ---------------------------------------------------------------------------------
@@ -159,23 +143,14 @@ class Window:
             self.draw(slot_noise, integrated_until_ms, noise.dither(self.terms, self.draws))
 
     def open_next(self, noise: Noise, integrated_until_ms: int) -> None:
-        """Open the next slot with noise from the window's noise bound.
-
-        Raises MeteragentError if the window has no noise bound.
-        """
-        if self.noise_bound is None:
-            raise MeteragentError("the window has no noise bound for its next slot")
+        """Open the next slot with noise from the window's noise bound."""
+        assert self.noise_bound is not None, "the window has no noise bound for its next slot"
         slot_noise = noise.slot(self.terms.mechanism, self.noise_bound)
         self.draw(slot_noise, integrated_until_ms, noise.dither(self.terms, self.draws))
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int) -> None:
-        """Open the next slot with its noise and dither; count its already integrated time as gap.
-
-        Opening the last slot drops R; l1 windows have no R. Raises MeteragentError if all n slots have been
-        drawn (rule 4 of `timeline`).
-        """
-        if self.draws >= self.terms.n:
-            raise MeteragentError("more draws than slots from one noise bound")
+        """Open the next slot with noise and dither; integrated time is gap. The last slot drops R."""
+        assert self.draws < self.terms.n, "more draws than slots from one noise bound"  # rule 4 of `timeline`
         slot_index, self.draws = self.draws, self.draws + 1
         self.slots[slot_index] = self.mask_of(slot_index, noise, dither)
         if self.draws == self.terms.n:
@@ -198,10 +173,7 @@ class Window:
     # --- readings ------------------------------------------------------------------------------
 
     def add(self, start_ms: int, end_ms: int, value: Value) -> None:
-        """Add a value over a stretch of time to the slots that the stretch touches.
-
-        A register's use may count in the unknown band (`_slots_of`).
-        """
+        """Add a value over a stretch of time to the slots that it touches (but see `_slots_of`)."""
         from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms < to_ms:
             for slot_index, start, end in _slots_of(self.terms, self.start_ms, value, from_ms, to_ms):
@@ -254,12 +226,8 @@ class Window:
                 self.add_gap(slot_index, integrated_until_ms, self.end_ms)
 
     def close(self, slot_index: int) -> int:
-        """Remove a slot and return its released value in quanta: floor(A / L) (THEORY-2 A.1).
-
-        Raises MeteragentError if the slot has no noise.
-        """
-        if slot_index in (self.masked_slot, self.lost_slot):
-            raise MeteragentError("the slot has no noise")
+        """Remove a slot and return its released value in quanta: floor(A / L) (THEORY-2 A.1)."""
+        assert slot_index not in (self.masked_slot, self.lost_slot), "the slot has no noise"
         return self.slots.pop(slot_index) // self.terms.lattice(slot_index)
 
     def release(self, slot_index: int, form: RecordFormat) -> Release:
@@ -272,39 +240,27 @@ class Window:
 
         `standing` holds the time of the register's reading up to which everything is integrated, and the
         register in accumulator units. The open slot that contains this time is kept as the register minus its
-        accumulator, if the shape says so. Raises MeteragentError if a slot has no noise.
+        accumulator, if the shape says so.
         """
-        if self.lost_slot is not None:
-            raise MeteragentError("the slot has no noise")
+        assert self.lost_slot is None, "the slot has no noise"
         masked_slot, slots = self.masked_slot, self.slots
-        if standing is not None and masked_slot is None:
+        if standing is not None and masked_slot is None and self.terms.shape.is_difference_stored:
             time_ms, register = standing
-            masked_slot = _slot_of_difference(self, time_ms)
-            if masked_slot is not None:
-                slots = {**slots, masked_slot: register - slots[masked_slot]}
+            slot_index = (time_ms - self.start_ms) // self.terms.step_ms
+            if slot_index in slots:
+                masked_slot, slots = slot_index, {**slots, slot_index: register - slots[slot_index]}
         open_slots = tuple([Slot(slot_index, accumulator) for slot_index, accumulator in slots.items()])
-        return OpenWindow(
-            self.start_ms,
-            self.terms_id,
-            self.destinations,
-            self.public_id,
-            self.noise_bound,
-            self.draws,
-            open_slots,
-            masked_slot,
-        )
+        values = self.noise_bound, self.draws, open_slots, masked_slot
+        return OpenWindow(self.start_ms, self.terms_id, self.destinations, self.public_id, *values)
 
     # --- a register's slot after a restart -----------------------------------------------------
 
     def explains(self, time_ms: int, register: int) -> bool:
-        """Return whether `register`, read at `time_ms`, may be of the masked slot's meter.
-
-        `register` is in accumulator units. It may be if some use within the range and some noise of at most
-        `reach` explain the stored difference. R would narrow the noise down, but is not used, because it is
-        dropped with the last draw.
-        """
+        """Return whether a use within the range and some noise explain `register`, in accumulator units."""
         slot_index = self.masked_slot or 0
         terms, lattice = self.terms, self.terms.lattice(slot_index)
+        # The reach is public; noise is beyond it in fewer than one in 2^40 slots, which are lost. R would
+        # narrow it down, but is dropped with the last draw.
         noise_limit = reach(terms.n, terms.epsilon * terms.quantum) * lattice
         low, high = limits(terms.readings, time_ms - self.slot_start_ms(slot_index))
         # The accumulator includes a dither below one quantum.
@@ -331,10 +287,9 @@ def _slots_of(
     """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
 
     If a register's span is longer than `split_ms` and does not lie within a single stretch of a band, all
-    use over that span goes to the unknown band. This choice depends only on the times at which the
-    register was read, which are public, and not on the use.
+    use over that span goes to the unknown band.
     """
-    split_ms = terms.split_ms
+    split_ms = terms.split_ms  # the choice depends on the times of readings alone, never on the use
     if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
         return _touched(terms, from_ms, to_ms)
     since_ms = value.since_ms - start_ms
@@ -364,11 +319,3 @@ def _bands(terms: Terms, from_ms: int, to_ms: int) -> Iterator[tuple[int, int, i
         while position < len(stretches) and stretches[position][0] < to_ms:
             yield slot_index, max(from_ms, stretches[position][0]), min(to_ms, stretches[position][1])
             position += 1
-
-
-def _slot_of_difference(window: Window, time_ms: int) -> int | None:
-    """Return the open slot that contains `time_ms` and is stored as a difference; None if none is."""
-    if not window.terms.shape.is_difference_stored or not window.start_ms <= time_ms < window.end_ms:
-        return None
-    slot_index = (time_ms - window.start_ms) // window.terms.step_ms
-    return slot_index if slot_index in window.slots else None

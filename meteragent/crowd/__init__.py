@@ -3,14 +3,12 @@
 Theory of operation
 -------------------
 A home splits its energy m in a slot, in quanta, into a pad P and a share s = m - P modulo 2^64. The pad is
-sealed to the helper and the share to the leader. The helper adds up the pads, and the leader adds up the
-shares; each adds one draw of discrete Laplace noise. The sum of the two results is the energy of all homes
-plus two draws, and neither operator can remove the other's draw.
+sealed to the helper and the share to the leader. Each adds up what it gets, and one draw of discrete Laplace
+noise. The sum of the two results is the energy of all homes plus two draws, and neither operator can remove
+the other's draw.
 
 The code in this package uses no clock, network or disk: times, messages and random bytes are arguments. The
-only exception is HPKE, whose library draws the ephemeral keys itself. An operator's state is a set of rows. A
-step returns the rows to commit and the messages to send after the commit, so an operator that is killed at
-any point resumes from its rows (`machine`).
+only exception is HPKE, whose library draws the ephemeral keys itself.
 
     group     the public file of a group, and its id
     codec     the fields that messages consist of

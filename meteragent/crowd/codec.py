@@ -3,7 +3,6 @@
 from meteragent.crowd.group import is_label
 
 MESSAGE_BYTES_MAX = 4 << 20
-"""The largest size of a message, in bytes."""
 
 
 class Malformed(ValueError):

@@ -7,11 +7,10 @@ privacy loss a per quantum,
 
     sd = q sqrt(2 Var z + n/6),     Var z = 1 / (2 sinh(a/2)^2).
 
-`half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies between two
-others: that of the two draws, which dominate if a is small, and the normal distribution, which many dithering
-errors approach. So the half-width is the standard deviation of the error, times the larger of the half-widths
-of these two distributions at a standard deviation of 1, plus half a quantum for the lattice.
-tests/crowd/test_total.py compares the result with exact convolutions.
+`half_width` is for the worst loads, with n/4 in place of n/6. The distribution of the error lies between that
+of the two draws, which dominate if a is small, and the normal distribution, which many dithering errors
+approach. So the half-width is the standard deviation of the error, times the larger of the half-widths of
+these two at a standard deviation of 1, plus half a quantum for the lattice.
 """
 
 import math

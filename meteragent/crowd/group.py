@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
@@ -80,13 +80,10 @@ class Group:
     @cached_property
     def canonical(self) -> bytes:
         """The canonical bytes: JSON with sorted keys and no spaces, and with exact numbers as strings."""
-        fields: dict[str, Any] = {"version": VERSION}
-        for name in self.__dataclass_fields__:
-            value = getattr(self, name)
-            if isinstance(value, Operator):
-                value = {"name": value.name, "identity": value.identity}
-            fields[name] = str(value) if isinstance(value, Fraction) else value
-        return canonical(fields)
+        fields = {
+            name: str(value) if isinstance(value, Fraction) else value for name, value in asdict(self).items()
+        }
+        return canonical({"version": VERSION} | fields)
 
     @cached_property
     def id(self) -> bytes:
@@ -121,7 +118,7 @@ class Group:
 
 
 def day_of(slot_s: int) -> int:
-    """Return the UTC day in which a slot starts, in days since 1970-01-01."""
+    """Return the day of a slot's start, in days since 1970-01-01."""
     return slot_s // DAY_S
 
 
@@ -131,10 +128,7 @@ def is_label(text: str) -> bool:
 
 
 def parse(text: str) -> Group:
-    """Parse the text of a group's file.
-
-    Raises ConfigErrors if the text is refused; the exception holds all errors.
-    """
+    """Parse the text of a group's file. Raises ConfigErrors, which holds all errors."""
     try:
         fields = tomllib.loads(text, parse_float=_decimal)
     except (ValueError, RecursionError) as error:
@@ -218,10 +212,7 @@ class _Fields:
         return self._read(key, lambda value: type(value) is int and low <= value <= high, f"{low} to {high}")
 
     def _exact(self, key: str, *, positive: bool) -> Fraction | None:
-        """Return the value of a key if it is an exact number; None, with an error, if it is not.
-
-        If `positive`, the number must be positive.
-        """
+        """Return the value of a key if it is an exact number; None, with an error, if it is not."""
 
         def accepts(value: Any) -> bool:
             """Return whether a value is such a number."""
@@ -247,7 +238,7 @@ class _Fields:
         return None if name is None or identity is None else Operator(name, identity)
 
     def _refuse_unknown(self, fields: Mapping[str, Any], names: set[str], prefix: str) -> None:
-        """Add an error for each field that is not in `names`; `prefix` precedes its name in the error."""
+        """Add an error for each field that is not in `names`."""
         for name in sorted(fields.keys() - names):
             self.errors.append(ConfigError(f"{prefix}{name}", "an unknown field", ", ".join(sorted(names))))
 

@@ -28,10 +28,7 @@ class Helper(Machine):
         return self.take_request(payload, now_s)
 
     def take_request(self, payload: bytes, now_s: int) -> Effects:
-        """Accept a chunk of a request, and answer if it completes its slot's batch.
-
-        If the slot already has its answer, the same answer is sent again.
-        """
+        """Accept a chunk of a request; answer if its batch is complete, or again if it has its answer."""
         effects = Effects()
         try:
             signed_chunk = Chunk.decode(self.group.id, payload)
@@ -59,10 +56,7 @@ class Helper(Machine):
         return effects
 
     def tick(self, now_s: int) -> Effects:
-        """Delete the chunks of expired slots.
-
-        Delete their batches and answers, too, once the day's secret is destroyed.
-        """
+        """Delete the chunks of expired slots and, without the day's secret, their batches and answers."""
         effects = Effects()
         for slot_s in sorted(self._tables["chunk"]):
             if now_s >= self.group.expires_s(slot_s):
@@ -114,11 +108,7 @@ class Helper(Machine):
         effects.messages.append(Outgoing("answer", payload))
 
     def _total(self, effects: Effects, batch: Batch, entries: list[Entry], keys: DayKeys) -> bytes:
-        """Open the pads of a batch and return the signed answer with the sealed total.
-
-        Return a signed refusal if too few pads open, too many do not open, or nothing can be sealed to the
-        leader's key.
-        """
+        """Open the pads of a batch and return the signed answer with the sealed total, or a refusal."""
         group, slot_s = self.group, batch.slot_s
         pads = [self._pad(keys, slot_s, entry) for entry in entries]
         rejected_indices = tuple(index for index, pad in enumerate(pads) if pad is None)
@@ -151,11 +141,8 @@ class Helper(Machine):
 
 
 def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
-    """Return whether the entries of all chunks, in order, are the batch that each chunk announces.
-
-    The number and digest of the entries must be those of the batch, and their labels must ascend strictly.
-    Otherwise a leader could repeat a label in another chunk, and the home with that label would count twice.
-    """
+    """Return whether the entries of all chunks, in order, are the batch that each chunk announces."""
+    # A leader could repeat a label in another chunk, and the home with that label would count twice.
     labels = [entry.label for entry in entries]
     is_ascending = labels == sorted(set(labels))
     digest = message.batch_digest(group_id, batch.slot_s, entries)
@@ -163,10 +150,7 @@ def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
 
 
 def outcome(group_id: bytes, answer: bytes) -> tuple[str, int]:
-    """Return the result that a row of the table `answer` states.
-
-    The result is ("answer", number of counted homes), or (reason, 0) for a refusal.
-    """
+    """Return ("answer", number of counted homes) of a row of the table `answer`, or (reason, 0)."""
     if message.message_type(answer) == message.REFUSAL:
         return Refusal.decode(group_id, answer).message.reason, 0
     reply = Answer.decode(group_id, answer).message

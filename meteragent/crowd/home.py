@@ -23,10 +23,8 @@ class OpenSlot(NamedTuple):
     accumulator    the accumulator of crowd.md 4
     lattice        one quantum, in the accumulator's units
     helper_key     the id of the helper's key, to which the pad is sealed
-    leader_public  the leader's public key, to which the share will be sealed
-
-    The leader's key itself is stored, not only its id, so that a home that restarts after midnight can close
-    the last slot of the day before.
+    leader_public  the leader's public key, to which the share will be sealed: not only its id, so that a home
+                   that restarts after midnight can close the last slot of the day before
     """
 
     slot_s: int
@@ -51,13 +49,10 @@ class SlotKeys(NamedTuple):
 def keys_of(group: Group, role: str, payload: bytes, serial_min: int) -> KeyList:
     """Decode and check a key list that arrived on a role's topic; return it without unusable keys.
 
-    `role` is the role of the topic, never a role from the message: otherwise a leader could publish a
-    list of its own keys as the helper's, and open both pads and shares. `serial_min` is the highest
-    serial that the home has committed for this role, or 0 if there is none. The home commits the list's
-    serial before it uses a key of the list. So the home refuses every older list, for example one from
-    before the operator lost its store. A key is unusable if nothing can be sealed to it. Raises Malformed
-    if the payload is not a list of this group and role, is not signed by the role's identity, or has a
-    serial below `serial_min`.
+    `role` is the role of the topic, never a role from the message: otherwise a leader could publish a list of
+    its own keys as the helper's, and open both pads and shares. `serial_min` is the highest serial that the
+    home has committed for this role, or 0: older lists are refused for ever, for example one from before the
+    operator lost its store. Raises Malformed.
     """
     signed_list = KeyList.decode(group.id, payload)
     keys = signed_list.message
@@ -79,10 +74,7 @@ def slot_keys(leader: KeyList, helper: KeyList, slot_s: int) -> SlotKeys | None:
 
 
 def open_slot(group: Group, label: str, slot_s: int, lattice: int, keys: SlotKeys, bits: Bits) -> OpenSlot:
-    """Open a slot: draw its pad and dither from `bits`, and seal the pad to the helper.
-
-    `lattice` is one quantum in the accumulator's units.
-    """
+    """Open a slot, whose lattice is one quantum in accumulator units; draw its pad and dither from `bits`."""
     pad, dither = bits.integer(_PAD_BITS), below(lattice, bits)
     helper_key = key_id(keys.helper)
     hpke_info = info(PAD, group.id, slot_s, helper_key, label.encode("ascii"))
@@ -91,10 +83,7 @@ def open_slot(group: Group, label: str, slot_s: int, lattice: int, keys: SlotKey
 
 
 def close_slot(group_id: bytes, label: str, slot: OpenSlot) -> bytes:
-    """Return the encoded report of a slot, which the caller commits and then sends.
-
-    Only the group's id is needed, so a slot can be closed even after the home has pinned another group.
-    """
+    """Return the report of a slot, even of a group that the home has left; the caller commits it first."""
     leader_key = key_id(slot.leader_public)
     value = share.close_accumulator(slot.accumulator, slot.lattice)
     hpke_info = info(SHARE, group_id, slot.slot_s, leader_key, label.encode("ascii"))

@@ -64,10 +64,7 @@ class Leader(Machine):
         return next((reason for refused, reason in conditions if refused), None)
 
     def tick(self, now_s: int) -> Effects:
-        """Fix the batches of slots whose deadline has passed, and close expired slots.
-
-        Also delete the results of expired slots once their day's secret is destroyed.
-        """
+        """Fix batches after their deadline, close expired slots, and delete old results."""
         effects = Effects()
         for slot_s in sorted(self._tables["report"]):
             if now_s >= self.group.expires_s(slot_s):
@@ -80,7 +77,7 @@ class Leader(Machine):
         return effects
 
     def resume(self, now_s: int) -> list[Outgoing]:
-        """Return the messages to send again after a restart: open requests, and all totals still stored."""
+        """Return the messages to send again after a restart: open requests, and all stored totals."""
         closed = self._tables["closed"]
         records = [names[""] for _, names in sorted(closed.items()) if not names[""].startswith(_REFUSED)]
         totals = [Outgoing("total", record, due_s=due_s(now_s, 0)) for record in records]
@@ -141,10 +138,7 @@ class Leader(Machine):
         return is_empty or bool(self._get("closed", slot_s)) or now_s >= self.group.expires_s(slot_s)
 
     def _fix(self, effects: Effects, slot_s: int) -> None:
-        """Fix the batch of a slot (the reports whose shares open), and send the slot's request.
-
-        If fewer reports than the smallest crowd remain, close the slot instead.
-        """
+        """Fix the batch of a slot (the reports that open) and send its request, or close it."""
         keys = self.keys_of_slot(slot_s)
         reports = sorted(self._names("report", slot_s).items())
         entries = []
@@ -182,10 +176,7 @@ class Leader(Machine):
         return keys.open(report.share, hpke_info)
 
     def _count(self, effects: Effects, answer: Answer, counted_entries: Iterable[Entry]) -> None:
-        """Add up the counted shares, the helper's total and the leader's noise; close the slot.
-
-        If the answer cannot be opened, the slot stays open for another answer.
-        """
+        """Close a slot with the sum of shares, helper's total and noise, if the answer opens."""
         slot_s, group, entries = answer.slot_s, self.group, list(counted_entries)
         keys = self.keys_of_slot(slot_s)
         if len(entries) < group.smallest_crowd:
@@ -226,10 +217,7 @@ class Leader(Machine):
 
 
 def outcome(closed: bytes) -> tuple[str, int]:
-    """Return the result that a row of the table `closed` states.
-
-    The result is ("total", number of counted homes), or (reason, 0) for a slot without a total.
-    """
+    """Return ("total", number of counted homes) of a row of the table `closed`, or (reason, 0)."""
     if closed.startswith(_REFUSED):
         return closed.removeprefix(_REFUSED).decode("ascii"), 0
     return "total", json.loads(closed)["homes"]

@@ -57,18 +57,14 @@ class Effects:
 def due_s(now_s: int, homes: int) -> int:
     """Return when to send the response to a message that arrived at `now_s`; its batch has `homes` homes.
 
-    The instant depends only on the arrival and the size of the batch. The work ends long before that instant,
-    which therefore does not show how long a sampler took (crowd.md 8, Time).
+    The work ends long before that instant, which does not show how long a sampler took (crowd.md 8, Time).
     """
     earliest = now_s + _MARGIN_S + homes // _MARGIN_HOMES
     return -(-earliest // _SEND_STEP_S) * _SEND_STEP_S
 
 
 class Machine:
-    """The part that the leader and the helper have in common.
-
-    Its tables of rows are `secret` by day, and `mark` (the highest serial and the highest destroyed day).
-    """
+    """What both operators share: the rows `secret` by day, and `mark` (highest serial and destroyed day)."""
 
     role: ClassVar[str]
     topics: ClassVar[tuple[str, ...]]
@@ -123,10 +119,7 @@ class Machine:
         return any(day not in secrets and not self._is_finished(day, now_s) for day in days)
 
     def prepare(self, now_s: int, entropy: Callable[[int], bytes]) -> Effects:
-        """Erase the secrets of finished days, create missing secrets from today on, and publish the keys.
-
-        `entropy` returns as many random bytes as requested.
-        """
+        """Erase the secrets of finished days, create missing ones by `entropy`, and publish the keys."""
         effects = Effects()
         today = day_of(now_s)
         for day in sorted(self._tables["secret"]):
@@ -174,11 +167,8 @@ class Machine:
         raise NotImplementedError
 
     def _forget(self, effects: Effects, table: str, now_s: int) -> None:
-        """Delete a table's rows for expired slots, once the secret of the slot's day is destroyed.
-
-        The rows must stay while the secret exists. Otherwise the slot would be open for a second batch if the
-        clock were set back.
-        """
+        """Delete a table's rows for expired slots, once the secret of the slot's day is destroyed."""
+        # While the secret exists, the slot would be open for a second batch if the clock were set back.
         for slot_s in sorted(self._tables[table]):
             if now_s >= self.group.expires_s(slot_s) and not self._get("secret", day_of(slot_s)):
                 self._delete(effects, table, slot_s)

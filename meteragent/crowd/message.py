@@ -56,10 +56,7 @@ class Entry(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The message that a home sends for a slot.
-
-    `helper_key` and `leader_key` are the ids of the keys to which `pad` and `share` are sealed.
-    """
+    """A home's message for a slot; `pad` is sealed to the key `helper_key`, and `share` to `leader_key`."""
 
     slot_s: int
     label: str
@@ -91,11 +88,7 @@ class Report(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The fields that all chunks of a request have in common.
-
-    `digest` is the digest of all entries, `leader_key` the public key to which the answer is sealed, and
-    `chunks` the number of chunks.
-    """
+    """The fields that all chunks of a request have in common; the answer is sealed to `leader_key`."""
 
     slot_s: int
     digest: bytes
@@ -143,8 +136,7 @@ class Chunk(NamedTuple):
 class Answer(NamedTuple):
     """The helper's total of a batch, sealed to the leader's key with the id `leader_key`.
 
-    `digest` and `homes` are those of the batch. `rejected` holds the indices, from 0, of the entries that
-    the total does not count.
+    `rejected` holds the indices, from 0, of the entries that the total does not count.
     """
 
     slot_s: int

@@ -9,10 +9,7 @@ from meteragent.crowd.message import KEY_ID_BYTES
 
 
 def check_platform(word_max: int = sys.maxsize) -> None:
-    """Check that this is a 64-bit system, because `cryptography` 50, with HPKE, has no 32-bit wheels.
-
-    Raises ImportError if this is a 32-bit system.
-    """
+    """Raise ImportError on a 32-bit system, for which `cryptography` 50, with HPKE, has no wheels."""
     if word_max < 1 << 32:
         raise ImportError("a crowd needs a 64-bit system: HPKE (cryptography 50) is not available on 32 bits")
 
@@ -31,20 +28,14 @@ except ImportError:
 
 SECRET_BYTES = 32
 PAD, SHARE, TOTAL = 1, 2, 3
-"""The purposes of sealed numbers.
-
-A home seals a pad to the helper and a share to the leader; the helper seals a total to the leader.
-"""
+"""What is sealed: a pad to the helper, a share to the leader, and the helper's total to the leader."""
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 _DOMAIN = b"meteragent crowd 1"
 
 
 def info(purpose: int, group_id: bytes, slot_s: int, key_id: bytes, subject: bytes) -> bytes:
-    """Return the `info` of HPKE, which binds a sealed number to its purpose, group, slot, key and subject.
-
-    The subject is the label of a home or the digest of a batch.
-    """
+    """Return the `info` that binds a sealed number to all of these; the subject is a label or a digest."""
     return _DOMAIN + number(purpose, 1) + group_id + number(slot_s, 8) + key_id + opaque(subject)
 
 
@@ -56,17 +47,13 @@ def key_id(public: bytes) -> bytes:
 def seal(value: int, public: bytes, info_: bytes) -> bytes:
     """Return a number below 2^64 in sealed form, 56 bytes, which only the holder of the private key can open.
 
-    The library draws the ephemeral key from the operating system's generator. Raises ValueError if the
-    public key has the wrong length, or is a point of small order.
+    Raises ValueError if the public key has the wrong length, or is a point of small order.
     """
     return _SUITE.encrypt(number(value, 8), X25519PublicKey.from_public_bytes(public), info_)
 
 
 def is_usable(public: bytes) -> bool:
-    """Return whether a number can be sealed to a public key.
-
-    This fails for keys of the wrong length and for points of small order.
-    """
+    """Return whether a number can be sealed to a key: its length is right, and its order is not small."""
     try:
         seal(0, public, _DOMAIN)
     except ValueError:
@@ -75,10 +62,7 @@ def is_usable(public: bytes) -> bool:
 
 
 class DayKeys:
-    """The keys of one operator for one group and day, all derived from one secret.
-
-    `public` is the public key, `id` its id, and `noise` the noise key. The output of `repr` contains no key.
-    """
+    """The keys of one operator for one group and day, all derived from one secret; `repr` shows none."""
 
     def __init__(self, secret: bytes, role: str, group_id: bytes) -> None:
         if len(secret) != SECRET_BYTES:

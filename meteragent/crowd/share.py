@@ -18,11 +18,7 @@ QUANTA_MAX = 1 << 40
 
 
 def open_accumulator(pad: int, dither: int, lattice: int) -> int:
-    """Return the accumulator of a slot as it opens: (u - P L) mod 2^64 L.
-
-    Raises:
-        ValueError: the pad is not in 0 .. 2^64 - 1, or the dither is not in 0 .. L - 1.
-    """
+    """Return the accumulator of a slot as it opens: (u - P L) mod 2^64 L. Raises ValueError beyond bounds."""
     if not (0 <= pad < MODULUS and 0 <= dither < lattice):
         raise ValueError("the pad must be in 0 .. 2^64 - 1, and the dither in 0 .. L - 1")
     return (dither - pad * lattice) % (MODULUS * lattice)

@@ -22,7 +22,7 @@ from meteragent.crowd.machine import Key
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.operators.desk import LedgerLine
 from meteragent.store import file, generation, wal
-from meteragent.store.acceptance import accept
+from meteragent.store.file import accept
 from meteragent.store.life import OpenStore
 
 _APPLICATION_ID, _VERSION = 0x6D616372, 1

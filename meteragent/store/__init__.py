@@ -43,8 +43,8 @@ from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
 from meteragent.domain.grid import iso_time
 from meteragent.domain.identity import ALL_METERS
 from meteragent.store import file, schema, wal
-from meteragent.store.acceptance import accept
 from meteragent.store.examine import meta
+from meteragent.store.file import accept
 from meteragent.store.life import OpenStore, put
 from meteragent.store.openings import Openings
 from meteragent.store.schema import batch
@@ -116,14 +116,10 @@ class Store(OpenStore):
         self._openings.check(tx, commit, self.floor_ms)
         if commit.marks:
             tx.execute(_MARK, (commit.stream, batch(commit.marks)))
-        tx.executemany(
-            "INSERT OR IGNORE INTO terms VALUES (?, ?, ?)",
-            [(commit.stream, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()],
-        )
-        tx.executemany(
-            "INSERT OR REPLACE INTO total VALUES (?, ?, ?)",
-            [(commit.stream, public_id, encode(total)) for public_id, total in commit.totals.items()],
-        )
+        terms = [(commit.stream, id_, schema.encode_terms(terms)) for id_, terms in commit.terms.items()]
+        tx.executemany("INSERT OR IGNORE INTO terms VALUES (?, ?, ?)", terms)
+        totals = [(commit.stream, public_id, encode(total)) for public_id, total in commit.totals.items()]
+        tx.executemany("INSERT OR REPLACE INTO total VALUES (?, ?, ?)", totals)
         if commit.prices is not None:
             put(tx, **{f"prices/{commit.stream}": schema.encode_prices(commit.prices)})
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
@@ -234,9 +230,8 @@ def restore_at(
     shard. Charges before `at_ms` count as unknown. If `take_over`, the store takes over meters that another
     store announced before `at_ms`. Raises StoreError if the store is unusable, or its clock is after `at_ms`.
     """
-    with Store.open(
-        path, now_ms=now_ms, recovery_floor_ms=at_ms, again_s=again_s, restored_at_ms=at_ms
-    ) as store:
+    opened = Store.open(path, now_ms=now_ms, recovery_floor_ms=at_ms, again_s=again_s, restored_at_ms=at_ms)
+    with opened as store:
         if take_over:
             with store.transaction() as tx:
                 put(tx, taken_over_ms=at_ms)

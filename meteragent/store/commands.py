@@ -4,12 +4,25 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack
+from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from meteragent.domain.errors import StoreError, StoreLost
 from meteragent.store import file, generation, wal
-from meteragent.store.acceptance import accept
+from meteragent.store.file import accept
 from meteragent.store.outbox import PAGE, DeliveredRow
+
+
+class DayCharge(NamedTuple):
+    """The privacy that one stream of a meter spent on the UTC day that starts at `start_ms`."""
+
+    meter: str
+    start_ms: int
+    stream: str
+    windows: int
+    epsilon_per_w: Fraction
 
 
 def accept_moved(path: Path | str) -> bool:
@@ -39,6 +52,24 @@ def accept_moved(path: Path | str) -> bool:
             return False
         generation.write(path, newest)
     return True
+
+
+def report(connection: sqlite3.Connection, meter: str | None = None) -> Iterator[DayCharge]:
+    """Yield the privacy spent, in order of meter, day and stream; of all meters if `meter` is None.
+
+    One meter is read at a time, because a long read would keep the agent from erasing the WAL (rule 2 of the
+    store).
+    """
+    meters = connection.execute("SELECT DISTINCT meter FROM mark ORDER BY meter").fetchall()
+    for (name,) in meters if meter is None else [(meter,)]:
+        rows = connection.execute(
+            "SELECT day_ms, stream, epsilon, windows FROM charge WHERE meter = ? ORDER BY day_ms, stream",
+            (name,),
+        ).fetchall()
+        for (day_ms, stream), group in groupby(rows, lambda row: row[:2]):
+            counts = [(Fraction(epsilon), windows) for *_, epsilon, windows in group]
+            epsilon_per_w = sum((epsilon * windows for epsilon, windows in counts), Fraction(0))
+            yield DayCharge(name, day_ms, stream, sum(windows for _, windows in counts), epsilon_per_w)
 
 
 def opened_to_ms(connection: sqlite3.Connection) -> int | None:

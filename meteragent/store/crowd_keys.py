@@ -1,7 +1,4 @@
-"""The newest list of keys of each operator of a crowd (docs/crowd.md 5).
-
-A list is on disk before one of its keys is used, so that a list with a lower serial is refused for ever.
-"""
+"""The newest list of keys of each operator of a crowd (docs/crowd.md 5), on disk before a key is used."""
 
 import sqlite3
 

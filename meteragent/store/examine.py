@@ -74,10 +74,7 @@ _REQUIRED: Final = object()
 
 
 def meta(connection: sqlite3.Connection, key: str, default: Any = _REQUIRED) -> Any:
-    """Return the value of `key` in the table `meta`, or the default if there is no such key.
-
-    Raises StoreError if there is no default either.
-    """
+    """Return a value of the table `meta`, or the default. Raises StoreError if there is neither."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     if row is None and default is _REQUIRED:
         raise _unreadable_error("a required value")
@@ -85,10 +82,7 @@ def meta(connection: sqlite3.Connection, key: str, default: Any = _REQUIRED) -> 
 
 
 def examine(connection: sqlite3.Connection) -> None:
-    """Check the content that startup requires.
-
-    Raises StoreError or sqlite3.Error if some content cannot be read.
-    """
+    """Check the content that startup requires. Raises StoreError or sqlite3.Error if it cannot be read."""
     for key in ("generation", "previous", "client_id", "releases", "clock_ms", "floor_ms", "secret"):
         meta(connection, key)
     meta(connection, "unknown_before_ms")
@@ -125,10 +119,7 @@ def _examine_rows(connection: sqlite3.Connection, rows: _Rows) -> None:
 
 
 def _examine_states(connection: sqlite3.Connection) -> None:
-    """Check that terms are usable, and that states agree with their terms and marks.
-
-    Raises StoreError otherwise.
-    """
+    """Raise StoreError unless terms are usable, and states agree with their terms and marks."""
     terms_by_id: dict[tuple[str, str], Terms] = {}
     for stream, id_, text in connection.execute("SELECT stream, id, terms FROM terms"):
         terms_by_id[stream, id_] = decode_terms(text)

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from meteragent.domain.errors import StoreError, StoreInUse, StoreLost
+from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
 from meteragent.store import examine as meaning
 from meteragent.store import generation, wal
 from meteragent.store.generation import Generation
@@ -97,10 +97,7 @@ def has_room(path: Path) -> bool:
 
 
 def lock(path: Path) -> int:
-    """Lock `<path>.lock`; return the descriptor, which holds the lock until it is closed.
-
-    Raises StoreInUse at once if another agent has the lock.
-    """
+    """Lock `<path>.lock` until the descriptor is closed. Raises StoreInUse if another agent has it."""
     return _lock_file(path, Path(f"{path}.lock"))
 
 
@@ -217,10 +214,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Return the connection, set to fsync commits and zero deleted rows; restrict its files to the owner.
-
-    Raises StoreError if the file system cannot hold a write-ahead log.
-    """
+    """Return the connection, set to fsync and to zero deleted rows. Raises StoreError if there is no WAL."""
     for part in ("", "-wal", "-shm"):  # SQLite gave -wal and -shm the mode of the database file
         with suppress(FileNotFoundError):
             Path(f"{path}{part}").chmod(0o600)
@@ -235,20 +229,12 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 def open_file(path: Path, mode: str) -> sqlite3.Connection:
     """Return a connection to an existing file in mode "rw" or "ro"; transactions must be begun explicitly."""
-    return sqlite3.connect(
-        f"{path.as_uri()}?mode={mode}",
-        uri=True,
-        timeout=BUSY_S,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    uri = f"{path.as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
 
 
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether a file is a store; False if it is blank.
-
-    Raises StoreError for another program's database, and for a store of another version.
-    """
+    """Return whether a file is a store, not blank. Raises StoreError for another program's or version's."""
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
@@ -259,10 +245,7 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def examine(path: Path) -> sqlite3.Connection | None:
-    """Return a connection to an undamaged store; None if there has never been a store.
-
-    Raises Damage if the store is damaged or missing.
-    """
+    """Return a connection to a store; None if there has never been one. Raises Damage otherwise."""
     connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read(path):
         raise Damage("it is missing, although its generation file exists")
@@ -270,10 +253,7 @@ def examine(path: Path) -> sqlite3.Connection | None:
 
 
 def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
-    """Check a store and return a connection to it; None if the file is blank.
-
-    Raises Damage if the store is damaged.
-    """
+    """Return a connection to a store; None if the file is blank. Raises Damage if the store is damaged."""
     connection = open_file(path, "rw")
     with ExitStack() as undo:
         undo.callback(wal.close, connection, path)
@@ -291,10 +271,7 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
 
 
 def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
-    """Check the structure (SQLite's quick_check) and, if `exists`, the content that startup requires.
-
-    Raises Damage if either is damaged, and StoreError if the device cannot read the file.
-    """
+    """Check the structure and, if `exists`, the content. Raises Damage, or StoreError if a read fails."""
     [(text,)] = connection.execute(QUICK_CHECK)
     if "error code=" in text:  # quick_check reports an error of the device instead of raising it
         raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")
@@ -321,10 +298,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
 
 
 def _blank(aside_path: Path) -> bool:
-    """Blank the states of a store that was set aside; return False if some may remain.
-
-    No agent uses these states any more. Marks, charges and records are kept for diagnosis.
-    """
+    """Blank the states of a store that was set aside, not what helps diagnosis; return whether all are."""
     if not aside_path.exists() or not aside_path.stat().st_size:
         return not Path(f"{aside_path}-wal").exists()
     with suppress(OSError, sqlite3.Error, StoreError), ExitStack() as undo:
@@ -346,3 +320,25 @@ def _forget_old(path: Path) -> None:
     for time_ms in sorted(paths_by_time)[:-KEPT_FILES]:
         for file in paths_by_time[time_ms]:
             file.unlink()
+
+
+def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = False) -> Generation | None:
+    """Return the content of the generation file, or None if it has not been written yet.
+
+    Raises StoreRestored if the store must not be used. If `may_be_moved`, the file need not be in the inode
+    that it names.
+    """
+    newest = generation.read(path)
+    name = newest.name if newest else ""
+    if name not in (meaning.meta(connection, "generation"), meaning.meta(connection, "previous")):
+        raise StoreRestored(f"{path}: it is a copy from before its last start or stop; {RESTORE_HINT}")
+    if newest is None:
+        return None
+    if newest.releases > meaning.meta(connection, "releases"):
+        raise StoreRestored(f"{path}: it is a copy from before the last records left; {RESTORE_HINT}")
+    if not may_be_moved and not generation.is_in_place(path, newest):
+        raise StoreRestored(
+            f"{path}: it was restored from a backup, or moved; if it was restored, {RESTORE_HINT};"
+            f" {MOVED_HINT}"
+        )
+    return newest

@@ -17,7 +17,7 @@ power cut, `<path>.gen` is either the complete old file or the complete new file
 
 The store commits first, and the file is replaced afterwards; only then may records of that commit leave.
 After a crash between the two steps, the file names the store's previous generation, or counts one commit
-fewer, and both are accepted (`acceptance`). In the reverse order, a crash could leave the file ahead of the
+fewer, and both are accepted (`file.accept`). In the reverse order, a crash could leave the file ahead of the
 store, and the agent would refuse its own store as an old copy.
 """
 
@@ -60,10 +60,7 @@ UNREADABLE = "unreadable"
 
 
 def read(path: Path) -> Generation | None:
-    """Return the content of the generation file; None if there is no file.
-
-    If its content is invalid, the name is `UNREADABLE`, so the store is refused.
-    """
+    """Return the content of the generation file (`UNREADABLE` if it is invalid); None if there is no file."""
     file = Path(f"{path}.gen")
     if not file.exists():
         return None

@@ -219,11 +219,13 @@ def receipts(connection: sqlite3.Connection) -> list[Receipt]:
         [(revoked_ms, reason, discarded)] = connection.execute(
             "SELECT revoked_ms, reason, discarded FROM receiver WHERE id = ?", (grant.id,)
         )
-        sent = connection.execute(
+        sent_rows = connection.execute(
             "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id",
             (grant.queue,),
         )
-        rows.append(Receipt(grant, revoked_ms, reason, discarded, tuple(Sent(*fields) for fields in sent)))
+        rows.append(
+            Receipt(grant, revoked_ms, reason, discarded, tuple(Sent(*fields) for fields in sent_rows))
+        )
     return rows
 
 

@@ -8,8 +8,6 @@ that of the window's last integrated part.
 import sqlite3
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import groupby
-from typing import NamedTuple
 
 from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.errors import StoreError
@@ -20,21 +18,8 @@ _CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4)
     ON CONFLICT (meter, day_ms, stream, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
 
 
-class DayCharge(NamedTuple):
-    """The privacy that one stream of a meter spent on the UTC day that starts at `start_ms`."""
-
-    meter: str
-    start_ms: int
-    stream: str
-    windows: int
-    epsilon_per_w: Fraction
-
-
 def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
-    """Debit the windows that a commit opens, and the peaks that it redraws.
-
-    Raises StoreError if a meter would exceed the budget of a period.
-    """
+    """Debit the windows that a commit opens or redraws. Raises StoreError if a budget would be exceeded."""
     starts = set()
     for kind, windows in commit.charges.items():
         tx.execute(_CHARGE, (commit.stream, kind.day_ms, str(kind.epsilon_per_w), batch(windows)))
@@ -53,24 +38,6 @@ def sum_charges(connection: sqlite3.Connection, meter: str, start_ms: int, perio
         (meter, start_ms, start_ms + period_ms),
     )
     return sum((Fraction(epsilon) * windows for epsilon, windows in rows), Fraction(0))
-
-
-def report(connection: sqlite3.Connection, meter: str | None = None) -> Iterator[DayCharge]:
-    """Yield the privacy spent, in order of meter, day and stream; of all meters if `meter` is None.
-
-    One meter is read at a time, because a long read would keep the agent from erasing the WAL (rule 2 of the
-    store).
-    """
-    meters = connection.execute("SELECT DISTINCT meter FROM mark ORDER BY meter").fetchall()
-    for (name,) in meters if meter is None else [(meter,)]:
-        rows = connection.execute(
-            "SELECT day_ms, stream, epsilon, windows FROM charge WHERE meter = ? ORDER BY day_ms, stream",
-            (name,),
-        ).fetchall()
-        for (day_ms, stream), group in groupby(rows, lambda row: row[:2]):
-            counts = [(Fraction(epsilon), windows) for *_, epsilon, windows in group]
-            epsilon_per_w = sum((epsilon * windows for epsilon, windows in counts), Fraction(0))
-            yield DayCharge(name, day_ms, stream, sum(windows for _, windows in counts), epsilon_per_w)
 
 
 def recent(

@@ -67,11 +67,8 @@ class OpenStore:
 
     @contextmanager
     def committing(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction like `transaction`, but do not erase the WAL.
-
-        The caller should call `erase` next; otherwise, the next transaction erases the WAL first.
-        """
-        if self._erase_due:
+        """Run a transaction like `transaction`, but leave it to the caller to erase the WAL."""
+        if self._erase_due:  # the caller has not done it
             self.erase()
         if self._failed:
             reason = "an earlier transaction failed" if file.has_room(self.path) else file.FULL
@@ -113,10 +110,7 @@ class OpenStore:
                 raise
 
     def prepare(self) -> None:
-        """Write the generation file for the next commit with records in advance, so that the commit is fast.
-
-        If writing fails, for example because the disk is full, the commit writes the file.
-        """
+        """Write the generation file for the next commit with records in advance, if the device lets it."""
         if not self._failed:
             with suppress(OSError):
                 current = self._generation

@@ -65,10 +65,7 @@ def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
 
 
 def put(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[WaitingRow]:
-    """Append messages to the queues of their receivers; return the new rows.
-
-    The messages are sent after earlier ones with the same due time.
-    """
+    """Append messages to their queues, after those with the same due time; return the new rows."""
     if not outgoing:
         return []
     sizes = [len(row.payload) for row in outgoing]
@@ -130,9 +127,8 @@ def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) ->
         " WHERE id IN (SELECT value FROM json_each(?)) AND delivered_ms IS NULL",
         (now_ms, rows),
     )
-    tx.execute(
-        "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND until_ms IS NOT NULL", (rows,)
-    )
+    query = "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND until_ms IS NOT NULL"
+    tx.execute(query, (rows,))
 
 
 def depth(connection: sqlite3.Connection, queue: str) -> int:
@@ -178,7 +174,7 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
         with store.transaction() as tx:
             if not has_delivered:
                 dropped_rows = drop(tx, retired_queues[0], PAGE)
-            prune(tx, 2**63 - 1)
+            prune(tx, 2**63 - 1, PAGE)
     return waiting_bytes < max_bytes, dropped_rows
 
 
@@ -197,15 +193,11 @@ def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
 
 def descriptors(connection: sqlite3.Connection, queue: str) -> list[Descriptor]:
     """Return the latest descriptor of each topic of a queue; these are sent again on each connection."""
-    rows = connection.execute(
-        "SELECT queue, topic, id, payload FROM descriptor WHERE queue = ? ORDER BY topic", (queue,)
-    )
-    return [Descriptor(*row) for row in rows]
+    query = "SELECT queue, topic, id, payload FROM descriptor WHERE queue = ? ORDER BY topic"
+    return [Descriptor(*row) for row in connection.execute(query, (queue,))]
 
 
-def descriptors_of(
-    connection: sqlite3.Connection, stream: str, topic: str, privacy_topic: str
-) -> list[bytes]:
+def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, privacy_topic: str) -> list[bytes]:
     """Return the payloads of a topic's descriptors: the latest, and those among the outbox's newest rows.
 
     Descriptors are also published on `privacy_topic`, where each has a row of its own.
@@ -214,7 +206,7 @@ def descriptors_of(
         "SELECT payload FROM descriptor WHERE queue = ?1 AND topic = ?2 UNION ALL"
         " SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?4"
         " AND queue = ?1 AND topic = ?3 AND retain",
-        (stream, topic, privacy_topic, 20 * PAGE),
+        (queue, topic, privacy_topic, 20 * PAGE),
     )
     return [bytes(payload) for (payload,) in rows]
 

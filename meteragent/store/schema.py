@@ -1,7 +1,4 @@
-"""The content of the store's file: the tables; states, terms, totals and prices as JSON; batches of rows.
-
-In the JSON of a state, the keys are the fields of `TimelineState` and `OpenWindow`.
-"""
+"""The content of the store's file: the tables; states, terms, totals and prices as JSON; batches of rows."""
 
 import json
 import math
@@ -93,10 +90,7 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError,
 
 
 def _seal(text: str) -> str:
-    """Add the CRC-32 of a JSON object to it, as the last field.
-
-    The CRC detects a changed digit; SQLite does not.
-    """
+    """Add its CRC-32 to a JSON object, as the last field; SQLite does not detect a changed digit."""
     return f"{text[:-1]}{_SUM}{crc32(text.encode())}}}"
 
 

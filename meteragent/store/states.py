@@ -30,10 +30,7 @@ class States:
         self._rows = None
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Overwrite states in place; blank a row that is too small, and append a larger one (rule 2).
-
-        A state of None blanks its row.
-        """
+        """Overwrite states in place; blank a row that is too small or not needed, and append a larger one."""
         rows = self._rows_by_stream(tx).setdefault(commit.stream, {})
         updates: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         new_rows = []

@@ -32,11 +32,11 @@ def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
 
 
 def announced(connection: sqlite3.Connection, stream: str) -> dict[Destination, str]:
-    """Return the id of the latest descriptor at each destination of a stream's receivers.
-
-    The queue of a receiver begins with the stream's name and "@", which no name contains.
-    """
-    rows = connection.execute(
-        "SELECT queue, topic, id FROM descriptor WHERE queue = ?1 OR instr(queue, ?1 || '@') = 1", (stream,)
+    """Return the id of the latest descriptor at each destination of a stream's receivers."""
+    rows = (
+        connection.execute(  # a grant's queue begins with the stream's name and "@", which no name contains
+            "SELECT queue, topic, id FROM descriptor WHERE queue = ?1 OR instr(queue, ?1 || '@') = 1",
+            (stream,),
+        )
     )
     return {Destination(queue, topic): id_ for queue, topic, id_ in rows}

@@ -1,12 +1,8 @@
 """The contract with receivers as JSON Schema (draft 2020-12) and AsyncAPI 3.
 
-Theory of operation. Each schema describes the messages of this version and allows further fields, because
-later versions add some (docs/contracts.md). A schema cannot express rules that relate two numbers or two
-messages, such as how a descriptor's id is computed or that a record's value lies on the lattice. These rules
-have names in `RULES`, and the conformance file, docs/contracts/conformance.json, has cases for each.
-
-The fields of messages, with their types and bounds, are in the tables of `grammar`, by which `consume` reads
-them. A test validates the messages that `descriptor`, `record`, `total` and `status` write.
+Each schema, made from the tables of `grammar`, allows further fields, because later versions add some
+(docs/contracts.md). A schema cannot express rules that relate two numbers or two messages. These rules have
+names in `RULES`, and the conformance file, docs/contracts/conformance.json, has cases for each.
 """
 
 from collections.abc import Mapping

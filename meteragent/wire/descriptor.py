@@ -20,10 +20,7 @@ _COVERAGE = 0.95
 
 
 class TermsDescriptor(NamedTuple):
-    """The part that all descriptors of the same terms have in common.
-
-    `facts` holds all fields except id, meter, valid_from and store; `id` is the hash of the facts.
-    """
+    """The part that all descriptors of the same terms have in common; `id` is the hash of the `facts`."""
 
     terms: Terms
     facts: dict[str, Any]
@@ -39,10 +36,7 @@ class TermsDescriptor(NamedTuple):
 
 
 def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
-    """Return the part of a descriptor that follows from its terms (DESIGN 5).
-
-    In an `archive`, windows follow no clock, and the noise is derived from a key.
-    """
+    """Return the part of a descriptor that follows from its terms (DESIGN 5), of an agent or an archive."""
     facts: dict[str, Any] = {
         "v": 1,
         "metric": str(terms.metric),
@@ -71,15 +65,9 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
 
 
 def _shape_facts(terms: Terms) -> dict[str, Any]:
-    """Return the facts about preset, calendar, rounding, slots and values, and the meter's charges.
-
-    If other streams also charge the meter, the charges of all its streams are included.
-    """
-    facts: dict[str, Any] = {}
-    if terms.preset is not None:
-        facts["preset"] = terms.preset
-    if terms.timezone is not None:
-        facts["timezone"] = terms.timezone
+    """Return the facts about preset, calendar, rounding, slots and values, and all charges of the meter."""
+    facts: dict[str, Any] = {"preset": terms.preset, "timezone": terms.timezone}
+    facts = {name: text for name, text in facts.items() if text is not None}
     facts |= {"rounding": terms.rounding, **shapes.write(terms.shape)}
     if terms.metric is Metric.L1:
         facts["in_all"] = True
@@ -105,10 +93,7 @@ def _source_facts(terms: Terms) -> dict[str, Any]:
 
 
 def canonical(facts: dict[str, Any]) -> bytes:
-    """Encode facts as canonical JSON: sorted keys, no spaces, UTF-8.
-
-    Raises ValueError if a number is not finite, or a text is not Unicode.
-    """
+    """Encode facts as canonical JSON: sorted keys, no spaces, UTF-8. Raises ValueError if it cannot."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode()
 

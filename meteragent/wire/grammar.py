@@ -4,9 +4,6 @@ Theory of operation. A table has a row for each field. The form of a field state
 its value: the schemas of the contract are made from the tables, and receivers read messages by them. A
 message is judged in this order, so that no cost follows from a number in it: its length, the types and bounds
 of its fields, a descriptor's hash, and only then what needs arithmetic.
-
-The bounds of exact numbers and durations, which are texts, are in the description of a field, because a
-schema can state only the pattern of a text.
 """
 
 import re
@@ -253,10 +250,7 @@ def _holds(value: Any, schema: Schema) -> bool:
 def read_rows(
     rows: Mapping[str, Row], facts: Mapping[str, Any], error: Callable[[str, str], Exception]
 ) -> dict[str, Any]:
-    """Return the values of fields that `rows` name; optional fields may be missing.
-
-    Raises what `error` returns for the name of the first wrong field and the reason.
-    """
+    """Return the values of the fields of `rows`. Raises `error(name, reason)` for the first wrong one."""
     values = {}
     for name, row in rows.items():
         if row.is_required or name in facts:

@@ -1,30 +1,20 @@
 """The MQTT discovery messages by which Home Assistant finds the private streams.
 
 A meter is a device under its public id. The private numbers are sensors, with the guarantee (the retained
-descriptor) as attributes. The messages follow from the public descriptor and the configuration, and never
-depend on readings.
+descriptor) as attributes. The messages follow from the descriptor and the configuration alone.
 
 Home Assistant's rules (MQTT discovery, sensor and recorder; November 2026)
     power       The state class is "measurement"; the value is the mean of a slot.
     energy      Home Assistant refuses the state class "measurement" for energies. A slot's energy is a
                 "total" that begins at the slot's start (`last_reset`), so the recorder adds up the slots. It
                 is not "total_increasing", because private numbers may be negative.
-    total       The running total is a "total" that began at `since`, which moves forward after a missing
-                slot. The total may decrease.
+    total       The running total is a "total" that began at `since`. It may decrease.
     cost        An amount has the device class "monetary", whose only state class is "total".
     bands       Each band has a sensor. A message names its band, the other bands' templates give an empty
                 value, and sensors ignore empty values. The energy of a tariff's band is a "total" as above.
-                The band of a mean day is only part of that day, so its energy has no state class, which is
-                allowed.
-    threshold   The energy above a threshold is only part of the energy, so it has neither a device class
-                nor a state class.
     available   Sensors are available while the agent's status topic says "online". Values do not expire,
                 because each slot is released even if the meter sends nothing: its silence is private.
-    diagnostic  Entities of the category "diagnostic" state whether the agent is running, the noise, the
-                hidden energy and the start of the newest slot. The one for the agent is always available, and
-                is "off" when the agent is not running.
-    object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which is
-                different for each stream and meter.
+    object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic.
 """
 
 import hashlib
@@ -116,13 +106,12 @@ def _quantity(shape: Shape, facts: dict[str, Any]) -> str:
 def _sensors(shape: Shape, facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
     """Return the sensors of the records by name: one sensor or, if slots are bands, one for each band."""
     quantity = _quantity(shape, facts)
-    sensor = {
-        "name": f"Private {quantity}{shapes.ROWS[shape.space].words(shape)}",
-        "state_topic": sink_topic,
-        "value_template": _VALUE,
-        "unit_of_measurement": facts["unit"],
-        "suggested_display_precision": _decimals(Fraction(facts["quantum"])),
-    }
+    sensor = _sensor(
+        f"Private {quantity}{shapes.ROWS[shape.space].words(shape)}",
+        sink_topic,
+        unit_of_measurement=facts["unit"],
+        suggested_display_precision=_decimals(Fraction(facts["quantum"])),
+    )
     if quantity == "power":
         sensor |= {"device_class": "power", "state_class": "measurement"}
     elif shape.is_additive or shape.is_priced:  # with a class, others would be offered as total consumption
@@ -134,57 +123,46 @@ def _sensors(shape: Shape, facts: dict[str, Any], sink_topic: str) -> dict[str, 
     return {f"{quantity}_{index}": sensor | _band(quantity, name) for index, name in enumerate(shape.names)}
 
 
+def _sensor(name: str, topic: str, value: str = "value_json.value", **fields: Any) -> dict[str, Any]:
+    """Return a sensor that shows a value of the messages on a topic."""
+    return {"name": name, "state_topic": topic, "value_template": f"{{{{ {value} }}}}"} | fields
+
+
 def _band(quantity: str, name: str) -> dict[str, str]:
     template = f"{{% if value_json.band == '{name}' %}}{_VALUE}{{% endif %}}"
     return {"name": f"Private {quantity} {name.replace('/', '–')}", "value_template": template}
 
 
 def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
-    unit = facts["unit"]
-    return {
-        "name": "Private total",
-        "state_topic": f"{sink_topic}/total",
-        "value_template": _VALUE,
-        "device_class": "energy",
-        "state_class": "total",
-        "last_reset_value_template": "{{ value_json.since }}",
-        "unit_of_measurement": ENERGY_UNIT[unit],
-        "suggested_display_precision": 3 if unit.startswith("k") else 0,
-    }
+    return _sensor(
+        "Private total",
+        f"{sink_topic}/total",
+        device_class="energy",
+        state_class="total",
+        last_reset_value_template="{{ value_json.since }}",
+        unit_of_measurement=ENERGY_UNIT[facts["unit"]],
+        suggested_display_precision=3 if facts["unit"].startswith("k") else 0,
+    )
 
 
 def _diagnostics(facts: dict[str, Any], sink_topic: str, status: str) -> dict[str, dict[str, Any]]:
     """Return the diagnostic entities by name; their states follow from terms, schedule and status."""
-    hidden_wh = float(Fraction(facts["hides_wh"]))
+    privacy_topic, hidden_text = f"{sink_topic}/privacy", f"{float(Fraction(facts['hides_wh'])):.6g}"
+    agent = _sensor(
+        "Agent",
+        status,
+        "value_json.status",
+        payload_on="online",
+        payload_off="offline",
+        device_class="running",
+        availability=[{"topic": status, "value_template": "online"}],  # always, and off if it does not run
+    )
     entities = {
-        "agent": {
-            "platform": "binary_sensor",
-            "name": "Agent",
-            "state_topic": status,
-            "value_template": "{{ value_json.status }}",
-            "payload_on": "online",
-            "payload_off": "offline",
-            "device_class": "running",
-            "availability": [{"topic": status, "value_template": "online"}],  # always available
-        },
-        "noise": {
-            "name": "Noise",
-            "state_topic": f"{sink_topic}/privacy",
-            "value_template": "{{ value_json.sd }}",
-            "unit_of_measurement": facts["unit"],
-        },
-        "hidden": {
-            "name": "Energy hidden",
-            "state_topic": f"{sink_topic}/privacy",
-            "value_template": f"{hidden_wh:.6g}",
-            "unit_of_measurement": "Wh",
-        },
-        "slot": {
-            "name": "Slot start",
-            "state_topic": sink_topic,
-            "value_template": "{{ value_json.t }}",
-            "device_class": "timestamp",
-        },
+        "agent": {"platform": "binary_sensor"} | agent,
+        "noise": _sensor("Noise", privacy_topic, "value_json.sd", unit_of_measurement=facts["unit"]),
+        "hidden": _sensor("Energy hidden", privacy_topic, unit_of_measurement="Wh")
+        | {"value_template": hidden_text},
+        "slot": _sensor("Slot start", sink_topic, "value_json.t", device_class="timestamp"),
     }
     return {name: entity | {"entity_category": "diagnostic"} for name, entity in entities.items()}
 

@@ -36,10 +36,7 @@ def figure(number: float) -> float:
 
 
 def exact(text: str) -> Fraction:
-    """Parse an integer, a decimal or a ratio of integers exactly.
-
-    Raises ValueError for any other string, and ZeroDivisionError if the denominator is 0.
-    """
+    """Return an integer, decimal or ratio. Raises ValueError for others, ZeroDivisionError for 1/0."""
     if _EXACT.fullmatch(text) is None:
         raise ValueError("not an integer, a decimal or a ratio of integers")
     return Fraction(text)
@@ -47,10 +44,7 @@ def exact(text: str) -> Fraction:
 
 @lru_cache(maxsize=64)  # all records of a stream usually have the same duration
 def duration_ms(text: str) -> int:
-    """Parse an ISO 8601 duration in hours, minutes and seconds, and return it in ms.
-
-    Raises ValueError if it has another form or is zero.
-    """
+    """Return a duration in hours, minutes and seconds, in ms. Raises ValueError for others and 0."""
     match = _DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)
     if not (total_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):

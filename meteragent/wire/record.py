@@ -1,8 +1,4 @@
-"""Records, each with the private value of one slot.
-
-Every record of a stream has the same fields, whatever happened in its slot (law 4). A record is a JSON object
-(DESIGN 5).
-"""
+"""Records (JSON, DESIGN 5): all of a stream have the same fields, whatever happened in the slot (law 4)."""
 
 import json
 from collections.abc import Mapping
@@ -33,18 +29,14 @@ class RecordFormat(NamedTuple):
         """The terms under which the records are released."""
         return self.descriptor.terms
 
-    def record(
-        self, public_id: str, window_ms: int, slot_index: int, value_quanta: int, draws: int = 1
-    ) -> bytes:
-        """Encode the record of a slot: its start, its duration and its private value, in `terms.value_unit`.
+    def record(self, public_id: str, window_ms: int, slot_index: int, quanta: int, draws: int = 1) -> bytes:
+        """Encode the record of a slot, of the window that starts at `window_ms`, with its private value.
 
-        `window_ms` is the start of the window, and `value_quanta` the value in quanta. The record of a band
-        has the start and duration of the window and the band's name. The record of a peak has the start and
-        duration of the window and the number of draws of noise, `draws`.
+        That of a band or a peak has the start and duration of the window, and the band or the `draws`.
         """
         shape = self.terms.shape
         from_ms, to_ms = shape.extent(slot_index)
-        value = decimal_text(value_quanta * self.terms.quantum_u)
+        value = decimal_text(quanta * self.terms.quantum_u)
         band_field = f',"band":"{shape.names[slot_index]}"' if shape.names else ""
         draws_field = f',"draws":{draws}' if shape.is_redrawn else ""
         head = f'{{"v":1,"meter":{_quoted(public_id)},"t":"{iso_time(window_ms + from_ms)}"'
@@ -52,21 +44,14 @@ class RecordFormat(NamedTuple):
         return f'{head},"value":{value}{draws_field}{self.tail}'.encode()
 
 
-class RecordFormats:
+class RecordFormats(dict[str, RecordFormat]):
     """The record formats for a stream's present and former terms, by the id of the terms."""
 
     def __init__(self, terms_by_id: Mapping[str, Terms]) -> None:
-        self._by_id = {id_: self.make(terms) for id_, terms in terms_by_id.items()}
-
-    def make(self, terms: Terms) -> RecordFormat:
-        """Return the format of records under these terms."""
-        return RecordFormat.of(describe(terms))
-
-    def __getitem__(self, id_: str) -> RecordFormat:
-        return self._by_id[id_]
+        super().__init__({id_: RecordFormat.of(describe(terms)) for id_, terms in terms_by_id.items()})
 
     def register(self, terms: Terms) -> str:
         """Return the id of a new window's terms, and add their record format if it is missing."""
-        if terms.id not in self._by_id:
-            self._by_id[terms.id] = self.make(terms)
+        if terms.id not in self:
+            self[terms.id] = RecordFormat.of(describe(terms))
         return terms.id

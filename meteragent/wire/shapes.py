@@ -1,7 +1,6 @@
 """What descriptors say of each kind of window: one row a kind.
 
-A row writes the descriptor's own fields of a shape and reads a shape back from them. All descriptors state
-`space`, `n`, `length`, `step` and `metric` besides.
+All descriptors state `space`, `n`, `length`, `step` and `metric` besides.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -140,11 +139,7 @@ def write(shape: Shape) -> dict[str, Any]:
 
 
 def read(facts: Facts, length_ms: int, step_ms: int) -> Shape:
-    """Return the shape that a descriptor states.
-
-    Raises ValueError if a field is missing, belongs to another kind of window, or cannot be read; or the
-    fields do not make a window.
-    """
+    """Return the shape of a descriptor. Raises ValueError unless its fields make one kind of window."""
     row = ROWS[Space(facts["space"])]
     if row.read is None:
         raise ValueError("no descriptor of records has this space")

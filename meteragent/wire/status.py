@@ -1,8 +1,7 @@
 """The agent's status topic, which shows whether the agent is running and nothing about any meter.
 
 Messages are retained. "online" is sent on every connection and then every `PERIOD_S` seconds, whatever else
-is sent (law 4). "offline" is the connection's last will, which the broker publishes however the connection
-ends.
+is sent (law 4). "offline" is the connection's last will.
 """
 
 from meteragent.domain.grid import iso_time

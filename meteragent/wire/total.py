@@ -14,11 +14,7 @@ def topic(sink_topic: str) -> str:
 
 
 def message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> bytes:
-    """Encode the total at `end_ms`, the end of a slot.
-
-    In the message, `sd` is the standard deviation of the total's noise, `since` is the time at which the
-    total was 0, and `d` is the id of the slot's descriptor.
-    """
+    """Encode the total at `end_ms`, the end of a slot whose descriptor is `descriptor_id`."""
     head = {"v": 1, "meter": public_id, "t": iso_time(end_ms)}
     tail = {
         "unit": total.unit,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Outgoing, TimelineState
 from meteragent.domain.units import DAY_MS
-from meteragent.store import Store, grants, ledger, outbox
+from meteragent.store import Store, commands, grants, outbox
 from meteragent.store.outbox import WaitingRow
 from simulators.simtest.crowd import CommittedList
 from simulators.simtest.prices import Row
@@ -130,7 +130,7 @@ class ExpectedStore:
             return "a report stays after its delivery"
         spent = {
             (line.meter, line.start_ms, line.stream): Spending(line.windows, line.epsilon_per_w)
-            for line in ledger.report(store.connection)
+            for line in commands.report(store.connection)
         }
         return "ledger" if spent != self.spending else self._difference_of_grants(store)
 

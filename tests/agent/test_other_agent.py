@@ -17,7 +17,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
 from meteragent.mqtt import SubscriptionRefused
 from meteragent.service.health import ask, socket_path
-from meteragent.store import ledger, read_only, restore_at
+from meteragent.store import commands, read_only, restore_at
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World, quick
 from tests.support.contexts import context_of
 from tests.support.fake_session import FakeSession, Publication
@@ -144,7 +144,7 @@ async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> N
         assert actual.text.startswith("stream main: another agent releases 1 of the meters")
         assert "--restored-at now" in actual.cure
     with read_only(world.store) as connection:
-        assert {row.meter for row in ledger.report(connection)} == {"n"}
+        assert {row.meter for row in commands.report(connection)} == {"n"}
 
 
 async def test_a_deleted_store_is_not_another_agent(

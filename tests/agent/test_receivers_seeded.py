@@ -29,7 +29,7 @@ from meteragent.domain.reading import Message
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 from meteragent.mqtt import Endpoint
 from meteragent.privacy import SeededBits
-from meteragent.store import grants, ledger, outbox, transaction
+from meteragent.store import commands, grants, outbox, transaction
 from meteragent.store.grants import Grant
 from meteragent.store.outbox import WaitingRow
 from tests.support.stores import open_store
@@ -109,7 +109,7 @@ class World:
         for _ in range(12):
             self.step(crashes=False)
         spent = Counter[str]()
-        for line in ledger.report(self.store.connection):
+        for line in commands.report(self.store.connection):
             spent[line.stream] += line.windows
         assert not spent - self.charged, "a window is charged that nobody gets"
         assert not self.charged - spent, "a window that somebody gets is not charged"

@@ -12,7 +12,7 @@ from meteragent.core.stream import Effects
 from meteragent.domain.commit import Budget, Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
-from meteragent.store import commands, ledger, outbox
+from meteragent.store import commands, outbox
 from tests.support.fake_session import LIMIT_S
 from tests.support.line import LENGTH_MS, START_MS, Line
 from tests.support.mqtt_peer import turns
@@ -266,7 +266,7 @@ async def test_a_commit_is_one_transaction(tmp_path: Path) -> None:
             await thread.persist(commit, [1], Budget(TERMS.epsilon_per_w / 2, 86_400_000))
         assert [row.due_ms for row in outbox.pending(store.connection, "main", START_MS, 9)] == [5]
         assert store.snapshot("main").marks == {}
-        assert list(ledger.report(store.connection)) == []
+        assert list(commands.report(store.connection)) == []
         await thread.persist(commit, [1], Budget(TERMS.epsilon_per_w, 86_400_000))
         assert [row.due_ms for row in outbox.pending(store.connection, "main", START_MS, 9)] == [7]
         assert store.snapshot("main").marks

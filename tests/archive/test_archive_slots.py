@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from meteragent.archive import readings as archive
 from meteragent.archive.policy import Policy
-from meteragent.core.timeline import Pending, Timeline
+from meteragent.core.pending import Pending
+from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
 from meteragent.domain.errors import ArchiveError
 from tests.support.archives import (

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import json
 
-from meteragent.core.claims import Claims
+from meteragent.core.opening import Claims
 from meteragent.domain.commit import Destination, Snapshot
 from tests.core.test_pipeline import SLOT, core, feed, records
 from tests.support.terms import terms_with

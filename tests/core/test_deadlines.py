@@ -44,4 +44,4 @@ def test_what_is_added_meanwhile_is_taken_in_its_turn() -> None:
         if (time_ms, meter) == (None, "a"):
             deadlines.add_closing(3, "a", "a")
     assert taken == [(None, "a"), (3, "a"), (None, "b")]
-    assert not deadlines
+    assert deadlines.first_ms(closing=True) is None

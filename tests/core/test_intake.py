@@ -17,7 +17,14 @@ from tests.support.witness import TERMS
 from tests.support.world import BASE_MS
 
 BLOCKS = terms_with(
-    SLOT, kind=Kind.INTERVAL_ENERGY, unit="Wh", length_ms=60, step_ms=60, interval_ms=5, lateness_ms=20
+    SLOT,
+    kind=Kind.INTERVAL_ENERGY,
+    unit="Wh",
+    length_ms=60,
+    step_ms=60,
+    hold_ms=0,
+    interval_ms=5,
+    lateness_ms=20,
 )
 LONG = terms_with(SLOT, length_ms=60, step_ms=60, hold_ms=15)
 

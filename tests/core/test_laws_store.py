@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from meteragent.core.stream import Stream
 from meteragent.domain.commit import Commit, Snapshot
 from meteragent.domain.terms import Clock, Terms
-from meteragent.store import Store, ledger, outbox
+from meteragent.store import Store, commands, outbox
 from tests.core import strategies as made
 from tests.core.strategies import Step, play
 from tests.support.stores import fresh, persist
@@ -42,7 +42,7 @@ def test_the_store_keeps_what_the_core_committed(streams: list[Stream], program:
         world = World(streams[0], disk=StoreDisk(store), model=False)
         play(world, program, streams)
         written: defaultdict[str, Account] = defaultdict(Account)
-        for row in ledger.report(store.connection):
+        for row in commands.report(store.connection):
             written[row.meter].windows += row.windows
             written[row.meter].epsilon_per_w += row.epsilon_per_w
         assert written == world.witness.charged

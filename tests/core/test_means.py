@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from meteragent import config
 from meteragent.core.factory import timeline_of
 from meteragent.core.means import SlotMean, SlotMeans
-from meteragent.core.timeline import Pending, Timeline
+from meteragent.core.pending import Pending
+from meteragent.core.timeline import Timeline, extend_standing
 from meteragent.core.window import Value, Window
 from meteragent.domain.units import HOUR_MS, MICRO, MINUTE_MS
 from tests.support.configurations import written
@@ -140,7 +141,7 @@ def test_means_are_what_the_core_adds(steps: Sequence[tuple[int, int]], source: 
             window.draw(0, start_ms, 0)
             timeline.windows.append(window)
         reading = Pending(time_ms, watts * MICRO, None)
-        if timeline.extend_standing(reading, time_ms) is None:
+        if extend_standing(timeline, reading, time_ms) is None:
             timeline.accept(reading)
             timeline.integrate_to_watermark(time_ms)
         while timeline.windows and timeline.windows[0].end_ms <= timeline.integrated_until_ms:

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meteragent.core.pending import PENDING, Pending, give_back
 from meteragent.core.phases import phases_of
 from meteragent.core.stream import Stream
-from meteragent.core.timeline import PENDING, Pending
-from meteragent.core.tokens import give_back
 from meteragent.decode import json as json_profile
 from meteragent.decode import single_reading
 from meteragent.domain.identity import SourceTopic

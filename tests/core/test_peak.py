@@ -18,7 +18,6 @@ from meteragent.core.pipeline import Pipeline
 from meteragent.core.window import RegisterUse
 from meteragent.domain.commit import Charge, Snapshot, TimelineState
 from meteragent.domain.counters import Counts
-from meteragent.domain.errors import MeteragentError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.reading import Message
 from meteragent.domain.schedule import Schedule
@@ -290,14 +289,14 @@ def test_what_has_no_noise_is_neither_kept_nor_released() -> None:
     """After a restart a part that has ended waits for noise; until then no state can be stored."""
     window = window_of(10, 3)
     window.draw(0, 0, 0)
-    with pytest.raises(MeteragentError, match="again"):
+    with pytest.raises(AssertionError, match="again"):
         window.draw(0, 0, 0)
     window.mask = None
     window.add(0, 10, 5)
     assert window.lacks_noise
-    with pytest.raises(MeteragentError, match="noise"):
+    with pytest.raises(AssertionError, match="noise"):
         window.state()
-    with pytest.raises(MeteragentError, match="noise"):
+    with pytest.raises(AssertionError, match="noise"):
         window.close(0)
     window.redraw(1, 3)
     assert window.close(0) == (10 + 3 + 50) // 10

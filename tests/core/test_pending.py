@@ -7,9 +7,10 @@ import pytest
 
 from meteragent.core.charges import Spending
 from meteragent.core.factory import timeline_of
+from meteragent.core.pending import PENDING, Outcome, Pending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Stream
-from meteragent.core.timeline import PENDING, Outcome, Pending, Timeline
+from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
 from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meteragent.core.phases import phases_of
-from meteragent.core.timeline import Pending
-from meteragent.core.tokens import give_back
+from meteragent.core.pending import Pending, give_back
+from meteragent.core.phases import RegisterPhases, phases_of
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import MICRO
 from tests.core.test_phases import END_MS, REGISTER, Home, Said, phased, register_at, released
@@ -180,6 +179,7 @@ def shown(moved: dict[tuple[int, str], int]) -> list[Said]:
 def sums(said: list[Said], order: list[bool], *ends_ms: int) -> dict[int, int]:
     """The sums of readings, of which those of one phase may come before those of another."""
     phases, told = phases_of("ab", TARIFFS), dict[int, int]()
+    assert isinstance(phases, RegisterPhases)
     left = {p: [one for one in said if one.phase == p] for p in "ab"}
     for is_b in [*order, *[False] * len(said), *[True] * len(said)]:
         if waiting := left["ab"[is_b]]:

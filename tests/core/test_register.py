@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.core.charges import Spending
+from meteragent.core.pending import Outcome, Pending
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.register import RegisterTimeline
-from meteragent.core.timeline import Outcome, Pending, Timeline
+from meteragent.core.timeline import Timeline
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import Destination, OpenWindow, Snapshot, TimelineState
 from meteragent.domain.counters import Counts
-from meteragent.domain.errors import MeteragentError
 from meteragent.domain.grid import Band
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
@@ -191,8 +191,8 @@ def test_a_register_rolls_over_at_its_modulus() -> None:
     assert used(meter) == [0, 0, 0]
     read(meter, (8, 15))
     assert used(meter) == [10, 10, 0]
-    assert meter.counts() == ["rolled_over"]
-    assert meter.counts() == []
+    assert meter.take_counts() == ["rolled_over"]
+    assert meter.take_counts() == []
 
 
 @pytest.mark.parametrize(("terms", "fallen"), [(REGISTER, 5), (COUNTER, 500), (COUNTER, 0)])
@@ -201,7 +201,7 @@ def test_a_reset_is_gap(terms: Terms, fallen: float) -> None:
     meter = register(terms_with(terms, gap_u=MICRO))
     read(meter, (0, 590), (4, 600), (8, fallen), (12, fallen + 10))
     assert used(meter) == [10, 1, 10]
-    assert meter.counts() == ["register_reset"]
+    assert meter.take_counts() == ["register_reset"]
 
 
 def test_a_jump_is_gap() -> None:
@@ -209,7 +209,7 @@ def test_a_jump_is_gap() -> None:
     meter = register(terms_with(REGISTER, gap_u=MICRO))
     read(meter, (0, 590), (4, 600), (8, 10**9), (12, 10**9 + 10))
     assert used(meter) == [10, 1, 10]
-    assert meter.counts() == ["register_jump"]
+    assert meter.take_counts() == ["register_jump"]
 
 
 @pytest.mark.parametrize("first", [10**9, 0, 60])
@@ -218,9 +218,9 @@ def test_a_first_reading_on_another_level_was_wrong(first: int) -> None:
     meter = register(terms_with(REGISTER, gap_u=MICRO))
     read(meter, (0, first), (4, 10**6), (8, 10**6 + 10), (12, 0))
     assert used(meter) == [1, 10, 0]
-    assert meter.counts() == ["register_glitch"]
+    assert meter.take_counts() == ["register_glitch"]
     read(meter, (16, 10))
-    assert meter.counts() == ["register_reset"]
+    assert meter.take_counts() == ["register_reset"]
 
 
 def test_rates_are_clamped_to_the_range() -> None:
@@ -228,7 +228,7 @@ def test_rates_are_clamped_to_the_range() -> None:
     meter = register()
     read(meter, (0, 0), (8, 25_300), (12, 25_310))
     assert used(meter) == [12_600, 12_600, 10]
-    assert meter.counts() == ["clamped"]
+    assert meter.take_counts() == ["clamped"]
 
 
 def test_a_slot_that_closes_does_not_wait_for_the_next_reading() -> None:
@@ -246,7 +246,7 @@ def test_a_register_that_rises_less_than_the_range_is_clamped() -> None:
     read(meter, (0, 0), (4000, 3), (8000, 3))
     meter.integrate_until(12_000)
     assert used(meter) == [15, 15, 0]
-    assert meter.counts() == ["clamped", "clamped"]
+    assert meter.take_counts() == ["clamped", "clamped"]
 
 
 def test_a_register_may_run_backward_within_the_range() -> None:
@@ -254,7 +254,7 @@ def test_a_register_may_run_backward_within_the_range() -> None:
     meter = register(terms_with(COUNTER, low_u=-10 * MICRO))
     read(meter, (0, 9000), (4, 8990), (8, 5000), (12, 4990))
     assert used(meter) == [-10, 0, -10]
-    assert meter.counts() == ["register_reset"]
+    assert meter.take_counts() == ["register_reset"]
 
 
 # --- doubted readings -------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_a_glitch_costs_nothing() -> None:
     assert read(meter, (0, 600), (2, 0)) == []
     assert read(meter, (5, 615)) == ["0", "2"]
     assert used(meter) == [12, 3, 0]
-    assert meter.counts() == ["register_glitch"]
+    assert meter.take_counts() == ["register_glitch"]
     assert meter.newest_ms == 5
 
 
@@ -289,7 +289,7 @@ def test_doubted_readings_of_a_night_are_bounded() -> None:
     assert len(meter.pending) == 3
     assert read(meter, (100, 700)) == ["0", "98", "99"]
     assert used(meter)[:25] == [4] * 25
-    assert meter.counts() == ["register_glitch"] * 99
+    assert meter.take_counts() == ["register_glitch"] * 99
 
 
 def test_a_slot_that_closes_on_doubt_is_gap_after_the_good_reading() -> None:
@@ -322,7 +322,7 @@ def test_the_order_of_arrival_does_not_matter(data: st.DataObject) -> None:
                 if end_ms + 9 <= (meter.newest_ms or 0):
                     meter.integrate_until(end_ms)
         meter.integrate_until(60)
-        slots.append((used(meter), sorted(meter.counts())))
+        slots.append((used(meter), sorted(meter.take_counts())))
     assert slots[0] == slots[1]
 
 
@@ -414,9 +414,9 @@ def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
         other.integrate_until(4)
         [window] = other.windows
         assert window.lost_slot == 0
-        with pytest.raises(MeteragentError, match="the slot has no noise"):
+        with pytest.raises(AssertionError, match="the slot has no noise"):
             window.close(0)
-        with pytest.raises(MeteragentError, match="the slot has no noise"):
+        with pytest.raises(AssertionError, match="the slot has no noise"):
             other.state()
         window.redraw(5, 0)
         assert window.slots[0] == (5 + 1) * MICRO * HOUR
@@ -429,7 +429,7 @@ def test_noise_cannot_leave_while_its_slot_is_masked() -> None:
     meter = register(noise=9)
     read(meter, (0, 100), (3, 107))
     [window] = restarted(meter).windows
-    with pytest.raises(MeteragentError, match="the slot has no noise"):
+    with pytest.raises(AssertionError, match="the slot has no noise"):
         window.close(0)
 
 
@@ -440,7 +440,7 @@ def test_a_reset_during_an_outage_is_seen_if_it_is_larger_than_the_noise() -> No
     other = restarted(meter)
     read(other, (3, 1), (8, 11))
     assert other.windows[0].lost_slot == 0
-    assert other.counts() == ["register_reset"]
+    assert other.take_counts() == ["register_reset"]
     assert used(other, 9)[1] == 8
     small = restarted(meter)
     read(small, (2, 100_000), (3, 100_001))
@@ -457,7 +457,7 @@ def test_a_glitch_after_an_outage_loses_no_slot() -> None:
     assert other.state() == meter.state()._replace(newest_ms=5)
     assert read(other, (6, 100_020)) == ["3", "5"]
     assert used(other, 9) == [20]
-    assert other.counts() == ["register_glitch"]
+    assert other.take_counts() == ["register_glitch"]
     single = restarted(meter)
     read(single, (3, 0), (5, 100_010))
     single.integrate_until(12)
@@ -473,7 +473,7 @@ def test_a_reset_after_an_outage_loses_the_slot_at_once() -> None:
     assert other.windows[0].masked_slot == 0
     read(other, (4, 3))
     assert other.windows[0].lost_slot == 0
-    assert other.counts() == ["register_reset"]
+    assert other.take_counts() == ["register_reset"]
 
 
 def test_a_register_that_rolled_over_during_an_outage_goes_on() -> None:
@@ -483,7 +483,7 @@ def test_a_register_that_rolled_over_during_an_outage_goes_on() -> None:
     other = restarted(meter)
     read(other, (3, 4))
     other.integrate_until(4)
-    assert other.counts() == ["rolled_over"]
+    assert other.take_counts() == ["rolled_over"]
     assert used(other, 9)[0] == 14
 
 

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
+from meteragent.core.pending import Pending
 from meteragent.core.register import RegisterTimeline
-from meteragent.core.timeline import Pending
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO
 from tests.core.test_register import REGISTER, opened
@@ -30,7 +30,7 @@ def read(every_ms: int, glitch_wh: int) -> tuple[float, list[str]]:
         meter.integrate_to_watermark(HALF_HOUR.length_ms)
     meter.integrate_until(HALF_HOUR.length_ms)
     (energy,) = meter.windows[0].slots.values()
-    return float(Fraction(energy, HOUR_MS * MICRO)), meter.counts()
+    return float(Fraction(energy, HOUR_MS * MICRO)), meter.take_counts()
 
 
 @pytest.mark.parametrize("every_ms", [10_000, 60_000, 300_000])

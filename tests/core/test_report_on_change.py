@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.core.timeline import Pending, Timeline
+from meteragent.core.pending import Pending
+from meteragent.core.timeline import Timeline
 from meteragent.core.window import Window
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.terms import Clock, Terms

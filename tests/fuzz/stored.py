@@ -24,7 +24,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import MeteragentError, StoreError
 from meteragent.domain.reading import Message
 from meteragent.privacy import SeededBits
-from meteragent.store import Store, ledger, outbox
+from meteragent.store import Store, commands, ledger, outbox
 from simulators.simtest.disk import settle
 from tests.support.configurations import written
 from tests.support.stores import persist
@@ -218,7 +218,7 @@ def _went_on(store: Store, at: int, before: Used, *, sound: bool) -> str:
     """The stream goes on as the store says."""
     known = store.snapshot("main")
     ledger.unknown_before_ms(store.connection)
-    list(ledger.report(store.connection))
+    list(commands.report(store.connection))
     outbox.descriptors(store.connection, "main")
     waiting = outbox.pending(store.connection, "main", 2**62, 1000)
     if sound:

@@ -19,7 +19,6 @@ ATTRIBUTES_MAX = 15
 LARGE_CLASSES = {  # lines and attributes of classes beyond a limit: they may only fall
     "meteragent/agent/link/sink.py Sink": (219, 19),
     "meteragent/core/stream.py Stream": (63, 18),
-    "meteragent/core/timeline.py Timeline": (307, 11),
     "meteragent/decode/profile.py Profile": (48, 17),
     "meteragent/mqtt/session.py Session": (280, 19),
     "meteragent/operators/link.py Link": (149, 17),

@@ -65,7 +65,7 @@ def redraws_on_restart() -> None:
         more = noise_bound if window.draws < terms.n else None
         return window._replace(noise_bound=more, slots=slots)
 
-    def restoring(self: Factory, next_ms: int, state: TimelineState) -> Timeline:
+    def restoring(self: Factory, next_ms: int, state: TimelineState, meter: str = "") -> Timeline:
         """Restore a meter as if its open windows had just begun."""
         windows = tuple(redraw(window, self.formats[window.terms_id].terms) for window in state.windows)
         starts_ms = [window.start_ms for window in windows]
@@ -74,7 +74,7 @@ def redraws_on_restart() -> None:
             integrated_until_ms=min([*starts_ms, state.integrated_until_ms]),
             standing_ms=None,
         )
-        return restore(self, next_ms, begun)
+        return restore(self, next_ms, begun, meter)
 
     Factory.restored_timeline = restoring  # type: ignore[method-assign]
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from meteragent.domain.identity import fnv1a
-from meteragent.store import ledger, read_only
+from meteragent.store import commands, read_only
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     LIMIT_S,
@@ -97,7 +97,7 @@ def check_ledgers(fleet: "list[Service]") -> None:
     """Each store has charged the meters that hash to its number."""
     for number, agent in enumerate(fleet):
         with read_only(agent.store) as connection:
-            charged = {row.meter for row in ledger.report(connection)}
+            charged = {row.meter for row in commands.report(connection)}
         mine = {name for name in NAMES if fnv1a(name.encode()) % AGENTS == number}
         assert charged == mine
         assert len(mine) > 1

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meteragent.store import ledger, read_only
+from meteragent.store import commands, read_only
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     ACKNOWLEDGED,
@@ -60,7 +60,7 @@ def depth(agent: Service) -> tuple[int, int]:
     """How much waits in the outbox, in bytes, and how many windows have been charged."""
     with read_only(agent.store) as connection:
         ((waiting,),) = connection.execute("SELECT total(waiting_bytes) FROM outbox_total")
-        return int(waiting), sum(row.windows for row in ledger.report(connection))
+        return int(waiting), sum(row.windows for row in commands.report(connection))
 
 
 async def fill(agent: Service, line: Meters, limit_bytes: float) -> int:

@@ -17,8 +17,12 @@ from meteragent.agent import Agent, runner
 from meteragent.agent.environment import Environment
 from meteragent.agent.link import sink
 from meteragent.domain import identity
+<<<<<<< HEAD
 from meteragent.service.boot_clock import BootClock
 from meteragent.store import ledger, meta, read_only
+=======
+from meteragent.store import commands, meta, read_only
+>>>>>>> 726cea83 (Core and store: each rule once)
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     ACKNOWLEDGED,
@@ -337,7 +341,7 @@ async def test_a_clock_set_forward_skips_nothing(mosquitto: MakeBroker, tmp_path
         assert {record.value for record in world.inbox.records()} == {100}
         opened = world.agent.counts["opened"]
         with read_only(tmp_path / "db") as connection:
-            charged = sum(row.windows for row in ledger.report(connection))
+            charged = sum(row.windows for row in commands.report(connection))
         assert opened <= charged <= opened + 1
         assert charged >= len(starts_ms)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from meteragent.domain.commit import Budget, Charge, Commit
 from meteragent.domain.errors import StoreError
-from meteragent.store import Store, ledger
-from meteragent.store.ledger import DayCharge
+from meteragent.store import Store, commands, ledger
+from meteragent.store.commands import DayCharge
 from tests.support.stores import DAY_MS, LENGTH_MS, TERMS, fresh, open_store, opening, persist
 
 EPSILON = TERMS.epsilon_per_w
@@ -54,10 +54,10 @@ def test_sums_are_exact(commits: list[tuple[str, dict[Charge, Counter[str]]]], d
                     count, total = truth.get(key, (0, Fraction(0)))
                     truth[key] = (count + opened, total + opened * epsilon)
         expected = [DayCharge(*key, *value) for key, value in sorted(truth.items())]
-        assert list(ledger.report(store.connection)) == expected
+        assert list(commands.report(store.connection)) == expected
         for meter in ("a", "b", "é"):
             mine = [row for row in expected if row.meter == meter]
-            assert list(ledger.report(store.connection, meter)) == mine
+            assert list(commands.report(store.connection, meter)) == mine
             for start_ms in range(0, 10 * DAY_MS, period_ms):
                 days_ms = range(start_ms, start_ms + period_ms)
                 sums = sum(row.epsilon_per_w for row in mine if row.start_ms in days_ms)

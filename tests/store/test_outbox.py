@@ -117,7 +117,7 @@ def test_prune_is_bounded_and_oldest_first(store: Store) -> None:
 
 def test_export(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has left is exported once each, in the order of its commits, while more leaves."""
-    monkeypatch.setattr(outbox, "PAGE", 3)
+    monkeypatch.setattr(commands, "PAGE", 3)
     persist(store, sending(*range(10)))
     persist(store, Commit("main", 0), delivered=[10, 1, 2, 4, 5, 7], now_ms=9)
     with read_only(store.path) as reader:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meteragent.domain.commit import Commit, Destination, OpenWindow, Slot, TimelineState
 from meteragent.domain.errors import StoreError
 from meteragent.domain.terms import Terms
-from meteragent.store import Store, ledger, outbox, read_only, schema
+from meteragent.store import Store, commands, ledger, outbox, read_only, schema
 from simulators.simtest.disk import write_files
 from tests.domain.test_codec import all_terms
 from tests.support.stores import (
@@ -174,7 +174,7 @@ def test_all_or_nothing(store: Store) -> None:
         outbox.append(tx, both)
         raise KeyError
     assert store.snapshot("main").marks == {}
-    assert list(ledger.report(store.connection)) == []
+    assert list(commands.report(store.connection)) == []
     assert outbox.depth(store.connection, "main") == 0
     persist(store, opening(0, "m"))
     assert store.snapshot("main").marks == {"m": LENGTH_MS}

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.domain.errors import StoreRestored
-from meteragent.store import Store, generation, ledger, meta, outbox, read_only, restore_at, wal
+from meteragent.store import Store, commands, generation, ledger, meta, outbox, read_only, restore_at, wal
 from simulators.simtest.disk import settle
 from simulators.simtest.power import Files, Moment, Recorder
 from tests.support.stores import (
@@ -169,7 +169,7 @@ def check_whole(store: Store, reported: int) -> None:
     known = store.snapshot("main")
     opened = known.marks["m"] // LENGTH_MS
     records = [row.payload for row in outbox.pending(store.connection, "main", 2**62, 10_000)]
-    spent = sum(row.epsilon_per_w for row in ledger.report(store.connection))
+    spent = sum(row.epsilon_per_w for row in commands.report(store.connection))
     assert opened > reported
     assert spent == opened * TERMS.epsilon_per_w
     assert len(known.states["m"].windows) == opened - len(records)
@@ -210,7 +210,7 @@ def after(store: Store) -> int:
     opened = known.marks.get("m", 0) // LENGTH_MS
     closed = len(outbox.pending(store.connection, "main", 2**62, 100))
     assert opened - closed == sum(len(state.windows) for state in known.states.values())
-    assert sum(row.windows for row in ledger.report(store.connection)) == opened
+    assert sum(row.windows for row in commands.report(store.connection)) == opened
     return opened + closed
 
 

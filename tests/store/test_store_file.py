@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
-from meteragent.store import ledger, outbox, read_only, restore_at, schema
+from meteragent.store import commands, ledger, outbox, read_only, restore_at, schema
 from tests.support.stores import LENGTH_MS, bytes_on_disk, open_store, opening, persist, sending
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,11 +120,11 @@ def test_reading_beside_the_agent(tmp_path: Path) -> None:
         pass
     with open_store(path) as store, read_only(path) as reader:
         persist(store, opening(0, "m"))
-        assert [row.windows for row in ledger.report(reader)] == [1]
+        assert [row.windows for row in commands.report(reader)] == [1]
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             reader.execute("DELETE FROM charge")
     with read_only(path) as reader:
-        assert [row.windows for row in ledger.report(reader)] == [1]
+        assert [row.windows for row in commands.report(reader)] == [1]
 
 
 def test_reading_after_a_kill(path: Path, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_restore_at(path: Path) -> None:
         assert set(known.marks.values()) == {known.floor_ms} == {7 * LENGTH_MS}
         assert not known.states
         assert ledger.unknown_before_ms(store.connection) == 7 * LENGTH_MS
-        assert sum(row.windows for row in ledger.report(store.connection)) == 40
+        assert sum(row.windows for row in commands.report(store.connection)) == 40
         for meter in ("m0", "new"):
             with pytest.raises(StoreError):
                 persist(store, opening(6, meter))

@@ -16,7 +16,8 @@ from meteragent.agent.page import view as page
 from meteragent.agent.viewers import Viewers
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.deadlines import Upcoming
-from meteragent.core.timeline import Pending, Timeline
+from meteragent.core.pending import Pending
+from meteragent.core.timeline import Timeline
 from meteragent.domain.commit import Outgoing, Receiver
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Calendar

@@ -14,7 +14,7 @@ from meteragent.cli import main, outlet
 from meteragent.cli.common import EXIT_CONFIG
 from meteragent.cli.tap import LogLines
 from meteragent.core.factory import timeline_of
-from meteragent.core.timeline import Pending
+from meteragent.core.pending import Pending
 from meteragent.domain.counters import COUNTERS
 from meteragent.domain.grid import Epoch
 from meteragent.domain.identity import pseudonym

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from meteragent.core.factory import timeline_of
 from meteragent.core.means import SlotMeans
+from meteragent.core.pending import Pending, give_back
 from meteragent.core.phases import phases_of
 from meteragent.core.register import RegisterTimeline
-from meteragent.core.timeline import Pending, Timeline, add_sums
-from meteragent.core.tokens import give_back
+from meteragent.core.timeline import Timeline
 from meteragent.core.window import Value
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
@@ -52,14 +52,14 @@ class Trace:
             timeline = self._timeline = timeline_of(self._rules, start_ms)
             timeline.observe = self._observe
             self.since_ms = start_ms if phase is None else 0
-            if isinstance(timeline, RegisterTimeline) and phase is not None:
+            if phase is not None:
                 timeline.phases = self._phases
         sums = [reading]
         if phase is None:
             timeline.accept(reading)
         else:
             timeline.note_activity(reading.time_ms)
-            sums, _, tokens = add_sums(timeline, self._phases.accept(phase, reading))
+            sums, _, tokens = timeline.add_sums(self._phases.accept(phase, reading))
             give_back(tokens)
         give_back(timeline.integrate_to_watermark(now_ms))
         stood = timeline.take_stood() if isinstance(timeline, RegisterTimeline) else ()

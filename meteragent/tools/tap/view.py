@@ -11,7 +11,7 @@ from meteragent.config.source import decoders
 from meteragent.config.tables import first_receiver
 from meteragent.consume import Record
 from meteragent.core.arrivals import Arrivals
-from meteragent.core.timeline import Pending
+from meteragent.core.pending import Pending
 from meteragent.domain import identity
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.errors import PayloadError, RecordError

@@ -1,0 +1,92 @@
+"""Readings that wait until their span is integrated, and the tokens that acknowledge their messages.
+
+A message may hold several readings, and a reading of a phase may be part of several sums. All uses hold the
+same `Share` as their token. When the last use gives it back, the tokens in it are given back, too: each of
+them belongs to a message or is itself a share.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from meteragent.domain.reading import Token
+
+PENDING = 4096
+"""The largest number of a meter's pending readings; a sender could stamp thousands within `ahead`."""
+
+
+class Outcome(StrEnum):
+    """The outcome of a reading, which is also the name of its counter."""
+
+    ACCEPTED = "accepted"
+    LATE = "late"
+    DUPLICATE = "duplicate"
+    EARLY = "early"
+
+
+class Pending(NamedTuple):
+    """A reading whose span is not wholly integrated, and the token that acknowledges its message.
+
+    `hold` begins at `since_ms`: in a sum of phases, the time of the oldest reading. If `since_ms` is None,
+    `hold` begins at `time_ms`. `stamped` is True if the time was derived from the arrival. In a sum of
+    registers, which were judged one by one, `shift_u` is the part of the change since the last sum that is
+    not use; otherwise it is None.
+    """
+
+    time_ms: int
+    value_u: int
+    token: Token
+    since_ms: int | None = None
+    stamped: bool = False
+    shift_u: int | None = None
+
+    @property
+    def from_ms(self) -> int:
+        """The time at which `hold` begins."""
+        return self.time_ms if self.since_ms is None else self.since_ms
+
+
+def thin(pending: list[Pending]) -> list[Token]:
+    """Drop the readings that follow their predecessor most closely; return their tokens.
+
+    All times that remain, except the last, differ by at least 1/2,048 of the time from the first to the last.
+    A power reading stands a little longer, a register loses only the time at which energy was used (unless it
+    is reset), and a dropped interval becomes gap unless another interval covers it.
+    """
+    # The choice depends on times alone, never on a value.
+    oldest, *readings, newest = pending
+    distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
+    remaining, tokens = [oldest], []
+    for reading in readings:
+        if reading.time_ms - remaining[-1].time_ms < distance_ms and not reading.shift_u:
+            tokens.append(reading.token)
+        else:
+            remaining.append(reading)
+    pending[:] = *remaining, newest
+    return tokens
+
+
+class Share:
+    """A token with a number of `uses`; the `tokens` in it are given back after the last use."""
+
+    __slots__ = ("tokens", "uses")
+
+    def __init__(self, tokens: Sequence[Token], uses: int) -> None:
+        self.tokens = tokens
+        self.uses = uses
+
+    def give_back(self) -> Sequence[Token]:
+        """End one use; return the freed tokens."""
+        self.uses -= 1
+        return () if self.uses else self.tokens
+
+
+def give_back(tokens: Iterable[Token]) -> list[Token]:
+    """Give back tokens; return, in order, the tokens of messages that may now be acknowledged."""
+    free_tokens: list[Token] = []
+    for token in tokens:
+        if isinstance(token, Share):
+            free_tokens += give_back(token.give_back())
+        else:
+            free_tokens.append(token)
+    return free_tokens

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD
 from meteragent.agent.link import sink
-from meteragent.store import outbox
-=======
-from meteragent.agent import sink
 from meteragent.store import commands, outbox
->>>>>>> f6f5d656 (Store: the content of tables is checked by one list; what only commands need is apart)
 from tests.agent.sink_line import NOW_MS, Line
 from tests.support.fake_session import LIMIT_S, Publication
 from tests.support.mqtt_peer import turns

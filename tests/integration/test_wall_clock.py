@@ -17,12 +17,8 @@ from meteragent.agent import Agent, runner
 from meteragent.agent.environment import Environment
 from meteragent.agent.link import sink
 from meteragent.domain import identity
-<<<<<<< HEAD
 from meteragent.service.boot_clock import BootClock
-from meteragent.store import ledger, meta, read_only
-=======
 from meteragent.store import commands, meta, read_only
->>>>>>> 726cea83 (Core and store: each rule once)
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     ACKNOWLEDGED,

@@ -1,20 +1,9 @@
 """What arrives of each meter and phase, and the judgement of it: does it count, and if not, why?
 
-Theory of operation
--------------------
 The core notes the outcome of each message and reading at the `Arrival` of its *origin*: a meter, or a phase
-of a meter. Nothing else is kept, only in memory, and no value is among it. `Arrivals.problems` judges all
-origins; log, health, page, rehearsal and metrics show what it returns, which names no meter (law 4). Each
-origin is judged by itself, so a good meter hides no other. `rows` names the meters, for those who ask on the
-device.
-
-Times are measured on a clock of the intake's own, which `advance` moves. It stands while the source is
-disconnected, and one step counts for at most a minute, because the machine may have slept, or its clock may
-have been set.
-
-A topic filter with a wildcard may also match messages that are no readings: an origin is not judged by fewer
-unreadable messages than twice the number that is usual between two of its readings. An origin without any
-reading, whose messages merely lack a value, is no meter of a stream that has others.
+of a meter. No value is among it, and it stays in memory. `Arrivals.problems` judges each origin by itself, so
+a good meter hides no other; log, health, page, rehearsal and metrics show what it returns, which names no
+meter (law 4). `rows` names the meters, for those who ask on the device.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +20,7 @@ from meteragent.domain.problem import Problem, problem
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 
 STEP_MS = MINUTE_MS
-"""The longest step of the clock that counts in full."""
+"""The longest step of the clock: the machine may have slept, or its clock may have been set."""
 SOON_MS = MINUTE_MS
 """How long messages must be refused, or readings clamped or doubted, before this is a problem."""
 FEWEST = 3
@@ -90,8 +79,7 @@ class Limits(NamedTuple):
 
     first_ms  nothing has arrived since the start
     meter_ms  a meter's readings have stopped
-    phase_ms  a phase has stopped while others of its meter go on; None: it stands while it is silent
-    stands_ms how long such a phase stands
+    phase_ms  a phase has stopped while others of its meter go on; None: it stands for `stands_ms`
     """
 
     first_ms: int | None
@@ -307,6 +295,7 @@ class Arrival:
     @property
     def _fewest(self) -> int:
         """The smallest number of messages that is a problem if none of them counts."""
+        # A topic filter with a wildcard may also match messages that are no readings.
         return max(FEWEST, min(2 * self._usual_count + 1, ENOUGH))
 
     def reasons(self, code: str) -> Counter[str]:
@@ -324,10 +313,7 @@ class Arrivals:
     def __init__(
         self, name: str, phases: Sequence[str], max_meters: int, counts: Counts, off_max_ms: int = MINUTE_MS
     ) -> None:
-        """Start without arrivals of the stream `name`, whose meters have `phases`, if any.
-
-        `off_max_ms` is how far the time of a reading that counts may be from its arrival.
-        """
+        """Start; `off_max_ms` is how far the time of a reading that counts may be from its arrival."""
         self._name, self._max_meters, self._off_max_ms = name, max_meters, off_max_ms
         self.now_ms, self.counts = 0, counts
         self._phases = tuple(dict.fromkeys(phases))
@@ -414,7 +400,7 @@ class Arrivals:
             yield problem(code, self._name, meters=count, of=len(judged), **fields)
 
     def _meters(self) -> dict[str, dict[str | None, Arrival]]:
-        """Return the origins of each meter; those that are no meters only if there is nothing else."""
+        """Return the origins of each meter; those whose messages lack a value only if there are no others."""
         meters = {
             meter: origins
             for meter, origins in self._origins.items()

@@ -12,10 +12,9 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The odometers of a stream's charges: the odometer that limits them, and all odometers that count them.
+    """The odometers of a stream's charges: that of its own budget, if any, and those of all budgets.
 
-    A budget covers all streams of a meter, so `odometers`, one for each budget, count every stream's charges.
-    `own_budget` is the odometer of the stream's own budget; None if the stream has no budget.
+    A budget covers all streams of a meter, so all `odometers` count every stream's charges.
     """
 
     own_budget: Odometer | None = None
@@ -40,10 +39,7 @@ class Charges:
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
-        """Charge a window about to open or to draw noise again, unless the budget forbids it.
-
-        Returns whether it is charged. The charge counts on the UTC day that contains `start_ms`.
-        """
+        """Charge a window on the UTC day of `start_ms`, unless the budget forbids it; return whether."""
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w

@@ -15,11 +15,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.wire.record import RecordFormats
 
-WINDOWS = {
-    Accumulator.SUM: Window,
-    Accumulator.LARGEST: LargestWindow,
-    Accumulator.SHARE: ShareWindow,
-}
+WINDOWS = {Accumulator.SUM: Window, Accumulator.LARGEST: LargestWindow, Accumulator.SHARE: ShareWindow}
 """The class of windows for each way in which readings make a slot's value."""
 
 
@@ -39,22 +35,17 @@ class Factory:
     crowd: Crowd | None = None
 
     def restored_timeline(self, next_ms: int, state: TimelineState, meter: str = "") -> Timeline:
-        """Return a timeline from the store; open windows keep their own terms.
-
-        Windows that release a share are dropped if the stream no longer belongs to a crowd, because nobody
-        can seal it.
-        """
+        """Return a timeline from the store; open windows keep their own terms."""
         timeline = timeline_of(self.terms, next_ms, meter)
         windows = [self._restored(window) for window in state.windows]
-        if self.crowd is None:
+        if self.crowd is None:  # any more: nobody can seal a share
             windows = [window for window in windows if not isinstance(window, ShareWindow)]
         timeline.resume(state, windows)
         return timeline
 
     def window(self, start_ms: int, terms: Terms, destinations: Destinations, public_id: str) -> Window:
         """Return a new window."""
-        terms_id = self.formats.register(terms)
-        return self._window(start_ms, terms_id, destinations, public_id)
+        return self._window(start_ms, self.formats.register(terms), destinations, public_id)
 
     def _restored(self, state: OpenWindow) -> Window:
         window = self._window(state.start_ms, state.terms_id, state.destinations, state.public_id)

@@ -82,10 +82,7 @@ def _step(readings: Readings) -> int:
 def limits(readings: Readings, span_ms: int) -> tuple[int, int]:
     """Return the least and the largest use in the range, in millionths of the unit times `interval_ms`."""
     low, high, step = readings.low_u, readings.high_u, _step(readings)
-    return (
-        low * span_ms - abs(low) * _SECOND_MS - step,
-        high * span_ms + abs(high) * _SECOND_MS + step,
-    )
+    return low * span_ms - abs(low) * _SECOND_MS - step, high * span_ms + abs(high) * _SECOND_MS + step
 
 
 def is_within(readings: Readings, start: Read, end: Read, shift_u: int = 0) -> bool:
@@ -143,9 +140,7 @@ def _is_contradicted(readings: Readings, good: Read, reading: Read, following: R
 def _new_level(items: Sequence[Read], good: int, index: int, readings: Readings) -> Change | None:
     """Return the change to a new level that the readings at `index` - 1 and `index` confirm, if they do.
 
-    Both are impossible after the good reading. Below it, only a rise within the range confirms a level: a sum
-    of several devices, each of which was zero for a while, comes back in steps. Above it, any possible rise
-    does.
+    Both are impossible after the good reading.
     """
     start, first, second = items[good], items[index - 1], items[index]
     has_moved = second.value_u > first.value_u or (readings.low_u < 0 and second.value_u != first.value_u)
@@ -154,6 +149,7 @@ def _new_level(items: Sequence[Read], good: int, index: int, readings: Readings)
         goes_on, counter = possible_shift(readings, first, second) == 0, "register_jump"
     else:
         is_rescaled = _is_rescaled(readings, start, first)
+        # A sum of several devices, each of which was zero for a while, comes back in steps beyond the range.
         goes_on = is_within(readings, first, second)
         counter = "register_jump" if is_rescaled else "register_reset"
     return Change(index - 1, index, level_u, counter) if has_moved and goes_on else None
@@ -187,10 +183,9 @@ class _Count(NamedTuple):
 
 
 class Judge:
-    """The judge of one counter's readings, in the order in which they arrive.
+    """The judge of one counter's readings, in the order in which they arrive, for problems alone.
 
-    It keeps the last good reading, and the last two that wait or are doubted, and the highest count of the
-    level. It decides nothing of what leaves: what it finds is for problems.
+    It keeps the last good reading, those that wait or are doubted, and the highest count of the level.
     """
 
     __slots__ = ("_held", "_highest_u", "_is_doubted")
@@ -203,8 +198,7 @@ class Judge:
     def hear(self, reading: Read, readings: Readings, shift_u: int | None = None) -> Iterator[Verdict]:
         """Yield what a reading shows: of the changes that it settles, and then of itself if it is doubted.
 
-        A sum of phases, which were judged by themselves, has a `shift_u`. A reading that is not newer than
-        those before shows nothing.
+        A sum of phases, which were judged by themselves, has a `shift_u`.
         """
         counts = self._held
         if counts and reading.time_ms <= counts[-1].time_ms:

@@ -16,9 +16,8 @@ that the broker delivers them again after a crash.
 
 After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
 like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
-energy. If several parts are integrated together, the charge is on the day of the last part, and only the
-largest energy counts. `draws` counts the masks, and the record states this number. A part does not count if
-the budget forbids its charge.
+energy. Of several parts that are integrated together, only the largest energy counts, on the day of the last.
+`draws` counts the masks, and the record states this number.
 """
 
 from collections.abc import Iterable

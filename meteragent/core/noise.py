@@ -15,6 +15,8 @@ machine, would contain it. The copy and the original would then each open a wind
 each feed ends with `forget`, which drops the unused pairs, dithers and bits.
 """
 
+from collections import Counter, defaultdict
+
 from meteragent.domain.terms import Terms
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SecretBits
@@ -41,10 +43,9 @@ class Noise:
 
     def __init__(self, bits: SecretBits) -> None:
         self.bits = bits
-        self._pair_counts: dict[str, int] = {}
-        self._pairs: dict[str, list[tuple[int, int]]] = {}
-        self._dither_counts: dict[int, int] = {}
-        self._dithers: dict[int, list[int]] = {}
+        self._counts = Counter[str | int]()
+        self._pairs = defaultdict[str, list[tuple[int, int]]](list)
+        self._dithers = defaultdict[int, list[int]](list)
 
     def slot(self, mechanism: LInfLaplace, noise_bound: int) -> int:
         """Return the noise of a further slot of a window whose noise bound is `noise_bound`."""
@@ -52,34 +53,30 @@ class Noise:
 
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
         """Return a new noise bound R for these terms, and the noise of one slot, uniform on {-R .. R}."""
-        count = self._pair_counts.get(terms_id, 0)
-        self._pair_counts[terms_id] = count + 1
-        pairs = self._pairs.get(terms_id)
-        if pairs:
-            return pairs.pop()
-        if count < SINGLE_DRAWS:
+        self._counts[terms_id] += 1
+        if self._pairs[terms_id]:
+            return self._pairs[terms_id].pop()
+        if self._counts[terms_id] <= SINGLE_DRAWS:
             noise_bound = mechanism.noise_bound(self.bits)
             return noise_bound, mechanism.draw(noise_bound, self.bits)
         noise_bounds = mechanism.noise_bounds(BATCH, self.bits)
         noise = mechanism.slots(noise_bounds, self.bits)
-        pairs = self._pairs[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
-        return pairs.pop()
+        self._pairs[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
+        return self._pairs[terms_id].pop()
 
     def dither(self, terms: Terms, slot_index: int) -> int:
         """Draw a slot's dither u, uniform on {0, ..., L - 1}, with L one quantum in accumulator units."""
         lattice = terms.lattice(slot_index)
-        dithers = self._dithers.get(lattice)
-        if dithers:
-            return dithers.pop()
-        count = self._dither_counts[lattice] = self._dither_counts.get(lattice, 0) + 1
-        if count <= SINGLE_DRAWS or lattice > LATTICE_MAX:
+        self._counts[lattice] += 1
+        if self._dithers[lattice]:
+            return self._dithers[lattice].pop()
+        if self._counts[lattice] <= SINGLE_DRAWS or lattice > LATTICE_MAX:
             return below(lattice, self.bits)
-        batch: list[int] = below_array(lattice, BATCH, self.bits).tolist()
-        self._dithers[lattice] = batch
-        return batch.pop()
+        self._dithers[lattice] = below_array(lattice, BATCH, self.bits).tolist()
+        return self._dithers[lattice].pop()
 
     def forget(self) -> None:
         """Drop all unused draws and bits at the end of the feed."""
-        for draws in (self._pair_counts, self._pairs, self._dither_counts, self._dithers):
+        for draws in (self._counts, self._pairs, self._dithers):
             draws.clear()
         self.bits.discard()

@@ -34,8 +34,7 @@ class Claims:
     A destination to which this store has sent a descriptor belongs to the store for ever. About any other
     destination, the core asks the shell once whether another store releases there (`take`), and the shell
     answers only if it finds no other store (`settle`). If `listens` is False, every destination belongs to
-    this store. The store's mark in descriptors is derived from `key`; if `key` is None, descriptors have no
-    mark.
+    this store. The store's mark in descriptors, if any, is derived from `key`.
     """
 
     def __init__(self, announced: Mapping[Destination, str], key: bytes | None, *, listens: bool) -> None:
@@ -73,12 +72,9 @@ class Claims:
         self._clear.difference_update(destinations)
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
-        """Add a window's descriptor to the commit for each of its destinations that lacks it.
-
-        A window that releases a share has no descriptor: the leader publishes the descriptor of the total.
-        """
+        """Add a window's descriptor to the commit for each of its destinations that lacks it."""
         if window.terms.shape.accumulator is Accumulator.SHARE:
-            return
+            return  # the leader publishes the descriptor of the total
         for destination in window.destinations:
             if self._announced.get(destination) == terms.id:
                 continue
@@ -135,10 +131,7 @@ class Openings:
         self.claims.announce(self._factory.formats[window.terms_id].descriptor, window, now_ms, commit)
 
     def _destinations(self, timeline: Timeline, terms: Terms, commit: Commit) -> Destinations:
-        """Pass on to the window after the next; return who gets the next one, which opens and is charged.
-
-        If nobody does, the window does not open.
-        """
+        """Pass on to the window after the next; return who gets the next one, which opens if anybody does."""
         meter, (public_id, destinations, _) = timeline.meter, self._names[timeline.meter]
         start_ms = timeline.next_ms or 0
         timeline.next_ms = end_ms = start_ms + terms.length_ms

@@ -199,13 +199,11 @@ class _Fields:
         fields = self._fields
         for table in tables:
             fields = fields[table]
-        if name not in fields:
-            self.errors.append(ConfigError(key, "nothing", expected))
-            return None
-        if not accepts(fields[name]):
-            self.errors.append(ConfigError(key, _text_of(name, fields[name]), expected))
-            return None
-        return fields[name]
+        if name in fields and accepts(fields[name]):
+            return fields[name]
+        actual = _text_of(name, fields[name]) if name in fields else "nothing"
+        self.errors.append(ConfigError(key, actual, expected))
+        return None
 
     def _whole(self, key: str, low: int, high: int) -> Any:
         """Return the value of a key if it is an integer from `low` to `high`; None, with an error, if not."""

@@ -48,10 +48,14 @@ class RecordFormats(dict[str, RecordFormat]):
     """The record formats for a stream's present and former terms, by the id of the terms."""
 
     def __init__(self, terms_by_id: Mapping[str, Terms]) -> None:
-        super().__init__({id_: RecordFormat.of(describe(terms)) for id_, terms in terms_by_id.items()})
+        super().__init__({id_: self.make(terms) for id_, terms in terms_by_id.items()})
+
+    def make(self, terms: Terms) -> RecordFormat:
+        """Return the format of records under these terms."""
+        return RecordFormat.of(describe(terms))
 
     def register(self, terms: Terms) -> str:
         """Return the id of a new window's terms, and add their record format if it is missing."""
         if terms.id not in self:
-            self[terms.id] = RecordFormat.of(describe(terms))
+            self[terms.id] = self.make(terms)
         return terms.id

@@ -18,7 +18,6 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.privacy import Bits, LInfLaplace, SeededBits
 from meteragent.store import schema
-from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat, RecordFormats
 from tests.support.stores import bytes_on_disk, fresh, persist, state, with_mechanism
 from tests.support.terms import terms_with
@@ -88,11 +87,9 @@ class ShiftedFormats(RecordFormats):
 
     shift = 0
 
-    def register(self, terms: Terms) -> str:
-        """Add the format of some terms."""
-        known = RecordFormat.of(describe(terms))
-        self.setdefault(terms.id, with_mechanism(known, Shifted.of(terms, self.shift)))
-        return terms.id
+    def make(self, terms: Terms) -> RecordFormat:
+        """The format of some terms."""
+        return with_mechanism(super().make(terms), Shifted.of(terms, self.shift))
 
 
 @given(

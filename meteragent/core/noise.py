@@ -1,6 +1,4 @@
-"""The noise of the slots that open in one feed.
-
-Nothing is drawn before the feed, and no unused draw is kept after the feed.
+"""The noise of the slots that open in one feed; nothing is drawn before the feed or kept after it.
 
 When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
 slot is drawn from R when that slot opens. In an l1 window, each slot has its own R, and the noise of all
@@ -9,10 +7,6 @@ distribution and z is uniform on {-R .. R}. Pairs are independent, and so are di
 the quantum of their slot. Readings do not influence the draws. So any number of pairs for the same terms, or
 of dithers for the same quantum, may be drawn together, as long as each is used for only one window or slot.
 If thousands of windows open at once, drawing in bulk is several times faster.
-
-If noise for a later window were kept in memory, every copy of the memory, such as a snapshot of a virtual
-machine, would contain it. The copy and the original would then each open a window with the same noise. Hence
-each feed ends with `forget`, which drops the unused pairs, dithers and bits.
 """
 
 from collections import Counter, defaultdict
@@ -23,10 +17,7 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below, below_array
 
 SINGLE_DRAWS = 10
-"""The number of pairs for the same terms, or of dithers for one lattice, that a feed draws one at a time.
-
-A home opens few windows, so it needs no batch.
-"""
+"""How many pairs for the same terms, or dithers for one lattice, a feed draws one at a time."""
 BATCH = 256
 """The size of the batches drawn thereafter; drawing a batch takes as long as a dozen single draws."""
 LATTICE_MAX = 2**63
@@ -34,11 +25,9 @@ LATTICE_MAX = 2**63
 
 
 class Noise:
-    """The draws of the current feed.
+    """The unused draws of the current feed: pairs (R, z) by the id of their terms, and dithers by lattice.
 
-    Unused draws are kept until the feed ends: pairs (R, z) by the id of their terms, and dithers by lattice,
-    which is one quantum in accumulator units. The windows of a crowd have a pad instead of noise, drawn from
-    the same bits.
+    The windows of a crowd have a pad instead of noise, drawn from the same `bits`.
     """
 
     def __init__(self, bits: SecretBits) -> None:
@@ -77,6 +66,7 @@ class Noise:
 
     def forget(self) -> None:
         """Drop all unused draws and bits at the end of the feed."""
+        # A copy of the memory, such as a snapshot of a machine, would open windows with the same noise.
         for draws in (self._counts, self._pairs, self._dithers):
             draws.clear()
         self.bits.discard()

@@ -184,10 +184,7 @@ class PowerPhases(Phases):
         return sums
 
     def _drop(self, settled_ms: int) -> list[Token]:
-        """Drop the readings before the one that stands at `settled_ms`, of each phase; return their tokens.
-
-        If too many remain, every second one between the oldest and the newest is dropped.
-        """
+        """Drop the readings of each phase before the one that stands at `settled_ms`; return their tokens."""
         tokens = list[Token]()
         for readings in self._readings.values():
             indices = slice(max(bisect_right(readings, settled_ms, key=_TIME) - 1, 0))
@@ -198,16 +195,13 @@ class PowerPhases(Phases):
 
 
 class RegisterPhases(Phases):
-    """For each phase, the newest good register reading at or before the last sum, and all later readings.
-
-    `_stood_ms` has, by phase, the time of the last sum in which the phase stood.
-    """
+    """For each phase, the newest good register reading at or before the last sum, and all later readings."""
 
     def __init__(self, signs: dict[str, int], terms: Terms) -> None:
         """Start without readings; `signs` has the sign of each phase, which is judged under the terms."""
         super().__init__(signs, terms)
         self._rules = rules_of_phase(terms.readings, [name for name, sign in signs.items() if sign < 0])
-        self._stood_ms = dict.fromkeys(signs, 0)
+        self._stood_ms = dict.fromkeys(signs, 0)  # by phase, the time of the last sum in which it stood
         self._proven_phases = set[str]()
 
     def accept(self, phase: str, reading: Pending) -> PhaseResult:

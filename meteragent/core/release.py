@@ -1,8 +1,4 @@
-"""How the slots of a stream's windows close: what leaves, and the running totals.
-
-The clock alone decides when slots close. Slots that are due together close in the order of their meters'
-public ids, never in the order in which readings arrived (law 4).
-"""
+"""How the slots of a stream's windows close, when the clock says so: what leaves, and the running totals."""
 
 from collections.abc import Mapping
 

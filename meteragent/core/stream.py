@@ -23,15 +23,12 @@ class Crowd(Protocol):
 
     def may_open(self, label: str, start_ms: int) -> bool:
         """Return whether the label is valid, and both keys of the slot at `start_ms` are known and differ."""
-        ...
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
         """Draw a pad and a dither; return the accumulator and the sealed pad."""
-        ...
 
     def close(self, window: OpenWindow, terms: Terms) -> bytes:
         """Return the report of a complete slot, with its share sealed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class Stream:
         return self.schedule.usual
 
     def queues(self, window_ms: int, slot_end_ms: int) -> set[str]:
-        """Return the queues of the receivers that get a slot, given its end and the start of its window."""
+        """Return the queues of the receivers that get a slot, given its end and its window's start."""
         return {item.queue for item in self.receivers if item.has_slot(window_ms, slot_end_ms)}
 
     def having(self, destinations: Iterable[Destination], window_ms: int, slot_end_ms: int) -> Destinations:

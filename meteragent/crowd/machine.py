@@ -22,10 +22,7 @@ DAYS_AHEAD = 7
 _SEND_STEP_S = 60
 """Messages leave at multiples of this time."""
 _MARGIN_S, _MARGIN_HOMES = 60, 1000
-"""The time reserved for a step: a minute, plus a second per 1,000 homes of the batch.
-
-For 2^20 homes this is about 18 times the CPU time that was measured on a server (crowd.md 8, Time).
-"""
+"""The time reserved for a step: a minute, plus a second per 1,000 homes of the batch (crowd.md 8, Time)."""
 
 
 class Key(NamedTuple):

@@ -72,10 +72,7 @@ def _key(item: Wanted | Grant) -> tuple[str, str, str, str]:
 
 
 class Sent(NamedTuple):
-    """The number of records of one topic and descriptor that a receiver's broker has confirmed.
-
-    `from_ms` is the earliest start of the records' windows, and `to_ms` the latest end of their slots.
-    """
+    """How many records of one topic and descriptor a receiver's broker has confirmed, and of which time."""
 
     topic: str
     descriptor_id: str

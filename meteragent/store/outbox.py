@@ -198,10 +198,7 @@ def descriptors(connection: sqlite3.Connection, queue: str) -> list[Descriptor]:
 
 
 def descriptors_of(connection: sqlite3.Connection, queue: str, topic: str, privacy_topic: str) -> list[bytes]:
-    """Return the payloads of a topic's descriptors: the latest, and those among the outbox's newest rows.
-
-    Descriptors are also published on `privacy_topic`, where each has a row of its own.
-    """
+    """Return the payloads of a topic's descriptors: the latest, and the newest on its `privacy_topic`."""
     rows = connection.execute(
         "SELECT payload FROM descriptor WHERE queue = ?1 AND topic = ?2 UNION ALL"
         " SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?4"

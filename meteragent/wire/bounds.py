@@ -35,7 +35,5 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
 
 def beyond(numbers: Mapping[str, Number]) -> str | None:
     """Return the name of the first number that is beyond its bounds, or None."""
-    for name, number in numbers.items():
-        if not BOUNDS[name].low <= number <= BOUNDS[name].high:
-            return name
-    return None
+    wrong = (name for name, number in numbers.items() if not BOUNDS[name].low <= number <= BOUNDS[name].high)
+    return next(wrong, None)

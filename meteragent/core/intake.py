@@ -23,6 +23,7 @@ from meteragent.domain.reading import Message, Reading, Token
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
+# NOTE: these six are chosen; times and arrivals of many meters, stamped by themselves, would settle them.
 SETTLED_MS = MINUTE_MS
 """The time for which the difference from the arrival must be steady before readings are refused."""
 _NEAR_MS = 2_000

@@ -26,7 +26,7 @@ from meteragent.domain.readings import Readings
 from meteragent.domain.units import HOUR_MS, MICRO
 
 _SECOND_MS = 1000
-_EXCESS = 9
+_EXCESS = 9  # NOTE: chosen; the steps in which gateways catch up after a pause would settle it
 """By how many times the range, in the first hour of a pause, a possible change exceeds the range."""
 _SHORT, _MORE = 1000, 100
 """By which parts of a count its level in a larger unit may be lower (it is cut off) and higher (use)."""

@@ -1,4 +1,4 @@
-"""When the windows of a stream open, and whether they may.
+"""When the windows of a stream open, and whether they may: which topics are this store's, and the budget.
 
 Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in

@@ -3,12 +3,11 @@
 Theory of operation
 -------------------
 `feed` takes a batch of messages and the time. It returns the content of one transaction, the messages to
-acknowledge after the commit, and the topics to listen on. `deadline_ms` returns when a slot is next due. If
-the transaction cannot be written, the process must exit, because its memory is ahead of the store.
+acknowledge after the commit, and the topics to listen on. If the transaction cannot be written, the process
+must exit, because its memory is ahead of the store.
 
 A feed alternates between time and messages. Before it accepts the readings that arrived at a given time, it
 opens and closes all slots that are due by then, so a reading meets the slots that were open when it arrived.
-`Deadlines` has the next opening and closing of each meter; an entry may be stale, so it is checked when due.
 
 Two clocks drive a wall-clock stream: `now_ms` opens windows and slots, and `closing_ms` closes slots. They
 differ after a start or a pause, while readings that waited in the broker arrive and overdue slots stay open

@@ -35,16 +35,12 @@ class Prices:
         self.rows = sorted(rows)
 
     def add(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
-        """Add a price, clamped to `bound_u`, or refuse it; return the names of the counters to increase.
-
-        A repeated price, as in a daily list that is sent every hour, is recognised as long as the price is
-        kept, even after its time has begun.
-        """
+        """Add a price, clamped to `bound_u`, or refuse it; return the names of the counters to increase."""
         start_ms, end_ms, price_u = price
         clamped_u = min(max(price_u, -bound_u), bound_u)
         index = bisect_left(self.rows, (start_ms, end_ms, clamped_u))
         if self.rows[index : index + 1] == [(start_ms, end_ms, clamped_u)]:
-            return ("price_repeated",)
+            return ("price_repeated",)  # as in a daily list that is sent every hour
         if start_ms <= now_ms:
             return ("price_late",)
         if start_ms % PRICE_MS or end_ms % PRICE_MS or not start_ms < end_ms <= now_ms + AHEAD_MS:
@@ -61,11 +57,7 @@ class Prices:
         self.rows = [row for row in self.rows if row[1] > until_ms]
 
     def pieces(self, terms: Terms, start_ms: int, from_ms: int, to_ms: int) -> Iterator[Price]:
-        """Yield the pieces of a stretch of a window, cut at changes of price, each with its price.
-
-        The window starts at `start_ms`. Prices of a topic are clamped to the window's bound, which may differ
-        from the bound under which they were accepted.
-        """
+        """Yield the pieces of a stretch of a window that starts at `start_ms`, each with its price."""
         shape = terms.shape
         assert isinstance(shape, Amount), "only amounts have prices"
         if shape.source is PriceSource.TABLE:
@@ -73,6 +65,7 @@ class Prices:
             for piece_from_ms, piece_to_ms, price_u in rows:
                 yield piece_from_ms + start_ms, piece_to_ms + start_ms, price_u
             return
+        # The bound of the window may differ from the one under which a price was accepted.
         for piece_from_ms, piece_to_ms, price_u in pieces(self.rows, shape.default_u, from_ms, to_ms):
             yield piece_from_ms, piece_to_ms, min(max(price_u, -shape.bound_u), shape.bound_u)
 
@@ -117,11 +110,7 @@ class PriceIntake:
         return []
 
     def _needed_from_ms(self, now_ms: int, integrated_ms: Iterable[int]) -> int:
-        """Return the time from which prices are still needed: all earlier time is integrated everywhere.
-
-        It is at most `now_ms`, because the first window of a new meter may begin earlier than the first
-        window for which another meter is waiting. Prices are kept for at most twice the length of a window
-        or, if longer, twice `AHEAD_MS`.
-        """
+        """Return the time from which prices are still needed: all earlier time is integrated everywhere."""
+        # At most now: the first window of a new meter may begin before that for which another one waits.
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)
         return max(min([now_ms, *integrated_ms]), now_ms - kept_ms)

@@ -31,7 +31,7 @@ from meteragent.store.schema import APPLICATION_ID, VERSION
 
 QUICK_CHECK = "PRAGMA quick_check(1)"
 
-AGAIN_S = 1.0
+AGAIN_S = 1.0  # NOTE: chosen; how long failing reads of worn cards last would settle it
 """The pause, in seconds, before a store that looks damaged is examined a second time."""
 
 SHARED_BYTES = 2**16

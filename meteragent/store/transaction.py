@@ -34,7 +34,7 @@ from meteragent.domain.commit import Budget, Commit
 from meteragent.store import Store, grants, ledger, outbox
 from meteragent.store.outbox import WaitingRow
 
-_PRUNED = 100
+_PRUNED = 100  # NOTE: chosen; the time of a commit by this number, on a card, would settle it
 """The largest number of old delivered messages that one commit deletes."""
 
 

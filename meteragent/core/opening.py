@@ -143,19 +143,17 @@ class Openings:
             if not clear:
                 return ()
         self._marks[meter] = commit.marks[meter] = end_ms
-        destinations = tuple([destination for destination in clear if destination not in self.withheld])
-        if len(destinations) < len(clear):
-            self._counts.add("withheld", len(clear) - len(destinations))
-        if not destinations:
+        allowed = tuple([destination for destination in clear if destination not in self.withheld])
+        if len(allowed) < len(clear):
+            self._counts.add("withheld", len(clear) - len(allowed))
+        if not allowed:
             return ()
         crowd = self._stream.crowd
-        if crowd is not None and not crowd.may_open(public_id, start_ms):
-            self._counts.add("no_keys")
-            return ()
-        if not self._charges.add(meter, start_ms, terms):
-            self._counts.add("over_budget")
-            return ()
-        return destinations
+        has_keys = crowd is None or crowd.may_open(public_id, start_ms)
+        if has_keys and self._charges.add(meter, start_ms, terms):
+            return allowed
+        self._counts.add("over_budget" if has_keys else "no_keys")
+        return ()
 
     def _is_forgotten(self, timeline: Timeline, *, is_catching_up: bool) -> bool:
         """Return whether `forget` has passed without a reading, counted in whole windows (wall clock only).

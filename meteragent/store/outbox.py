@@ -19,6 +19,7 @@ from meteragent.store import Store, batch
 PAGE = 1000
 """The largest number of rows that are read or deleted at once."""
 _NO_SLOT = (None, None, None)
+_START = (-math.inf, 0.0)
 _ROW_BYTES = 64
 """The size of a row without topic and payload, in bytes; the triggers in `schema` use the same number."""
 
@@ -86,11 +87,7 @@ def put(tx: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> list[WaitingRow
 
 
 def pending(
-    connection: sqlite3.Connection,
-    queue: str,
-    now_ms: int,
-    limit: int,
-    after: tuple[float, float] = (-math.inf, 0.0),
+    connection: sqlite3.Connection, queue: str, now_ms: int, limit: int, after: tuple[float, float] = _START
 ) -> list[WaitingRow]:
     """Return a queue's first undelivered rows that are due, in the order (due, id), after the pair `after`.
 

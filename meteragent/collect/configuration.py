@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from meteragent.collect import broker
 from meteragent.collect.broker import Source
+from meteragent.collect.core import Limits
 from meteragent.collect.partition import Length
 from meteragent.collect.topic import Role, StreamTopic
 from meteragent.config import read_password, read_secret
@@ -73,7 +74,13 @@ class Accept(_Section):
     """The limits on accepted records."""
 
     meters_file: Path | None = None
-    """A file with the public ids of accepted meters, one per line. Without it, all meters are accepted."""
+    """A file with the public ids of accepted meters, one per line. Without it, the first `max_meters`."""
+    max_meters: int = Field(100_000, ge=1, le=10_000_000)
+    """How many meters may announce their terms, over all streams; it also bounds what waits, and memory."""
+    max_per_day: int = Field(1_440, ge=1, le=86_400_000)
+    """The largest number of values a day that a meter's terms may give: 1440 are slots of a minute."""
+    wait: Span = 30 * DAY_MS
+    """How long a record waits for its descriptor before it is refused."""
     oldest: Span = 400 * DAY_MS
     """The largest accepted age of a slot, counted from its start."""
     ahead: Duration = DAY_MS
@@ -107,6 +114,11 @@ class Settings(_Section):
     def topics(self) -> tuple[StreamTopic, ...]:
         """The topics of the streams."""
         return tuple(StreamTopic.parse(stream.name, stream.topic) for stream in self.stream)
+
+    def limits(self) -> Limits:
+        """Return the limits on accepted messages. Raises ConfigError as `meters` does."""
+        accept = self.accept
+        return Limits(accept.oldest, accept.ahead, self.meters(), accept.max_meters, accept.max_per_day)
 
     def password(self) -> str | None:
         """Return the database's password, or None if no file is configured.

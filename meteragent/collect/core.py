@@ -1,36 +1,40 @@
 """The effect of a received message: a row, a descriptor, a waiting record, or a refusal.
 
 The core needs neither I/O nor a clock. `Core.take` checks messages in the order of their arrival. The core
-remembers accepted descriptors, the descriptors that each stream's rows name, and how many records wait. The
-caller commits the effects of messages before it passes further messages to the core. After a failed commit,
-the caller builds a new core from the tables and passes the same messages to it.
+remembers the terms that each meter has announced, and how many records wait. The caller commits the effects
+of messages before it passes further messages to the core. After a failed commit, the caller builds a new core
+from the tables and passes the same messages to it.
 
 The rules about the content of records and descriptors are in `consume`: `Record.parse`, `Descriptor.parse`
-and `require_agreement`. The core adds further rules. `REASONS` lists the reasons of all refusals.
+and `Check.require`. The core adds bounds on what one sender can make it keep: a meter's terms, their bytes,
+its waiting records, and its values a day. Slots of a meter do not overlap, so its terms bound the number of
+its values. What invented meters could take together is bounded by `Limits.max_meters`.
 """
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from meteragent.collect.topic import Place, Role, StreamTopic
-from meteragent.consume.message import Descriptor, Record, digest_of, load
-from meteragent.consume.series import require_agreement
+from meteragent.consume.message import Check, Descriptor, Record, digest_of, load
 from meteragent.domain.errors import RecordError
 from meteragent.domain.identity import holds_name
 from meteragent.domain.units import DAY_MS, MICRO, UNIT_FACTOR
 from meteragent.wire.bounds import VALUE_MAX
+from meteragent.wire.grammar import DESCRIPTOR
 
 REASONS: Final = {
     "unreadable": "the message is neither a record nor a descriptor, or a field is missing or wrong",
-    "too_large": "the message is larger than 64 KiB",
+    "too_large": "the message is larger than 16 KiB",
     "topic": "the topic belongs to no stream, or names a different meter from the message",
     "meter": "the meter is not in `accept.meters_file`",
     "descriptor": "the descriptor contradicts itself or an earlier one of the meter with the same id, or its "
     "values are not whole millionths of the unit",
-    "descriptors": "too many descriptors of the meter",
+    "descriptors": "too many descriptors of the meter, or too many bytes of them",
+    "meters": "more meters than `accept.max_meters`",
+    "rate": "the descriptor's terms give more values a day than `accept.max_per_day`",
     "terms": "the value, unit, duration, band or sd does not match the record's descriptor",
     "grid": "the slot does not start on its descriptor's grid",
     "range": "the value exceeds 64 bits in millionths of the unit",
@@ -38,26 +42,33 @@ REASONS: Final = {
     "old": "the slot is older than `accept.oldest`",
     "twice": "the table already has a different value for the interval",
     "overlap": "the slot overlaps another slot of the meter in the same stream",
-    "no_descriptor": "too many records of the meter wait for a descriptor",
+    "no_descriptor": "too many records wait for a descriptor, or the record waited longer than `accept.wait`",
     "unstorable": "the message breaks no rule, but its data cannot be stored",
 }
 """The meaning of each reason for a refusal."""
 
-PAYLOAD_MAX: Final = 64 * 1024
+PAYLOAD_MAX: Final = DESCRIPTOR.bytes_max
+"""The largest number of bytes of a message."""
 ORIGIN_MAX: Final = 256
 """The largest number of characters of a topic that are stored with a refusal."""
 DESCRIPTORS_MAX: Final = 64
 """The largest number of descriptors of a meter in a stream: each change of its terms makes one."""
+DESCRIPTORS_MIN: Final = 2
+"""The number of descriptors that each meter may announce, however many others do."""
+DESCRIPTOR_BYTES: Final = 128 * 1024
+"""The largest number of bytes of a meter's descriptors in a stream."""
 WAITING_MAX: Final = 2_000
 """The largest number of waiting records per meter of a stream: 41 days of half-hourly records."""
+_DESCRIPTORS_PER_METER, _WAITING_PER_METER = 4, 10
+"""The room for different descriptors, and for waiting records, for each of `Limits.max_meters`."""
 _JOULES_PER_WH = 3600
 
 
 class Message(NamedTuple):
     """A message as it arrived; its source needs `token` to acknowledge it.
 
-    The topic and the payload are empty if an MQTT message was too large to be read. The payload of a NATS or
-    Kafka message is cut to at most PAYLOAD_MAX + 1 bytes.
+    The topic and the payload are empty if an MQTT message was too large to be read. A payload is cut to at
+    most PAYLOAD_MAX + 1 bytes.
     """
 
     topic: str
@@ -97,11 +108,13 @@ class Waiting(NamedTuple):
     place: int = 0
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> "Meter":
         """The stream and the meter."""
         return self.stream, self.meter
 
 
+Meter = tuple[str, str]
+"""A stream and a meter."""
 Key = tuple[str, str, str]
 """A stream, a meter, and the id of a descriptor."""
 
@@ -119,6 +132,14 @@ class Link(NamedTuple):
         return self.stream, self.meter, self.digest[:8]
 
 
+class Announced(NamedTuple):
+    """Terms that a meter has announced, by their digest; `size` is the length of the descriptor in bytes."""
+
+    digest: str
+    size: int
+    check: Check
+
+
 @dataclass(slots=True)
 class Batch:
     """The effects of messages, all of which are committed together.
@@ -133,7 +154,7 @@ class Batch:
     rows: list[Row] = field(default_factory=list)
     descriptors: dict[str, Descriptor] = field(default_factory=dict)
     links: "set[Link]" = field(default_factory=set)
-    mixed: set[tuple[str, str]] = field(default_factory=set)
+    mixed: set[Meter] = field(default_factory=set)
     waiting: list[Waiting] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -188,21 +209,76 @@ def latest(refusals: Iterable[Refusal]) -> dict[tuple[str, str], Refusal]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits on accepted records.
+    """The limits on accepted messages.
 
     A slot may start at most `oldest_ms` before and `ahead_ms` after this machine's time. Its meter must be
-    one of `meters`, unless `meters` is None.
+    one of `meters` or, if that is None, of the first `max_meters` that announce terms. Terms may give at most
+    `max_per_day` values a day.
     """
 
     oldest_ms: int = 400 * DAY_MS
     ahead_ms: int = DAY_MS
     meters: Collection[str] | None = None
+    max_meters: int = 100_000
+    max_per_day: int = 1_440
+
+
+class _WaitingRoom:
+    """The numbers of waiting records, by meter, for meters that have announced terms and for others.
+
+    The two have separate room, so that invented meters take none from known ones.
+    """
+
+    def __init__(self, counts: Mapping[Meter, int], known: Container[Meter], max_meters: int) -> None:
+        self._known, self._max_meters = known, max_meters
+        self._counts: dict[bool, Counter[Meter]] = {True: Counter(), False: Counter()}
+        self._totals = Counter[bool]()
+        for key, count in counts.items():
+            self._add(key, count)
+
+    def enter(self, key: Meter) -> None:
+        """Count a record. Raises Refused if there is no room for it."""
+        is_known = key in self._known
+        counts, room = self._counts[is_known], _WAITING_PER_METER * self._max_meters
+        is_new = key not in counts
+        if counts[key] >= _share(WAITING_MAX, self._totals[is_known], room) or (
+            is_new and not is_known and len(counts) >= self._max_meters
+        ):
+            raise Refused("no_descriptor")
+        self._add(key, 1)
+
+    def leave(self, key: Meter) -> None:
+        """Count a record that no longer waits."""
+        self._add(key, -1)
+
+    def introduce(self, key: Meter) -> None:
+        """Move the records of a meter that has announced its first terms."""
+        count = self._counts[False].pop(key, 0)
+        self._totals[False] -= count
+        self._add(key, count)
+
+    def known(self) -> Iterable[Meter]:
+        """Return the meters that have announced terms, and some of whose records wait."""
+        return self._counts[True]
+
+    def _add(self, key: Meter, count: int) -> None:
+        is_known = key in self._known
+        counts = self._counts[is_known]
+        counts[key] += count
+        self._totals[is_known] += count
+        if counts[key] <= 0:
+            del counts[key]
+
+
+def _share(most: int, used: int, room: int) -> float:
+    """Return how much of a room one meter may have: `most` while half of it is free, then less and less."""
+    return most * min(1, 2 * (1 - used / room))
 
 
 class Core:
     """The rules by which messages are accepted or refused, and the state that the rules need.
 
-    `descriptors` and `links` are the content of the sink. `waiting` is the number of records that wait there,
+    `announced` and `links` are the content of the sink. `waiting` is the number of records that wait there,
     by stream and meter. The id of a descriptor has 32 bits and can be forged, so it refers only to what its
     own meter has announced in the stream.
     """
@@ -211,17 +287,18 @@ class Core:
         self,
         streams: Sequence[StreamTopic],
         limits: Limits,
-        descriptors: Iterable[Descriptor] = (),
+        announced: Iterable[Announced] = (),
         links: "Iterable[Link]" = (),
-        waiting: Mapping[tuple[str, str], int] | None = None,
+        waiting: Mapping[Meter, int] | None = None,
     ) -> None:
         self._streams, self._limits = tuple(streams), limits
-        self._descriptors = {descriptor.digest: descriptor for descriptor in descriptors}
-        self._of_meter: dict[tuple[str, str], dict[str, Descriptor]] = defaultdict(dict)
+        self._announced = {terms.digest: terms for terms in announced}
+        self._of_meter: dict[Meter, dict[str, Announced]] = {}
+        self._mixed: set[Meter] = set()
         for link in links:
-            if (descriptor := self._descriptors.get(link.digest)) is not None:
-                self._of_meter[link.stream, link.meter][descriptor.id] = descriptor
-        self._waiting = Counter(waiting or {})
+            if (terms := self._announced.get(link.digest)) is not None:
+                self._link((link.stream, link.meter), terms)
+        self._waiting = _WaitingRoom(waiting or {}, self._of_meter, limits.max_meters)
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -258,7 +335,7 @@ class Core:
 
     def _end_waiting(self, message: "Message | Waiting", batch: Batch) -> None:
         if isinstance(message, Waiting):
-            self._waiting[message.key] -= 1
+            self._waiting.leave(message.key)
             if message.place:
                 batch.released.append(message.place)
 
@@ -270,18 +347,10 @@ class Core:
 
     def awaited(self) -> "list[Key]":
         """Return the descriptors that are known for meters some of whose records wait in the sink."""
-        return [
-            (*key, d) for key, count in self._waiting.items() if count for d in self._of_meter.get(key, ())
-        ]
+        return [(*key, d) for key in self._waiting.known() for d in self._of_meter[key]]
 
-    def _terms(self, key: tuple[str, str], d: str) -> Descriptor | None:
-        return self._of_meter[key].get(d) if key in self._of_meter else None
-
-    def _is_mixed(self, key: tuple[str, str]) -> bool:
-        """Return whether slots of a meter could overlap: it has several grids, or windows on a calendar."""
-        all_terms = self._of_meter[key].values()
-        grids = {(terms.shape, terms.timezone) for terms in all_terms}
-        return len(grids) > 1 or any(terms.timezone is not None for terms in all_terms)
+    def _terms(self, key: Meter, d: str) -> Announced | None:
+        return self._of_meter.get(key, {}).get(d)
 
     def _place(self, topic: str) -> Place | None:
         places = (stream.place(topic) for stream in self._streams)
@@ -300,7 +369,8 @@ class Core:
         key = place.stream, place.meter
         terms = self._terms(key, record.descriptor)
         if terms is None:
-            self._keep_waiting(message, place, record.descriptor, batch)
+            self._waiting.enter(key)
+            batch.waiting.append(Waiting(record.descriptor, *key, message.topic, message.payload))
             return
         row = _row(place.stream, record, terms)
         if row.time_ms > now_ms + self._limits.ahead_ms:
@@ -308,19 +378,12 @@ class Core:
         if row.time_ms < now_ms - self._limits.oldest_ms:
             raise Refused("old")
         batch.rows.append(row)
-        if self._is_mixed(key):
+        if key in self._mixed:
             batch.mixed.add(key)
 
     def _require_meter(self, meter: str) -> None:
         if self._limits.meters is not None and meter not in self._limits.meters:
             raise Refused("meter")
-
-    def _keep_waiting(self, message: "Message | Waiting", place: Place, d: str, batch: Batch) -> None:
-        key = place.stream, place.meter
-        if self._waiting[key] >= WAITING_MAX:
-            raise Refused("no_descriptor")
-        self._waiting[key] += 1
-        batch.waiting.append(Waiting(d, *key, message.topic, message.payload))
 
     def _describe(self, payload: bytes, place: Place, batch: Batch) -> None:
         """Add what a meter announces to `batch` unless it is known. Raises Refused if it breaks a rule."""
@@ -328,30 +391,55 @@ class Core:
         if facts.get("meter") != place.meter:
             raise Refused("topic")
         self._require_meter(place.meter)
-        descriptor = self._descriptors.get(digest_of(facts) or "")
-        if descriptor is None:
-            descriptor = _descriptor(payload)
-        key = place.stream, place.meter
-        earlier_descriptor = self._terms(key, descriptor.id)
-        is_forged = earlier_descriptor is not None and earlier_descriptor.digest != descriptor.digest
-        if is_forged or facts.get("id") != descriptor.id:
-            raise Refused("descriptor")
-        if earlier_descriptor is None:
-            if len(self._of_meter.get(key, ())) >= DESCRIPTORS_MAX:
-                raise Refused("descriptors")
-            if descriptor.digest not in self._descriptors:
-                self._descriptors[descriptor.digest] = batch.descriptors[descriptor.digest] = descriptor
-            self._of_meter[key][descriptor.id] = descriptor
-            batch.links.add(Link(*key, descriptor.digest))
+        digest, key = digest_of(facts), (place.stream, place.meter)
+        if digest is None or facts.get("id") != digest[:8]:
+            raise Refused("descriptor", "a descriptor whose 'id' does not match its facts")
+        earlier_terms, terms = self._terms(key, digest[:8]), self._announced.get(digest)
+        if earlier_terms is not None:
+            if earlier_terms.digest != digest:
+                raise Refused("descriptor", "a descriptor whose 'id' is that of other terms of the meter")
+            return
+        self._require_room(key, len(payload), is_new=terms is None)
+        if terms is None:
+            descriptor = _descriptor(payload, self._limits)
+            terms = self._announced[digest] = Announced(digest, len(payload), descriptor.check)
+            batch.descriptors[digest] = descriptor
+        self._link(key, terms)
+        self._waiting.introduce(key)
+        batch.links.add(Link(*key, digest))
+
+    def _require_room(self, key: Meter, size: int, *, is_new: bool) -> None:
+        """Raise Refused if a meter may not announce further terms; if `is_new`, no other meter has them.
+
+        The more terms are known, the fewer new ones a meter may add, but never fewer than DESCRIPTORS_MIN.
+        """
+        meters, own_terms = self._of_meter, self._of_meter.get(key, {})
+        if not own_terms and self._limits.meters is None and len(meters) >= self._limits.max_meters:
+            raise Refused("meters")
+        room = _DESCRIPTORS_PER_METER * self._limits.max_meters
+        share = _share(DESCRIPTORS_MAX, len(self._announced), room) if is_new else DESCRIPTORS_MAX
+        sizes = sum(terms.size for terms in own_terms.values())
+        if len(own_terms) >= max(DESCRIPTORS_MIN, share) or sizes + size > DESCRIPTOR_BYTES:
+            raise Refused("descriptors")
+
+    def _link(self, key: Meter, terms: Announced) -> None:
+        """Keep a meter's terms. Its slots could overlap if it has several grids, or windows on a calendar."""
+        own_terms = self._of_meter.setdefault(key, {})
+        own_terms[terms.digest[:8]] = terms
+        first_terms = next(iter(own_terms.values()))
+        if terms.check.timezone is not None or terms.check.shape != first_terms.check.shape:
+            self._mixed.add(key)
 
 
-def _descriptor(payload: bytes) -> Descriptor:
+def _descriptor(payload: bytes, limits: Limits) -> Descriptor:
     """Parse a descriptor. Raises Refused if it is wrong, or the tables cannot hold its numbers."""
     try:
         descriptor = Descriptor.parse(payload)
         numbers_of(descriptor)
     except RecordError as error:
         raise Refused("descriptor", str(error)) from None
+    if descriptor.n * DAY_MS > limits.max_per_day * descriptor.length_ms:
+        raise Refused("rate")
     return descriptor
 
 
@@ -419,17 +507,17 @@ def _record(payload: bytes) -> Record:
     return record
 
 
-def _row(stream: str, record: Record, terms: Descriptor) -> Row:
+def _row(stream: str, record: Record, terms: Announced) -> Row:
     """Return a record's row. Raises Refused if it contradicts its descriptor or its value is too large."""
     try:
-        require_agreement(record, terms)
+        terms.check.require(record)
     except RecordError as error:
         raise Refused("terms", str(error)) from None
     # Time-zone data here may differ from the agent's: on a calendar, only overlapping slots are refused.
-    is_on_grid = terms.timezone is not None or not record.time_ms % record.step_ms
+    is_on_grid = terms.check.timezone is not None or not record.time_ms % record.step_ms
     if not is_on_grid:
         raise Refused("grid")
-    quanta = record.value / terms.mechanism.quantum
+    quanta = record.value / terms.check.quantum
     if abs(record.value) > VALUE_MAX:
         raise Refused("range")
     span = record.time_ms, record.band or "", record.time_ms + record.step_ms

@@ -39,12 +39,16 @@ from psycopg.conninfo import conninfo_to_dict
 
 from meteragent import __version__
 from meteragent.collect import partition
-from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, latest, numbers_of
+from meteragent.collect.core import Batch, Key, Link, Meter, Refusal, Row, Waiting, latest, numbers_of
 from meteragent.collect.sink import (
+    SLICE,
     Content,
     Outcome,
     UnstorableError,
-    known,
+    announced,
+    expired,
+    read,
+    unread,
     without_overlaps,
 )
 from meteragent.consume.message import Descriptor
@@ -129,7 +133,13 @@ INSERT INTO terms (stream, meter, d) SELECT %s, %s, d FROM descriptor WHERE dige
 """
 _WAITING = """
 SELECT d, stream, meter, topic, payload, place FROM waiting
-WHERE (stream, meter, d) IN (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])) ORDER BY place
+WHERE (stream, meter, d) IN (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]))
+ORDER BY place LIMIT %s
+"""
+_EXPIRE = """
+WITH expired AS (
+    DELETE FROM waiting WHERE received < now() - make_interval(secs => %s) RETURNING stream, topic
+) SELECT stream, count(*), max(topic) FROM expired GROUP BY stream
 """
 _WAIT = """
 INSERT INTO waiting (d, stream, meter, topic, payload) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
@@ -233,22 +243,31 @@ class Database:
             await self._execute(_SESSION)
             if is_first:
                 await self._execute(_BEGIN, self._name, __version__)
-            rows = await self._rows("SELECT facts FROM descriptor")
+            digests = [digest for (digest,) in await self._rows("SELECT digest FROM descriptor")]
+        for some in unread(digests):
+            with self._answered():
+                read(await self._rows("SELECT digest, facts FROM descriptor WHERE digest = ANY(%s)", some))
+        with self._answered():
             links = await self._rows("SELECT stream, meter, digest FROM terms JOIN descriptor USING (d)")
             waiting = await self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
-        return Content(
-            known(text for (text,) in rows),
-            [Link(*link) for link in links],
-            {(stream, meter): count for stream, meter, count in waiting},
-        )
+        counts = {(stream, meter): count for stream, meter, count in waiting}
+        return Content(announced(digests), [Link(*link) for link in links], counts)
+
+    async def expire(self, wait_ms: int) -> Outcome:
+        """Refuse the records that have waited for longer than `wait_ms`."""
+        with self._answered():
+            async with self._connection.transaction():
+                outcome = expired(await self._rows(_EXPIRE, wait_ms / 1000))
+                await self._count_refusals(outcome)
+        return outcome
 
     async def waiting(self, keys: Collection[Key]) -> list[Waiting]:
-        """Return the records that wait for one of the given descriptors, in order of arrival."""
+        """Return at most SLICE records that wait for one of the given descriptors, in order of arrival."""
         if not keys:
             return []
         columns = map(list, zip(*keys, strict=True))
         with self._answered():
-            return [Waiting(*row) for row in await self._rows(_WAITING, *columns)]
+            return [Waiting(*row) for row in await self._rows(_WAITING, *columns, SLICE)]
 
     async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch.
@@ -265,9 +284,7 @@ class Database:
                 outcome = await self._write_rows(batch.rows, batch.mixed)
                 refusals = [*outcome.refusals, *batch.refusals]
                 outcome = outcome._replace(refused=outcome.refused + batch.refused, refusals=refusals)
-                origins = latest(refusals)
-                counts = [(*key, count, *origins[key][2:]) for key, count in sorted(outcome.refused.items())]
-                await self._execute_many(_REFUSE, counts)
+                await self._count_refusals(outcome)
                 await self._execute(_COUNT, messages, outcome.written, outcome.repeated, self._name)
         return outcome
 
@@ -286,6 +303,11 @@ class Database:
         finally:
             timer.cancel()
 
+    async def _count_refusals(self, outcome: Outcome) -> None:
+        origins = latest(outcome.refusals)
+        counts = [(*key, count, *origins[key][2:]) for key, count in sorted(outcome.refused.items())]
+        await self._execute_many(_REFUSE, counts)
+
     async def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
         await self._execute_many(_DESCRIBE, list(map(_descriptor_row, batch.descriptors.values())))
@@ -294,7 +316,7 @@ class Database:
         if batch.released:
             await self._execute("DELETE FROM waiting WHERE place = ANY(%s)", batch.released)
 
-    async def _write_rows(self, rows: Sequence[Row], mixed: set[tuple[str, str]]) -> Outcome:
+    async def _write_rows(self, rows: Sequence[Row], mixed: set[Meter]) -> Outcome:
         """Remove overlapping rows, insert rows with new keys, and compare the rest with the existing rows."""
         refused = Counter[tuple[str, str]]()
         if not rows:
@@ -314,7 +336,7 @@ class Database:
                 different_count += count
         return Outcome(written_count, arrived_count - written_count - different_count, refused, refusals)
 
-    async def _remove_overlapping(self, rows: Sequence[Row], mixed: set[tuple[str, str]]) -> list[Refusal]:
+    async def _remove_overlapping(self, rows: Sequence[Row], mixed: set[Meter]) -> list[Refusal]:
         """Remove rows of meters in `mixed` that overlap a slot in the table or an earlier remaining row.
 
         Return a refusal for each removed row.
@@ -327,7 +349,7 @@ class Database:
         refused_rows = [rows[place] for place in sorted(table_overlaps | batch_overlaps)]
         return [Refusal(row.stream, "overlap", row.meter) for row in refused_rows]
 
-    async def _copy(self, rows: Sequence[Row], mixed: set[tuple[str, str]]) -> None:
+    async def _copy(self, rows: Sequence[Row], mixed: set[Meter]) -> None:
         """Copy rows into the temporary table."""
         async with self._connection.cursor() as cursor, cursor.copy(_COPY) as copy:
             for place, row in enumerate(rows):

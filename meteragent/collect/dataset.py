@@ -13,7 +13,7 @@ and only then deletes the staged rows. A merge
 keeps the first value of a key, so if the process is killed before the deletion, the next flush finds the rows
 in the file and changes nothing.
 
-A flush takes at most SLICE rows at a time, in the order of their arrival, so that its memory use does not
+A flush takes at most MOVED_MAX rows at a time, in the order of their arrival, so that its memory use does not
 grow with the length of an outage. The result is the same as that of separate flushes of these slices.
 
 Rows are compared with the files and with each other when they are moved, in the order of their arrival. A
@@ -24,9 +24,10 @@ system of this machine.
 """
 
 import fcntl
+import itertools
 import os
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,21 +41,34 @@ from meteragent import __version__
 from meteragent.collect import record_file
 from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, latest, numbers_of
 from meteragent.collect.record_file import Length, Part, Terms
-from meteragent.collect.sink import DATA_FAULTS, Content, Outcome, known, without_overlaps
-from meteragent.consume.message import Descriptor
+from meteragent.collect.sink import (
+    DATA_FAULTS,
+    SLICE,
+    Content,
+    Outcome,
+    announced,
+    expired,
+    read,
+    unread,
+    without_overlaps,
+)
 from meteragent.domain.errors import DatabaseError
 from meteragent.domain.grid import iso_time
 from meteragent.domain.units import HOUR_MS
 from meteragent.store.generation import sync_folder
 
-SLICE: Final = 50_000
+MOVED_MAX: Final = 50_000
 """The largest number of staged rows that are moved at once."""
 _REFUSALS_MAX: Final = 1_000
 """The largest number of refusals that flushes keep for the log."""
 _VERSION = 1
 _TABLES = """
 CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE descriptor (d TEXT PRIMARY KEY, facts TEXT NOT NULL) STRICT;
+CREATE TABLE descriptor (
+    d TEXT PRIMARY KEY, id TEXT NOT NULL, facts TEXT NOT NULL, space TEXT NOT NULL, unit TEXT NOT NULL,
+    quantum_u INTEGER NOT NULL, variance REAL NOT NULL, joules INTEGER, is_energy INTEGER NOT NULL,
+    bands TEXT NOT NULL
+) STRICT;
 CREATE TABLE terms (
     stream TEXT, meter TEXT, d TEXT, longest_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (stream, meter, d)
 ) STRICT;
@@ -70,8 +84,10 @@ CREATE TABLE quarantine (
 ) STRICT;
 CREATE TABLE waiting (
     place INTEGER PRIMARY KEY AUTOINCREMENT, d TEXT NOT NULL, stream TEXT NOT NULL, meter TEXT NOT NULL,
-    topic TEXT NOT NULL, payload BLOB NOT NULL, UNIQUE (d, topic, payload)
+    topic TEXT NOT NULL, payload BLOB NOT NULL,
+    received INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), UNIQUE (d, topic, payload)
 ) STRICT;
+CREATE INDEX waiting_for ON waiting (stream, meter, d);
 CREATE TABLE refused (
     stream TEXT, reason TEXT, count INTEGER NOT NULL, latest TEXT NOT NULL, origin TEXT NOT NULL,
     detail TEXT NOT NULL, PRIMARY KEY (stream, reason)
@@ -109,8 +125,21 @@ _DELETE = "DELETE FROM staged WHERE stream = ? AND t >= ? AND t < ? AND place <=
 _WAITING = """
 SELECT d, stream, meter, topic, payload, place FROM waiting WHERE stream = ? AND meter = ? AND d = ?
 """
+_EXPIRED = """
+SELECT stream, count(*), max(topic) FROM waiting WHERE received < strftime('%s', 'now') - ? GROUP BY stream
+"""
+_EXPIRE = "DELETE FROM waiting WHERE received < strftime('%s', 'now') - ?"
+_TERMS = """
+SELECT d, unit, quantum_u, variance FROM descriptor WHERE d IN (SELECT d FROM staged)
+"""
+_DESCRIPTORS = """
+SELECT stream, d, id, facts, space, unit, quantum_u, variance, joules, is_energy, bands
+FROM (SELECT DISTINCT stream, d FROM terms) JOIN descriptor USING (d) ORDER BY stream, d
+"""
 _LAST = "SELECT max(place) FROM (SELECT place FROM staged ORDER BY place LIMIT ?)"
-_LONGEST = "SELECT coalesce(max(longest_ms), 0) FROM terms JOIN mixed USING (stream, meter) WHERE stream = ?"
+_LONGEST = """
+SELECT meter, max(longest_ms) FROM terms JOIN mixed USING (stream, meter) WHERE stream = ? GROUP BY meter
+"""
 _HOURS = "SELECT DISTINCT stream, t - t % ? FROM staged WHERE place <= ?"
 _STREAM = """
 SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? AND place <= ?
@@ -199,17 +228,29 @@ class Staging:
                     (self._name, __version__),
                 )
         [(self.staged,)] = self._rows("SELECT count(*) FROM staged")
+        digests = [d for (d,) in self._rows("SELECT d FROM descriptor")]
+        for some in unread(digests):
+            read(row for d in some for row in self._rows("SELECT d, facts FROM descriptor WHERE d = ?", d))
         waiting = self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         return Content(
-            list(self._descriptors().values()),
+            announced(digests),
             [Link(*row) for row in self._rows("SELECT stream, meter, d FROM terms")],
             {(stream, meter): count for stream, meter, count in waiting},
         )
 
+    def expire(self, wait_ms: int) -> Outcome:
+        """Refuse the records that have waited for longer than `wait_ms`."""
+        with self._transaction():
+            outcome = expired(self._rows(_EXPIRED, wait_ms // 1000))
+            self._database.execute(_EXPIRE, (wait_ms // 1000,))
+            self._count(outcome, 0)
+        return outcome
+
     def waiting(self, keys: Iterable[Key]) -> list[Waiting]:
-        """Return the records that wait for one of the given descriptors, in order of arrival."""
-        rows = [Waiting(*row) for key in keys for row in self._rows(_WAITING, *key)]
-        return sorted(rows, key=lambda record: record.place)
+        """Return at most SLICE records that wait for one of the given descriptors."""
+        rows = itertools.chain.from_iterable(self._database.execute(_WAITING, key) for key in keys)
+        records = [Waiting(*row) for row in itertools.islice(rows, SLICE)]
+        return sorted(records, key=lambda record: record.place)
 
     def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch, and return its refusals and the outcome of the flushes since the last batch."""
@@ -225,14 +266,10 @@ class Staging:
         return flushed._replace(refused=flushed.refused + batch.refused, refusals=refusals)
 
     def flush(self) -> None:
-        """Move all staged rows into files, in slices of at most SLICE rows."""
-        descriptors = self._descriptors()
-        terms = {
-            d: Terms(descriptor.unit, numbers_of(descriptor).quantum_u, float(descriptor.variance))
-            for d, descriptor in descriptors.items()
-        }
-        while (last := self._rows(_LAST, SLICE)[0][0]) is not None:
-            self._write_descriptors(descriptors)
+        """Move all staged rows into files, in slices of at most MOVED_MAX rows."""
+        terms = {d: Terms(*numbers) for d, *numbers in self._rows(_TERMS)}
+        while (last := self._rows(_LAST, MOVED_MAX)[0][0]) is not None:
+            self._write_descriptors()
             try:
                 parts = self._staged_parts(last)
                 overlaps = self._overlapping(parts, terms, last)
@@ -309,12 +346,24 @@ class Staging:
         return overlaps
 
     def _around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
-        """Return the content of all files whose slots may overlap the given rows of a part."""
-        [(longest_ms,)] = self._rows(_LONGEST, part.stream)
-        start_ms = min(row.time_ms for row in rows) - longest_ms
-        end_ms = max(row.until_ms for row in rows)
-        parts = record_file.parts_between(part.stream, start_ms, end_ms, self._length)
-        return pa.concat_tables(record_file.read(self._folder / "record" / file.path) for file in parts)
+        """Return the slots in files that may overlap the given rows of a part.
+
+        Each file is read only for the meters that may have such slots there, so that the cost of one meter's
+        long slots is its own.
+        """
+        longest_ms = dict(self._rows(_LONGEST, part.stream))
+        meters_by_span: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
+        for row in rows:
+            ends = row.time_ms - longest_ms[row.meter], row.until_ms - 1
+            first, last = (record_file.part_of(part.stream, time_ms, self._length) for time_ms in ends)
+            meters_by_span[first.start_ms, last.end_ms].add(row.meter)
+        start_ms, end_ms = min(start for start, _ in meters_by_span), max(end for _, end in meters_by_span)
+        tables = [record_file.SCHEMA.empty_table()]
+        for file in record_file.parts_between(part.stream, start_ms, end_ms, self._length):
+            spans = [span for span in meters_by_span if span[0] <= file.start_ms and file.end_ms <= span[1]]
+            if meters := set[str]().union(*(meters_by_span[span] for span in spans)):
+                tables.append(record_file.read(self._folder / "record" / file.path, meters))
+        return pa.concat_tables(tables)
 
     def _staged_parts(self, last: int) -> list[Part]:
         """Return, in order, the parts that contain staged rows up to the place `last`."""
@@ -324,8 +373,11 @@ class Staging:
     def _write_facts(self, batch: Batch) -> None:
         """Write everything in a batch except its rows and refusals."""
         execute = self._database.executemany
-        facts = [(digest, descriptor.hashed) for digest, descriptor in batch.descriptors.items()]
-        execute("INSERT OR IGNORE INTO descriptor VALUES (?, ?)", facts)
+        facts = [
+            (digest, descriptor.id, descriptor.hashed, *numbers_of(descriptor))
+            for digest, descriptor in batch.descriptors.items()
+        ]
+        execute("INSERT OR IGNORE INTO descriptor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", facts)
         execute("INSERT OR IGNORE INTO terms (stream, meter, d) VALUES (?, ?, ?)", sorted(batch.links))
         query = "INSERT OR IGNORE INTO waiting (d, stream, meter, topic, payload) VALUES (?, ?, ?, ?, ?)"
         execute(query, [record[:5] for record in batch.waiting])
@@ -349,25 +401,22 @@ class Staging:
             _COUNT, (self._latest or None, messages, outcome.written, outcome.repeated, self._name)
         )
 
-    def _descriptors(self) -> dict[str, Descriptor]:
-        texts = self._rows("SELECT facts FROM descriptor")
-        return {descriptor.digest: descriptor for descriptor in known(text for (text,) in texts)}
-
-    def _write_descriptors(self, descriptors: dict[str, Descriptor]) -> None:
+    def _write_descriptors(self) -> None:
         """Write `descriptor.parquet`, unless this process has already written all descriptors."""
-        pairs = self._rows("SELECT DISTINCT stream, d FROM terms ORDER BY stream, d")
-        if len(pairs) == self._descriptor_count:
+        [(count,)] = self._rows("SELECT count(*) FROM (SELECT DISTINCT stream, d FROM terms)")
+        if count == self._descriptor_count:
             return
-        pairs_known = [(stream, descriptors[d]) for stream, d in pairs if d in descriptors]
-        rows = [
-            (stream, item.digest, item.id, item.hashed, *numbers_of(item)) for stream, item in pairs_known
-        ]
-        table = pa.Table.from_pylist(
-            [dict(zip(_DESCRIPTOR_SCHEMA.names, row, strict=True)) for row in rows], schema=_DESCRIPTOR_SCHEMA
-        )
         path = self._folder / "descriptor.parquet"
-        record_file.replace(path, self._folder, lambda file: pq.write_table(table, file))
-        self._descriptor_count = len(pairs)
+        record_file.replace(path, self._folder, self._fill_descriptors)
+        self._descriptor_count = count
+
+    def _fill_descriptors(self, file: Any) -> None:
+        rows = self._database.execute(_DESCRIPTORS)
+        with pq.ParquetWriter(file, _DESCRIPTOR_SCHEMA) as writer:
+            while some := rows.fetchmany(SLICE):
+                columns = zip(zip(*some, strict=True), _DESCRIPTOR_SCHEMA.types, strict=True)
+                arrays = [pa.array(column).cast(kind) for column, kind in columns]
+                writer.write_table(pa.table(arrays, schema=_DESCRIPTOR_SCHEMA))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

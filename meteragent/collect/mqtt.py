@@ -1,9 +1,8 @@
-"""The source for MQTT: messages wait here, unacknowledged, until their batch is committed.
+"""The source for MQTT.
 
 A message belongs to the connection on which it arrived. When a new connection is accepted, waiting QoS 1
 messages of the earlier connection are dropped, because the broker sends them again. A token of an earlier
-connection has no effect. When about QUEUE_MAX messages wait, reading pauses, and the broker keeps further
-messages.
+connection has no effect. When the queue is full, reading pauses, and the broker keeps further messages.
 """
 
 import asyncio
@@ -14,16 +13,14 @@ from functools import partial
 from typing import Final, NoReturn
 
 from meteragent.collect.core import Message
+from meteragent.collect.source import Queue
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
 from meteragent.mqtt import Endpoint, Entropy, Link, Session, Token, keep_connected
 
 QUEUE_MAX: Final = 20_000
-"""The number of waiting messages at which reading pauses; it resumes at half that number."""
 SESSION_EXPIRY_S: Final = 30 * 86_400
 """How long the broker is asked to keep messages while `collect` is not connected."""
-LINGER_S: Final = 0.02
-"""How long a batch waits for more messages, so that messages of a burst are committed together."""
 RIVAL_S: Final = 300.0
 """The time within which RIVAL_COUNT connections suggest that another collector has the same client id."""
 RIVAL_COUNT: Final = 3
@@ -39,8 +36,7 @@ class MqttSource:
     def __init__(self, endpoint: Endpoint, client_id: str, filters: Sequence[str], entropy: Entropy) -> None:
         self._endpoint, self._client_id, self._filters = endpoint, client_id, tuple(filters)
         self._entropy = entropy
-        self._queue: deque[Message] = deque()
-        self._arrival = asyncio.Event()
+        self._queue = Queue(QUEUE_MAX)
         self._session: Session | None = None
         self._has_subscribed = False
         self._starts_s: deque[float] = deque(maxlen=RIVAL_COUNT)
@@ -61,12 +57,8 @@ class MqttSource:
 
     async def batch(self, size: int) -> list[Message]:
         """Wait for messages, and return at most `size` of them, in order of arrival."""
-        while not self._queue:
-            self._arrival.clear()
-            await self._arrival.wait()
-            await asyncio.sleep(LINGER_S)
-        messages = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
-        if self._session is not None and len(self._queue) <= QUEUE_MAX // 2:
+        messages = await self._queue.take(size)
+        if self._session is not None and self._queue.has_room:
             self._session.pause(reading=True)
         return messages
 
@@ -83,7 +75,7 @@ class MqttSource:
         """
         self._session = session
         self._note_start(asyncio.get_running_loop().time())
-        self._queue = deque(message for message in self._queue if message.token is None)
+        self._queue.drop_tokens()
         if not (self._has_subscribed and session.session_present):
             for topic_filter in self._filters:
                 await session.subscribe(topic_filter)
@@ -112,11 +104,9 @@ class MqttSource:
         The core counts the empty message as refused. The session itself acknowledges the large message.
         """
         if event == "oversized":
-            self._queue.append(Message("", b""))
-            self._arrival.set()
+            self._queue.put(Message("", b""))
 
     def _on_message(self, topic: str, payload: bytes, _qos: int, _retain: bool, token: Token | None) -> None:
-        self._queue.append(Message(topic, payload, token))
-        self._arrival.set()
-        if len(self._queue) >= QUEUE_MAX and self._session is not None:
+        self._queue.put(Message(topic, payload, token))
+        if self._queue.is_full and self._session is not None:
             self._session.pause(reading=False)

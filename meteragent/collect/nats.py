@@ -1,17 +1,16 @@
-"""The source for NATS JetStream: messages remain unacknowledged in a stream until their batch is committed.
+"""The source for NATS JetStream.
 
 Each subject has its own durable consumer in each stream that holds the subject, because servers before 2.10
 allow only one subject per consumer. `collect` creates the consumers and pulls messages from them; it never
 creates a stream. A message that is not acknowledged within ACK_WAIT_S seconds is delivered again. An
 acknowledgement refers to the message, not to the connection, so messages that wait here remain valid after a
-connection ends. When about QUEUE_MAX messages wait here, pulling pauses.
+connection ends. When the queue is full, pulling pauses.
 """
 
 import asyncio
 import hashlib
 import json
 import logging
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -22,7 +21,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from meteragent.collect.core import PAYLOAD_MAX, Message
+from meteragent.collect.core import Message
+from meteragent.collect.source import Queue
 from meteragent.collect.subject import subjects, topic
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
@@ -32,15 +32,12 @@ from meteragent.mqtt.connection_log import ConnectionLog
 ACK_WAIT_S: Final = 30
 """The time after which an unacknowledged message is delivered again."""
 QUEUE_MAX: Final = 10_000
-"""The number of waiting messages at which pulling pauses; it resumes at half that number."""
 PULL: Final = 1_000
 """The largest number of messages that a request asks for."""
 PENDING_MAX: Final = 2 * QUEUE_MAX
 """The largest number of delivered but unacknowledged messages per consumer."""
 EXPIRES_S: Final = 30
 """How long a request stays open if fewer than PULL messages arrive."""
-LINGER_S: Final = 0.02
-"""How long a batch waits for more messages, so that messages of a burst are committed together."""
 CLOSE_S: Final = 2
 """The longest wait for a connection to close; after a failed handshake, the library would wait for ever."""
 _TIMEOUT_S: Final = 10
@@ -67,8 +64,7 @@ class NatsSource:
     ) -> None:
         self._servers, self._client_id, self._entropy = tuple(servers), client_id, entropy
         self._subjects = [subject for topic_filter in filters for subject in subjects(topic_filter)]
-        self._queue: deque[Message] = deque()
-        self._arrival, self._room = asyncio.Event(), asyncio.Event()
+        self._queue, self._room = Queue(QUEUE_MAX), asyncio.Event()
         self._room.set()
         self._client: Client | None = None
         self._latest_error = ""
@@ -89,12 +85,8 @@ class NatsSource:
 
     async def batch(self, size: int) -> list[Message]:
         """Wait for messages, and return at most `size` of them, in order of arrival."""
-        while not self._queue:
-            self._arrival.clear()
-            await self._arrival.wait()
-            await asyncio.sleep(LINGER_S)
-        messages = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
-        if len(self._queue) <= QUEUE_MAX // 2:
+        messages = await self._queue.take(size)
+        if self._queue.has_room:
             self._room.set()
         return messages
 
@@ -219,10 +211,8 @@ class NatsSource:
                     raise LinkError(f"consumer {consumer.name} of {consumer.stream}: {status}")
 
     def _keep(self, message: Msg) -> None:
-        # One byte more than the limit is enough for the core to refuse the message.
-        self._queue.append(Message(topic(message.subject), message.data[: PAYLOAD_MAX + 1], message.reply))
-        self._arrival.set()
-        if len(self._queue) >= QUEUE_MAX:
+        self._queue.put(Message(topic(message.subject), message.data, message.reply))
+        if self._queue.is_full:
             self._room.clear()
 
 

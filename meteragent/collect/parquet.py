@@ -69,6 +69,10 @@ class ParquetSink:
         """Return the records that wait for one of the given descriptors, in order of arrival."""
         return await self._step(lambda: self._staging.waiting(keys))
 
+    async def expire(self, wait_ms: int) -> Outcome:
+        """Refuse the records that have waited for longer than `wait_ms`."""
+        return await self._step(lambda: self._staging.expire(wait_ms))
+
     async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
         """Commit a batch, and return its refusals and the outcome of the flushes since the last batch.
 

@@ -8,7 +8,7 @@ complete new file into place, so a reader sees either the former content or the 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,7 +49,7 @@ SCHEMA: Final = pa.schema(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMATS: dict[Length, str] = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
 _KEY = ("meter", "t", "band")
-_ROW_GROUP = 1 << 20
+_ROW_GROUP = 1 << 17
 
 
 class Terms(NamedTuple):
@@ -205,8 +205,8 @@ def _slots(table: pa.Table) -> tuple[Integers, Integers, NDArray[np.bool_]]:
     return start, end, np.asarray(is_band)
 
 
-def read(path: Path) -> pa.Table:
-    """Read a file of records, or return a table without rows if the file does not exist.
+def read(path: Path, meters: Collection[str] | None = None) -> pa.Table:
+    """Read a file of records, or only those of some meters; without a file, return a table without rows.
 
     Raises:
         DatabaseError: the file is not a file of records.
@@ -215,7 +215,8 @@ def read(path: Path) -> pa.Table:
     if not path.exists():
         return SCHEMA.empty_table()
     try:
-        return pq.ParquetFile(path).read().cast(SCHEMA)
+        filters = None if meters is None else [("meter", "in", set(meters))]
+        return pq.read_table(path, partitioning=None, filters=filters).cast(SCHEMA)
     except (pa.ArrowException, ValueError):
         pass
     raise DatabaseError(f"{path}: not a file of records: restore it, or move it away")

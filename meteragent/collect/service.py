@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, NoReturn
 
 from meteragent.collect.configuration import Settings
-from meteragent.collect.core import REASONS, Batch, Core, Limits, Message, Waiting
+from meteragent.collect.core import REASONS, Batch, Core, Key, Message, Waiting
 from meteragent.collect.mqtt import MqttSource
 from meteragent.collect.sink import DATA_FAULTS, Outcome, Sink
 from meteragent.collect.source import Source
@@ -30,6 +30,8 @@ REPORT_S: Final = 3600.0
 """The interval between log lines with the totals, in seconds."""
 LOOK_S: Final = 10.0
 """The interval, in seconds, at which the core is rebuilt if the source is shared with other collectors."""
+EXPIRE_S: Final = 3600.0
+"""The interval, in seconds, at which the core is rebuilt otherwise, so that waiting records expire."""
 
 _log = logging.getLogger("meteragent")
 
@@ -42,7 +44,7 @@ class Service:
     ) -> None:
         self._settings, self._entropy, self._now_ms, self._notify = settings, entropy, now_ms, notify
         self._topics = settings.topics
-        self._limits = Limits(settings.accept.oldest, settings.accept.ahead, settings.meters())
+        self._limits = settings.limits()
         self._source = _source(settings, Core(self._topics, self._limits).filters, entropy)
         self._messages: list[Message] = []
         self._backoff = Backoff(entropy)
@@ -83,8 +85,19 @@ class Service:
 
     async def _begin(self, tables: Sink, *, is_first: bool) -> Core:
         """Return a core built from the tables, and write waiting records whose descriptor is now known."""
-        core = Core(self._topics, self._limits, *await tables.begin(is_first=is_first))
-        return await self._store(core, tables, await tables.waiting(core.awaited()))
+        content = await tables.begin(is_first=is_first)
+        outcome = await tables.expire(self._settings.accept.wait)
+        if outcome.refused:
+            self._report.add(outcome, 0)
+            content = await tables.begin(is_first=False)
+        core = Core(self._topics, self._limits, *content)
+        return await self._release(core, tables, core.awaited())
+
+    async def _release(self, core: Core, tables: Sink, keys: Sequence[Key]) -> Core:
+        """Write the records that wait for one of the given descriptors, which the core knows."""
+        while records := await tables.waiting(keys):
+            core = await self._store(core, tables, records)
+        return core
 
     async def _store(self, core: Core, tables: Sink, messages: Sequence[Message | Waiting]) -> Core:
         """Commit the effects of messages, and return a core that knows them.
@@ -105,10 +118,7 @@ class Service:
             batch = Batch() if not messages else core.refuse(messages[0])
             outcome = await tables.write(batch, count, now_ms)
         self._report.add(outcome, count)
-        if batch.links:
-            keys = [link.key for link in batch.links]
-            return await self._store(core, tables, await tables.waiting(keys))
-        return core
+        return await self._release(core, tables, [link.key for link in batch.links])
 
     async def _write(self, core: Core, tables: Sink) -> NoReturn:
         """Write batches until the sink is unavailable, which raises LinkError.
@@ -117,10 +127,10 @@ class Service:
         waits. The core is therefore rebuilt from the tables about every LOOK_S seconds.
         """
         clock_s = asyncio.get_running_loop().time
-        rebuild_s = clock_s()
+        rebuild_s, pause_s = clock_s(), LOOK_S if self._source.is_shared else EXPIRE_S
         while True:
             self._messages = self._messages or await self._source.batch(BATCH)
-            if self._source.is_shared and clock_s() - rebuild_s >= LOOK_S:
+            if clock_s() - rebuild_s >= pause_s:
                 core, rebuild_s = await self._begin(tables, is_first=False), clock_s()
             if not self._messages:
                 continue

@@ -4,12 +4,25 @@ import logging
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from meteragent.collect.core import Batch, Key, Link, Refusal, Row, Waiting, numbers_of
+from meteragent.collect.core import (
+    ORIGIN_MAX,
+    Announced,
+    Batch,
+    Key,
+    Link,
+    Meter,
+    Refusal,
+    Row,
+    Waiting,
+    numbers_of,
+)
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, RecordError
+
+SLICE: Final = 5_000
+"""The largest number of descriptors, or of waiting records, that are read at once."""
 
 _log = logging.getLogger("meteragent")
 
@@ -31,15 +44,11 @@ DATA_FAULTS: Final = (
 
 
 class Content(NamedTuple):
-    """The content of a sink from which a core is built.
+    """The content of a sink from which a core is built: see `Core`."""
 
-    `links` holds the descriptors that meters have announced. `waiting` is the number of waiting records by
-    stream and meter.
-    """
-
-    descriptors: list[Descriptor]
+    announced: list[Announced]
     links: list[Link]
-    waiting: dict[tuple[str, str], int]
+    waiting: dict[Meter, int]
 
 
 class Outcome(NamedTuple):
@@ -55,21 +64,40 @@ class Outcome(NamedTuple):
     refusals: Sequence[Refusal] = ()
 
 
-def known(texts: Iterable[str]) -> list[Descriptor]:
-    """Return stored descriptors, without those that this version cannot read."""
-    return [descriptor for descriptor in map(_known, texts) if descriptor is not None]
+def expired(rows: Iterable[tuple[str, int, str]]) -> Outcome:
+    """Return the outcome of refusing records that waited; a row is a stream, a number and one topic."""
+    refusals = {Refusal(stream, "no_descriptor", topic[:ORIGIN_MAX]): count for stream, count, topic in rows}
+    counts = Counter({refusal.key: count for refusal, count in refusals.items()})
+    return Outcome(0, 0, counts, list(refusals))
 
 
-@lru_cache(maxsize=4096)  # after a message that cannot be stored, all are read again
-def _known(text: str) -> Descriptor | None:
-    try:
-        descriptor = Descriptor.stored(text)
-        numbers_of(descriptor)
-    except (RecordError, *DATA_FAULTS) as error:
-        reason = str(error) if isinstance(error, RecordError) else type(error).__name__
-        _log.warning("a stored descriptor is left out: %s", reason)
-        return None
-    return descriptor
+_terms: dict[str, Announced | None] = {}
+"""The terms of stored descriptors, by digest: each is parsed once in the life of a process."""
+
+
+def unread(digests: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the digests of descriptors that `read` has not parsed yet, in slices."""
+    new_digests = [digest for digest in digests if digest not in _terms]
+    for start in range(0, len(new_digests), SLICE):
+        yield new_digests[start : start + SLICE]
+
+
+def read(texts: Iterable[tuple[str, str]]) -> None:
+    """Parse stored descriptors, each given by its digest and its facts."""
+    for digest, text in texts:
+        _terms[digest] = None
+        try:
+            descriptor = Descriptor.stored(text)
+            numbers_of(descriptor)
+            _terms[digest] = Announced(digest, len(text), descriptor.check)
+        except (RecordError, *DATA_FAULTS) as error:
+            reason = str(error) if isinstance(error, RecordError) else type(error).__name__
+            _log.warning("a stored descriptor is left out: %s", reason)
+
+
+def announced(digests: Iterable[str]) -> list[Announced]:
+    """Return the terms of stored descriptors, without those that this version cannot parse."""
+    return [terms for digest in digests if (terms := _terms[digest]) is not None]
 
 
 class Sink(Protocol):
@@ -90,8 +118,12 @@ class Sink(Protocol):
         """
         ...
 
+    async def expire(self, wait_ms: int) -> Outcome:
+        """Refuse the records that have waited for longer than `wait_ms`."""
+        ...
+
     async def waiting(self, keys: Collection[Key]) -> list[Waiting]:
-        """Return the records that wait for one of the given descriptors, in order of arrival."""
+        """Return at most SLICE records that wait for one of the given descriptors, in order of arrival."""
         ...
 
     async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
@@ -102,9 +134,7 @@ class Sink(Protocol):
         ...
 
 
-def without_overlaps(
-    rows: Iterable[tuple[int, Row]], mixed: Collection[tuple[str, str]]
-) -> Iterator[tuple[int, Row]]:
+def without_overlaps(rows: Iterable[tuple[int, Row]], mixed: Collection[Meter]) -> Iterator[tuple[int, Row]]:
     """Yield numbered rows in order, except rows that overlap an earlier row of the same meter.
 
     Only the streams and meters in `mixed` are examined. Rows of the same slot do not overlap, nor do rows of

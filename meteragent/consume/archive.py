@@ -297,8 +297,8 @@ def _records(row: dict[str, Any], terms: Descriptor) -> Iterator[Record]:
 def _record(
     row: dict[str, Any], terms: Descriptor, time_ms: int, step_ms: int, value: Any, band: str | None = None
 ) -> Record:
-    deviation = float(terms.facts["sd"])
-    return Record(row["meter"], time_ms, step_ms, Fraction(value), terms.unit, deviation, terms.id, band)
+    value, deviation = Fraction(value), terms.check.sd
+    return Record(row["meter"], time_ms, step_ms, value, terms.unit, deviation, terms.id, band)
 
 
 def _ms(time: Any) -> int:

@@ -36,8 +36,6 @@ from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
 
 Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
 """The noise of a cell: for each mechanism and rounding, the number of the cell's meters under them."""
-_TOTAL_MAX_U = 2**62
-"""The bound on the largest possible total in millionths of the unit, so that sums cannot exceed 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +86,7 @@ def by_feeder(
     Raises:
         TypeError: `slots` is not of type `Slots`, or `feeder_of` is neither a mapping nor a function.
         ValueError: a meter has no feeder, or no capacity although the rules need one; the rules compare
-            energies, but the values are amounts; totals may exceed 64 bits; or coverage is not between 0 and
-            1.
+            energies, but the values are amounts; or coverage is not between 0 and 1.
     """
     if not isinstance(slots, Slots):
         raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")
@@ -98,7 +95,6 @@ def by_feeder(
     keys = (feeder[slots.meter][order], slots.start_ms[order], slots.end_ms[order])
     first_rows = np.flatnonzero(np.any([np.diff(key, prepend=key[0] - 1) != 0 for key in keys], axis=0))
     homes = np.diff(first_rows, append=order.size)
-    _check(slots.value_u)
     cell, kinds = np.repeat(np.arange(first_rows.size), homes), len(slots.descriptors)
     counts = np.bincount(cell * kinds + slots.terms[order], minlength=first_rows.size * kinds)
     errors = _errors(counts.reshape(-1, kinds), slots.descriptors, coverage)
@@ -108,7 +104,7 @@ def by_feeder(
         is_shown &= ~over_capacity(capacity_u, first_rows, rules.share)
     elif rules.share is not None:
         is_shown &= ~may_be_dominated(slots, feeder, len(names), rules)[keys[0][first_rows]]
-    sums = np.add.reduceat(slots.value_u[order], first_rows)
+    sums = np.add.reduceat(slots.summable_u[order], first_rows)
     numbers = figures(homes, sums, errors, is_shown)._asdict()
     keys_of_cells = np.array(names)[keys[0][first_rows]], keys[1][first_rows], keys[2][first_rows]
     return Cells(*keys_of_cells, homes, shown=is_shown, coverage=coverage, unit=slots.unit, **numbers)
@@ -132,7 +128,7 @@ def figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -
     """
     mean = sum_u / (MICRO * homes)
     columns = sum_u / MICRO, mean, errors[:, 0], mean - errors[:, 1], mean + errors[:, 1]
-    return Figures(*(np.where(is_shown, column, np.nan) for column in columns))
+    return Figures(*(np.where(is_shown, column, np.nan).astype(np.float64) for column in columns))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -199,9 +195,3 @@ def _feeders(
     names = tuple(sorted({feeder_of[meter] for meter in meters}))
     indices = {name: index for index, name in enumerate(names)}
     return names, np.array([indices[feeder_of[meter]] for meter in meters], np.int64)
-
-
-def _check(value_u: Integers) -> None:
-    largest_value_u = max(abs(int(value_u.min())), abs(int(value_u.max())))
-    if largest_value_u * value_u.size >= _TOTAL_MAX_U:
-        raise ValueError("the totals of these slots may exceed 64 bits; process fewer slots at once")

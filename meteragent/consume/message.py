@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from meteragent.domain.errors import RecordError
@@ -105,6 +105,7 @@ class Descriptor:
         yield "epsilon", noise.epsilon * self.radius == self.level
         yield "timezone", self.timezone is None or _is_zone(self.timezone)
         yield "timezone", self.timezone is not None or not shape.names
+        yield "length", self.timezone is None or _is_of_calendar(self.length_ms)
         yield "n", fields["n"] == self.n
         yield "step", fields["step"] == self.step_ms
         hides_wh = self.radius * shape.wh_per_value(self.unit, self.kind) * shape.hours(self.kind)
@@ -132,6 +133,12 @@ class Descriptor:
     def digest(self) -> str:
         """The whole SHA-256 whose beginning is the id, in hexadecimal; unlike the id, nobody can forge it."""
         return sha256(self.hashed.encode()).hexdigest()
+
+    @cached_property
+    def check(self) -> Check:
+        """What each record must agree with."""
+        deviation = float(self.facts["sd"])
+        return Check(self.shape, self.unit, self.mechanism.quantum, deviation, self.timezone)
 
     @property
     def n(self) -> int:
@@ -192,6 +199,10 @@ class Descriptor:
             return time_ms - time_ms % self.length_ms
         return self.calendar(self.timezone).start_ms(time_ms)
 
+    def window_of_slot_ms(self, start_ms: int) -> int:
+        """Return the start of a slot's window, for which only calendars of several slots need their zone."""
+        return start_ms if self.n == 1 or self.shape.names else self.window_ms(start_ms)
+
     def calendar(self, timezone: str) -> Calendar:
         """Return the calendar in `timezone` whose days, weeks or months are the windows of these terms."""
         days = self.length_ms / DAY_MS
@@ -237,6 +248,28 @@ class Record:
             band=fields.get("band"),
             draws=fields.get("draws", 1),
         )
+
+
+class Check(NamedTuple):
+    """The part of a descriptor with which each of its records must agree; `sd` is the noise's, as stated."""
+
+    shape: Shape
+    unit: str
+    quantum: Fraction
+    sd: float
+    timezone: str | None
+
+    def require(self, record: Record) -> None:
+        """Raise RecordError unless a record's unit, duration, band, draws, value and sd match."""
+        from_ms, to_ms = self.shape.extent(0)
+        if (record.unit, record.step_ms) != (self.unit, to_ms - from_ms):
+            raise RecordError("a record whose unit or duration does not match its descriptor")
+        if record.band not in (self.shape.names or (None,)):
+            raise RecordError("a record whose band is not one of its descriptor's bands")
+        if record.draws < 1 or (record.draws > 1 and not self.shape.is_redrawn):
+            raise RecordError("a record whose number of draws does not match its descriptor")
+        if record.value % self.quantum or not math.isclose(record.sd, self.sd, rel_tol=1e-3):
+            raise RecordError("a record whose value or sd does not match its descriptor")
 
 
 class Fields:
@@ -322,6 +355,13 @@ def _shape(fields: Fields) -> Shape:
         return shapes.read(fields.facts, fields["length"], fields["step"])
     except ValueError as error:
         raise fields.error("space", f"contradicts other fields: {error}") from None
+
+
+def _is_of_calendar(length_ms: int) -> bool:
+    """Return whether a local day, week or month can be so long: a country may change hours, or skip a day."""
+    return any(
+        low <= length_ms / DAY_MS <= high for low, high in ((0.85, 1.15), (5.85, 8.15), (26.85, 31.15))
+    )
 
 
 def _is_zone(name: str) -> bool:

@@ -167,14 +167,14 @@ def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:
     """Compute each meter's energy in kWh from the exact sums of its values, shape (meters, terms)."""
     energies = np.zeros(len(sums_u))
     for column, terms in zip(sums_u.T, descriptors, strict=True):
-        energies += column / MICRO * float(terms.kwh_per_unit())
+        energies += (column / MICRO).astype(np.float64) * float(terms.kwh_per_unit())
     return energies
 
 
 def _sums_u(slots: Slots) -> Integers:
     """Sum each meter's values under each descriptor, in millionths of the unit, shape (meters, terms)."""
-    sums = np.zeros((len(slots.meters), len(slots.descriptors)), np.int64)
-    np.add.at(sums, (slots.meter, slots.terms), slots.value_u)
+    sums = np.zeros((len(slots.meters), len(slots.descriptors)), slots.summable_u.dtype)
+    np.add.at(sums, (slots.meter, slots.terms), slots.summable_u)
     return sums
 
 

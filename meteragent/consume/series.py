@@ -9,7 +9,6 @@ is l1.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,8 +79,18 @@ class Series(Columns):
             raise RecordError("a series needs records of exactly one meter, in one unit")
         if any(_overlap(record, next_record) for record, next_record in pairwise(sorted_records)):
             raise RecordError("records whose slots overlap")
-        ids = {record.descriptor for record in sorted_records}
-        return cls(sorted_records[0].meter, sorted_records, {id_: descriptors[id_] for id_ in sorted(ids)})
+        ids = sorted({record.descriptor for record in sorted_records})
+        series = cls(sorted_records[0].meter, sorted_records, {id_: descriptors[id_] for id_ in ids})
+        series._require_full_windows()
+        return series
+
+    def _require_full_windows(self) -> None:
+        """Raise RecordError if a window on a calendar has more slots than its descriptor states."""
+        if any(terms.timezone and terms.n > 1 for terms in self.descriptors.values()):
+            ids = (record.descriptor for record in self.records)
+            slots = Counter(zip(ids, self.window_ms.tolist(), strict=True))
+            if any(count > self.descriptors[id_].n for (id_, _), count in slots.items()):
+                raise RecordError("more records of a window than its descriptor states")
 
     @property
     def unit(self) -> str:
@@ -106,7 +115,7 @@ class Series(Columns):
     @cached_property
     def window_ms(self) -> Integers:
         """The start of each slot's window, in milliseconds since the Unix epoch."""
-        starts = [self.terms(record).window_ms(record.time_ms) for record in self.records]
+        starts = [self.terms(record).window_of_slot_ms(record.time_ms) for record in self.records]
         return frozen(np.array(starts, np.int64))
 
     @cached_property
@@ -375,25 +384,7 @@ def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
     terms = descriptors.get(record.descriptor)
     if terms is None:
         raise RecordError("a record whose descriptor is not among the given descriptors")
-    require_agreement(record, terms)
-
-
-def require_agreement(record: Record, terms: Descriptor) -> None:
-    """Check a record against the descriptor that it names.
-
-    Raises:
-        RecordError: the record's unit, duration, band, number of draws, value or sd does not match `terms`.
-    """
-    shape = terms.shape
-    from_ms, to_ms = shape.extent(0)
-    if (record.unit, record.step_ms) != (terms.unit, to_ms - from_ms):
-        raise RecordError("a record whose unit or duration does not match its descriptor")
-    if record.band not in (shape.names or (None,)):
-        raise RecordError("a record whose band is not one of its descriptor's bands")
-    if record.draws < 1 or (record.draws > 1 and not shape.is_redrawn):
-        raise RecordError("a record whose number of draws does not match its descriptor")
-    if record.value % terms.mechanism.quantum or not math.isclose(record.sd, terms.facts["sd"], rel_tol=1e-3):
-        raise RecordError("a record whose value or sd does not match its descriptor")
+    terms.check.require(record)
 
 
 def frozen(array: T) -> T:

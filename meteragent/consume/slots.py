@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meteragent.consume import archive
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Integers, Series
 from meteragent.domain.units import MICRO
 from meteragent.extras import hint, missing
+
+_SUM_MAX_U: Final = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,12 @@ class Slots:
     def unit(self) -> str:
         """The unit of the values."""
         return self.descriptors[0].unit
+
+    @cached_property
+    def summable_u(self) -> NDArray[Any]:
+        """`value_u` or, if a sum may exceed 64 bits because of a single large value, Python's integers."""
+        largest_u = max(abs(int(self.value_u.min())), abs(int(self.value_u.max())))
+        return self.value_u.astype(object) if largest_u * self.value_u.size >= _SUM_MAX_U else self.value_u
 
     @classmethod
     def of(cls, meters: Iterable[Series]) -> Self:
@@ -167,7 +177,7 @@ def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, I
 def _windows(descriptors: tuple[Descriptor, ...], terms: Integers, start_ms: Integers) -> Integers:
     """Return the start of each slot's window; `start_ms` holds the starts of the slots."""
     distinct_rows, inverse = np.unique(np.column_stack([terms, start_ms]), axis=0, return_inverse=True)
-    starts = [descriptors[index].window_ms(time_ms) for index, time_ms in distinct_rows.tolist()]
+    starts = [descriptors[index].window_of_slot_ms(time_ms) for index, time_ms in distinct_rows.tolist()]
     return np.array(starts, np.int64)[inverse.reshape(-1)]
 
 

@@ -5,6 +5,7 @@ from the rows that these functions read. The functions take either a psycopg 3 c
 the folder of a dataset, which needs pyarrow.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -30,55 +31,86 @@ SELECT meter, (extract(epoch FROM t) * 1000)::bigint, (extract(epoch FROM until)
        band, quanta, d, draws
 FROM meteragent.record
 WHERE stream = %s AND t >= %s::timestamptz AND t < %s::timestamptz AND (%s::text[] IS NULL OR meter = ANY(%s))
+      AND meter <> ALL(%s::text[])
 ORDER BY meter, t, band
 """
 
 
+class UnfitMeters(RecordError, ValueError):
+    """The records of `meters` do not fit together with each other or with those of most meters.
+
+    One meter's user may have changed its kind of values: read the others with `without=error.meters`.
+    """
+
+    def __init__(self, reason: str, meters: Collection[str]) -> None:
+        self.meters = tuple(sorted(meters))
+        more = ", .." if len(self.meters) > 3 else ""
+        super().__init__(f"{reason}: {', '.join(self.meters[:3])}{more} ({len(self.meters)} in all)")
+
+
 def read_table(
-    source: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
+    source: Any,
+    stream: str,
+    start_ms: int,
+    end_ms: int,
+    meters: Collection[str] | None = None,
+    without: Collection[str] = (),
 ) -> dict[str, Series]:
     """Read a series for each meter from the slots that start at or after `start_ms` and before `end_ms`.
 
-    If `meters` is None, all meters are read. Each slot becomes an object in memory; for thousands of meters
-    use `read_slots`.
-
-    Raises:
-        RecordError: a row contradicts its descriptor, or rows overlap.
+    If `meters` is None, all meters are read, except those in `without`. Each slot becomes an object in
+    memory; for thousands of meters use `read_slots`. Raises UnfitMeters if the records of a meter make no
+    series (see `Series.of`).
     """
     descriptors = _descriptors(source, stream)
     records: dict[str, list[Record]] = {}
     terms_by_id: dict[str, dict[str, Descriptor]] = {}
-    rows = _rows(source, stream, start_ms, end_ms, meters, descriptors)
+    rows = _rows(source, stream, (start_ms, end_ms), meters, without, descriptors)
     for meter, time_ms, until_ms, band, value, d, draws in rows:
         terms = descriptors[d]
-        deviation = float(terms.facts["sd"])
+        deviation = terms.check.sd
         if terms_by_id.setdefault(meter, {}).setdefault(terms.id, terms) is not terms:
             raise RecordError("two descriptors of one meter with the same id")
         record = Record(
             meter, time_ms, until_ms - time_ms, value, terms.unit, deviation, terms.id, band or None, draws
         )
         records.setdefault(meter, []).append(record)
-    return {meter: Series.of(rows, terms_by_id[meter]) for meter, rows in records.items()}
+    series, unfit = {}, []
+    for meter, meter_records in records.items():
+        try:
+            series[meter] = Series.of(meter_records, terms_by_id[meter])
+        except RecordError:
+            unfit.append(meter)
+    if unfit:
+        raise UnfitMeters("meters whose records make no series, such as of two units", unfit)
+    return series
 
 
 def read_slots(
-    source: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
+    source: Any,
+    stream: str,
+    start_ms: int,
+    end_ms: int,
+    meters: Collection[str] | None = None,
+    without: Collection[str] = (),
 ) -> Slots:
     """Read the slots that start at or after `start_ms` and before `end_ms`, for `by_feeder`.
 
-    If `meters` is None, the slots of all meters are read.
-
-    Raises:
-        ValueError: there are no such slots, or as in `Slots.of`.
+    If `meters` is None, all meters are read, except those in `without`. Raises UnfitMeters if values of some
+    meters cannot be added to those of most, and ValueError if there are no slots, or as in `Slots.of`.
     """
     descriptors = _descriptors(source, stream)
-    rows = _rows(source, stream, start_ms, end_ms, meters, descriptors)
+    rows = _rows(source, stream, (start_ms, end_ms), meters, without, descriptors)
+    _require_one_kind({(row[0], row[5]) for row in rows}, descriptors)
     # Floating-point sums over several terms depend on this order.
     ids = sorted({row[5] for row in rows}, key=lambda d: descriptors[d].digest)
     names = tuple(dict.fromkeys(row[0] for row in rows))
     id_indices, meter_indices = ({key: i for i, key in enumerate(keys)} for keys in (ids, names))
     starts = {(row[5], row[1]) for row in rows}
-    window_ms = {(d, time_ms): descriptors[d].window_ms(time_ms) for d, time_ms in starts}
+    window_ms = {(d, time_ms): descriptors[d].window_of_slot_ms(time_ms) for d, time_ms in starts}
+    slots = Counter((row[0], row[5], window_ms[row[5], row[1]]) for row in rows)
+    if crowded := {meter for (meter, d, _), count in slots.items() if count > descriptors[d].n}:
+        raise UnfitMeters("meters with more slots in a window than its descriptor states", crowded)
     columns = (
         [meter_indices[row[0]] for row in rows],
         [id_indices[row[5]] for row in rows],
@@ -89,6 +121,25 @@ def read_slots(
     )
     arrays = (np.array(column, np.int64) for column in columns)
     return Slots(names, tuple(descriptors[d] for d in ids), *arrays)
+
+
+def _require_one_kind(
+    terms_of_meters: Collection[tuple[str, Any]], descriptors: dict[Any, Descriptor]
+) -> None:
+    """Raise UnfitMeters for the meters some of whose values are of another kind than those of most meters."""
+    meters_by_kind: dict[Any, set[str]] = {}
+    for meter, d in terms_of_meters:
+        terms = descriptors[d]
+        kind = (
+            terms.kind,
+            terms.unit,
+            bool(terms.shape.names),
+            terms.shape.is_additive or terms.shape.is_priced,
+        )
+        meters_by_kind.setdefault(kind, set()).add(meter)
+    *fewer, _ = sorted(meters_by_kind.values(), key=len) or [set()]
+    if fewer:
+        raise UnfitMeters("meters whose values cannot be added to those of most meters", set().union(*fewer))
 
 
 def _descriptors(source: Any, stream: str) -> dict[Any, Descriptor]:
@@ -103,9 +154,9 @@ def _descriptors(source: Any, stream: str) -> dict[Any, Descriptor]:
 def _rows(
     source: Any,
     stream: str,
-    start_ms: int,
-    end_ms: int,
+    span_ms: tuple[int, int],
     meters: Collection[str] | None,
+    without: Collection[str],
     descriptors: dict[Any, Descriptor],
 ) -> list[tuple[str, int, int, str, Fraction, Any, int]]:
     """Return the meter, start, end, band, exact value, descriptor and number of draws of each record.
@@ -113,19 +164,24 @@ def _rows(
     The rows are sorted by meter, start and band.
     """
     if isinstance(source, Path):
-        return _dataset_rows(source, stream, start_ms, end_ms, meters)
+        return _dataset_rows(source, stream, span_ms, meters, without)
     names = None if meters is None else list(meters)
-    parameters = stream, iso_time(start_ms), iso_time(end_ms), names, names
+    parameters = stream, *map(iso_time, span_ms), names, names, list(without)
     rows = source.execute(_ROWS, parameters).fetchall()
     quanta = {d: terms.mechanism.quantum for d, terms in descriptors.items()}
     return [(*row[:4], row[4] * quanta[row[5]], *row[5:]) for row in rows]
 
 
 def _dataset_rows(
-    folder: Path, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None
+    folder: Path,
+    stream: str,
+    span_ms: tuple[int, int],
+    meters: Collection[str] | None,
+    without: Collection[str],
 ) -> list[tuple[str, int, int, str, Fraction, str, int]]:
-    start, end = (_EPOCH + timedelta(milliseconds=time_ms) for time_ms in (start_ms, end_ms))
+    start, end = (_EPOCH + timedelta(milliseconds=time_ms) for time_ms in span_ms)
     filters: list[Any] = [("t", ">=", start), ("t", "<", end)]
+    filters += [("meter", "not in", set(without))] if without else []
     filters += [] if meters is None else [("meter", "in", set(meters))]
     path = folder / "record" / f"stream={quote(stream, safe='')}"
     rows = _read_parquet(path, filters, ["meter", "t", "until", "band", "value", "d", "draws"])

@@ -164,7 +164,7 @@ REFUSED: dict[str, list[Callable[[], dict[str, int]]]] = {
         }
     ],
 }
-OF_THE_TABLE = {"descriptors", "twice", "overlap", "no_descriptor", "unstorable"}
+OF_THE_TABLE = {"descriptors", "meters", "rate", "twice", "overlap", "no_descriptor", "unstorable"}
 """Reasons with tests of their own."""
 
 

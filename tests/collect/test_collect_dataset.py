@@ -154,7 +154,7 @@ async def test_verdicts_are_those_of_postgresql(
     length: Length, most: int, table_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With flushes in slices of any size, and restarts in between, rows and refusals equal PostgreSQL's."""
-    monkeypatch.setattr(dataset_module, "SLICE", most)
+    monkeypatch.setattr(dataset_module, "MOVED_MAX", most)
     rng = random.Random(length)
     terms = [terms_message(terms, f"m{i}") for terms in (TERMS, HOURLY, HALF_UP) for i in range(3)]
     batches = [terms, *(burst(rng) for _ in range(11))]
@@ -214,7 +214,7 @@ async def test_a_dataset_of_another_version_is_refused(tmp_path: Path) -> None:
 
 async def test_rows_are_moved_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a long outage, no more rows than a slice are in memory as objects, with one grid or several."""
-    monkeypatch.setattr(dataset_module, "SLICE", 16)
+    monkeypatch.setattr(dataset_module, "MOVED_MAX", 16)
     sizes, table_of = [], record_file.table_of
 
     def noted(rows: Sequence[Any], terms: Any) -> Any:
@@ -242,7 +242,7 @@ async def test_a_crash_between_any_two_steps_costs_nothing(
     staging.create()
     core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *staging.begin(is_first=True))
     staging.write(core.take([DESCRIPTOR, *(message for day in days for message in day)], NOW_MS), 7, NOW_MS)
-    left = iter(range(place + (step != "delete")))  # descriptors are written first
+    left = iter(range(place + (step == "sync")))  # descriptors are written first
 
     def failing(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:

@@ -194,7 +194,7 @@ def test_feeders_are_told_apart() -> None:
 
 
 def test_what_has_no_total_is_refused() -> None:
-    """Unlike units or kinds, bands, a repeated meter, a meter without a feeder, sums beyond 64 bits."""
+    """Unlike units or kinds, bands, a repeated meter, a meter without a feeder."""
     home = series(TERMS, [1, 2])
     for other in (series(KILO, [1, 2], "k"), series(ENERGY, [1, 2], "e")):
         with pytest.raises(ValueError, match="one kind and unit for all"):
@@ -208,12 +208,28 @@ def test_what_has_no_total_is_refused() -> None:
         replace(slots, start_ms=slots.start_ms - np.array([0, 1]))
     with pytest.raises(ValueError, match=r"meters without a feeder: 1$"):
         by_feeder(slots, {"other": "f"})
-    with pytest.raises(ValueError, match="64 bits"):
-        by_feeder(replace(slots, value_u=np.array([2**61, 2**61])))
     with pytest.raises(ValueError, match="between 0 and 1"):
         by_feeder(slots, coverage=1)
     with pytest.raises(ValueError, match="belong to one time"):
         replace(slots, descriptors=(replace(slots.descriptors[0], shape=Profile(HALF_HOUR_MS, (("a", 1),))),))
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(at_least=1, share=0.9)])
+def test_one_large_value_stops_no_total(rules: Rules) -> None:
+    """A sum beyond 64 bits is exact, and the totals of all other slots and feeders are as before."""
+    homes = [series(TERMS, [100, 200], meter) for meter in ("a", "b", "c")]
+    large_u = 2**63 - 1
+    slots = Slots.of(homes)
+    large = replace(slots, value_u=np.where(slots.meter == 0, large_u, slots.value_u))
+    feeder_of = {"a": "large", "b": "large", "c": "small"}
+    expected, actual = by_feeder(slots, feeder_of, rules), by_feeder(large, feeder_of, rules)
+    assert actual.feeder.tolist() == expected.feeder.tolist() == ["large", "large", "small", "small"]
+    if rules.share is None:
+        assert actual.total.tolist() == [(large_u + n * 10**8) / 10**6 for n in (1, 2)] + [100, 200]
+    assert all(
+        column.dtype == other.dtype
+        for column, other in zip(actual.columns().values(), expected.columns().values(), strict=True)
+    )
 
 
 def test_a_table_must_say_what_its_values_are() -> None:

@@ -3,7 +3,7 @@
 import re
 
 from meteragent.collect import broker, configuration
-from meteragent.collect.core import REASONS
+from meteragent.collect.core import REASONS, Limits
 from tests.support.not_run import ROOT
 
 FOLDER = ROOT / "deploy" / "collect"
@@ -34,12 +34,18 @@ def test_the_defaults_are_those_of_the_code() -> None:
         'partition = "month"',
         'oldest = "400d"',
         'ahead = "1d"',
+        "max_meters = 100000",
+        "max_per_day = 1440",
+        'wait = "30d"',
         'protocol = "auto"',
         'sasl = "SCRAM-SHA-512"',
     ):
         assert f"# {line}" in (FOLDER / "collect.toml").read_text()
     accept = configuration.Accept()
-    assert accept == configuration.Accept(oldest="400d", ahead="1d")
+    assert accept == configuration.Accept(
+        oldest="400d", ahead="1d", max_meters=100_000, max_per_day=1_440, wait="30d"
+    )
+    assert Limits() == Limits(accept.oldest, accept.ahead, None, accept.max_meters, accept.max_per_day)
     assert configuration.Database(url="").partition == "month"
     assert broker.Source().sasl == "SCRAM-SHA-512"
 

@@ -1,13 +1,15 @@
 """One life of `collect`: messages that a source delivers, a sink, and the loop between them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
 from meteragent.collect import configuration
 from meteragent.collect.core import Message
 from meteragent.collect.service import Service
+from meteragent.collect.vitals import CollectVitals
 from meteragent.service.notify import Notify
 from tests.support.collecting import NOW_MS, TEMPLATE
 
@@ -17,10 +19,12 @@ class Played:
 
     is_shared, is_up = False, True
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._messages = list(messages)
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = iter(messages)
         self.acknowledged: list[Message] = []
         self.all_done = asyncio.Event()
+        self.vitals: CollectVitals | None = None
+        """The state of the collector at its end."""
 
     async def run(self) -> NoReturn:
         """Wait until cancelled."""
@@ -29,10 +33,10 @@ class Played:
 
     async def batch(self, size: int) -> list[Message]:
         """Return the messages that were not delivered yet; wait if there are none."""
-        if not self._messages:
+        batch = list(islice(self._messages, size))
+        if not batch:
             self.all_done.set()
             await asyncio.Event().wait()
-        batch, self._messages = self._messages[:size], self._messages[size:]
         return batch
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
@@ -40,23 +44,28 @@ class Played:
         self.acknowledged += messages
 
 
-async def life(sink: str, messages: Sequence[Message]) -> Played:
+async def life(sink: str, messages: Sequence[Message], more: str = "") -> Played:
     """Deliver messages to `collect` with the given table of its sink, and stop it when it asks for more.
 
-    Raises an exception group if it ends by itself.
+    `more` is appended to the configuration. Raises an exception group if it ends by itself.
     """
-    settings = configuration.parse(f"[[stream]]\ntopic = '{TEMPLATE}'\n{sink}\n")
+    return await life_of(Played(messages), sink, more)
+
+
+async def life_of(source: Played, sink: str, more: str = "", limit_s: float = 60) -> Played:
+    """Run `collect` until its source has delivered everything, and return the source."""
+    settings = configuration.parse(f"[[stream]]\ntopic = '{TEMPLATE}'\n{sink}\n{more}\n")
     service = Service(settings, bytes, lambda: NOW_MS, Notify(None, None))
-    source = Played(messages)
     service._source = source
     running = asyncio.create_task(service.run())
     finished = asyncio.create_task(source.all_done.wait())
-    await asyncio.wait([running, finished], timeout=60, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([running, finished], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         finished.cancel()
         await running
     running.cancel()
     await asyncio.wait([running])
+    source.vitals = service._report.vitals(source_up=True, sink_up=True)
     return source
 
 

@@ -62,10 +62,7 @@ class Source(Broker):
         return "MQTT" if scheme is None else scheme.kind
 
     def servers(self) -> tuple[Endpoint, ...]:
-        """Return the broker's servers; `refusals` must not have refused the URL.
-
-        Raises ConfigError if a file cannot be used.
-        """
+        """Return the broker's servers. Raises ConfigError if a file cannot be used."""
         if self.kind == "MQTT":
             return (endpoint("source", self.url, self),)
         for key in _FILES:

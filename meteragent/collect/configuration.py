@@ -121,18 +121,12 @@ class Settings(_Section):
         return Limits(accept.oldest, accept.ahead, self.meters(), accept.max_meters, accept.max_per_day)
 
     def password(self) -> str | None:
-        """Return the database's password, or None if no file is configured.
-
-        Raises ConfigError if the file cannot be read or is not UTF-8.
-        """
+        """Return the database's password, if there is a file. Raises ConfigError if it cannot be read."""
         path = None if self.database is None else self.database.password_file
         return None if path is None else read_password("database.password_file", path)
 
     def meters(self) -> frozenset[str] | None:
-        """Return the public ids of accepted meters, or None if all meters are accepted.
-
-        Raises ConfigError if the file cannot be read or is not UTF-8.
-        """
+        """Return the ids of accepted meters; None for all. Raises ConfigError if the file cannot be read."""
         path = self.accept.meters_file
         if path is None:
             return None
@@ -171,29 +165,30 @@ _EXPECTED = {
 
 
 def load(path: Path) -> Settings:
-    """Read and check a configuration file and the files that it names.
-
-    Raises:
-        ConfigError: the file is refused. The exception contains all errors, each with its line, the value
-            found and the value expected.
-    """
+    """Read and check a file and those that it names. Raises ConfigError, with all errors and their lines."""
     return parse(text_of_file(path))
 
 
 def parse(text: str) -> Settings:
-    """Parse and check the text of a configuration file. Raises ConfigError as `load` does."""
+    """Parse and check the text of a configuration file. Raises ConfigError as `load` does.
+
+    After wrong values have been replaced by valid ones, the other checks find the remaining errors.
+    """
     document = parse_toml(text)
-    key_lines = lines(text)
-    errors = [*_repair_keys(document), *_sink_errors(document)]
+    errors, refused = [*_repair_keys(document), *_sink_errors(document)], set[str]()
     settings: Settings | None = None
-    try:
-        settings = Settings.model_validate(document)
-    except ValidationError as error:
-        details = _root_errors(error.errors(include_url=False))
-        errors += [_refusal(detail) for detail in details]
-        errors += _second_stage_errors(document, details)
-    else:
-        errors += _value_errors(settings)
+    with suppress(ValidationError):
+        try:
+            settings = Settings.model_validate(document)
+        except ValidationError as error:
+            details = _root_errors(error.errors(include_url=False))
+            errors += [_refusal(detail) for detail in details]
+            refused = {key_text(detail["loc"]) for detail in details}
+            _replace_values(document, details)
+            settings = Settings.model_validate(document)
+    if settings is not None:
+        errors += [error for error in _value_errors(settings) if error.key not in refused]
+    key_lines = lines(text)
     for problem in errors:
         problem.line = line_of(path_of(problem.key), key_lines)
     raise_all(errors)
@@ -202,10 +197,7 @@ def parse(text: str) -> Settings:
 
 
 def _repair_keys(document: dict[str, Any]) -> Iterator[ConfigError]:
-    """Yield a refusal for each unknown key. In `document`, correct a misspelt key, and delete any other.
-
-    A misspelt table or required key is thus reported only once, and the table's content is still checked.
-    """
+    """Yield a refusal for each unknown key; in `document`, correct it if it is misspelt, or delete it."""
     yield from _repair_table(document, Settings, ())
     for name, model in _TABLES.items():
         value = document.get(name)
@@ -236,20 +228,13 @@ def _repair_table(table: dict[str, Any], model: type[BaseModel], path: KeyPath) 
 
 
 def _root_errors(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors except those that only follow from other errors.
-
-    If a stream is wrong, pydantic may also report that there are no streams.
-    """
+    """Return the errors, without the lack of streams that only follows from a wrong stream."""
     in_streams = any(detail["loc"][:1] == ("stream",) and len(detail["loc"]) > 1 for detail in details)
     return [detail for detail in details if not (in_streams and detail["loc"] == ("stream",))]
 
 
-def _second_stage_errors(document: dict[str, Any], details: Sequence[ErrorDetails]) -> list[ConfigError]:
-    """Return the errors that `_value_errors` finds after wrong values in `document` have been replaced.
-
-    `details` has the errors of the first stage. No key is reported in both stages.
-    """
-    refused = {key_text(detail["loc"]) for detail in details}
+def _replace_values(document: dict[str, Any], details: Sequence[ErrorDetails]) -> None:
+    """Replace wrong values by stand-ins, or delete them so that defaults apply."""
     for detail in details:
         *path, key = detail["loc"]
         place: Any = document
@@ -262,11 +247,6 @@ def _second_stage_errors(document: dict[str, Any], details: Sequence[ErrorDetail
                 place[key] = text.format(*path[1:], meter="{meter}") if isinstance(text, str) else text
             elif isinstance(place, dict):
                 place.pop(key, None)
-    try:
-        settings = Settings.model_validate(document)
-    except ValidationError:
-        return []
-    return [error for error in _value_errors(settings) if error.key not in refused]
 
 
 def _refusal(detail: ErrorDetails) -> ConfigError:
@@ -315,10 +295,7 @@ def _option_errors(url: str) -> Iterator[ConfigError]:
 
 
 def _duplicate_errors(settings: Settings) -> Iterator[ConfigError]:
-    """Yield refusals of streams that repeat the name or the topic of an earlier stream.
-
-    A stream is also refused if its topic is a topic of descriptors.
-    """
+    """Yield refusals of streams with the name, the topic or the topic of descriptors of another one."""
     for index, stream in enumerate(settings.stream):
         for key in ("name", "topic"):
             value = getattr(stream, key)

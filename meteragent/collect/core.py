@@ -95,10 +95,7 @@ class Row(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A record as it arrived, for whose meter the descriptor with the id `d` is unknown.
-
-    `place` is the record's number in the table `waiting`, and 0 until the record is stored there.
-    """
+    """A record that waits for the descriptor `d`; `place` is its number in the table, or 0 before."""
 
     d: str
     stream: str
@@ -186,10 +183,7 @@ class Refused(Exception):
 
 
 class Refusal(NamedTuple):
-    """A refused message. `origin` is the beginning of its topic, or its meter.
-
-    `detail` states what is wrong. It may name a field, but never contains the field's value.
-    """
+    """A refused message: the beginning of its topic or its meter, and the wrong field, never a value."""
 
     stream: str
     reason: str
@@ -224,13 +218,10 @@ class Limits:
 
 
 class _WaitingRoom:
-    """The numbers of waiting records, by meter, for meters that have announced terms and for others.
+    """The numbers of waiting records by meter; invented meters take no room from those with terms."""
 
-    The two have separate room, so that invented meters take none from known ones.
-    """
-
-    def __init__(self, counts: Mapping[Meter, int], known: Container[Meter], max_meters: int) -> None:
-        self._known, self._max_meters = known, max_meters
+    def __init__(self, counts: Mapping[Meter, int], known_meters: Container[Meter], max_meters: int) -> None:
+        self._known, self._max_meters = known_meters, max_meters
         self._counts: dict[bool, Counter[Meter]] = {True: Counter(), False: Counter()}
         self._totals = Counter[bool]()
         for key, count in counts.items():
@@ -257,7 +248,7 @@ class _WaitingRoom:
         self._totals[False] -= count
         self._add(key, count)
 
-    def known(self) -> Iterable[Meter]:
+    def known_meters(self) -> Iterable[Meter]:
         """Return the meters that have announced terms, and some of whose records wait."""
         return self._counts[True]
 
@@ -270,9 +261,9 @@ class _WaitingRoom:
             del counts[key]
 
 
-def _share(most: int, used: int, room: int) -> float:
-    """Return how much of a room one meter may have: `most` while half of it is free, then less and less."""
-    return most * min(1, 2 * (1 - used / room))
+def _share(maximum: int, count: int, room: int) -> float:
+    """Return how much one meter may have: the maximum while half of the room is free, then less and less."""
+    return maximum * min(1, 2 * (1 - count / room))
 
 
 class Core:
@@ -306,10 +297,7 @@ class Core:
         return tuple(topic_filter for stream in self._streams for topic_filter in stream.filters)
 
     def take(self, messages: "Iterable[Message | Waiting]", now_ms: int) -> Batch:
-        """Check messages in order, and return their effects.
-
-        A waiting record whose descriptor is now known is a message that no longer waits.
-        """
+        """Check messages in order, and return their effects; a waiting record among them waits no longer."""
         batch = Batch()
         for message in messages:
             self._end_waiting(message, batch)
@@ -347,7 +335,7 @@ class Core:
 
     def awaited(self) -> "list[Key]":
         """Return the descriptors that are known for meters some of whose records wait in the sink."""
-        return [(*key, d) for key in self._waiting.known() for d in self._of_meter[key]]
+        return [(*key, d) for key in self._waiting.known_meters() for d in self._of_meter[key]]
 
     def _terms(self, key: Meter, d: str) -> Announced | None:
         return self._of_meter.get(key, {}).get(d)
@@ -409,10 +397,7 @@ class Core:
         batch.links.add(Link(*key, digest))
 
     def _require_room(self, key: Meter, size: int, *, is_new: bool) -> None:
-        """Raise Refused if a meter may not announce further terms; if `is_new`, no other meter has them.
-
-        The more terms are known, the fewer new ones a meter may add, but never fewer than DESCRIPTORS_MIN.
-        """
+        """Raise Refused if a meter may not announce further terms; if `is_new`, nobody has them."""
         meters, own_terms = self._of_meter, self._of_meter.get(key, {})
         if not own_terms and self._limits.meters is None and len(meters) >= self._limits.max_meters:
             raise Refused("meters")
@@ -461,10 +446,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(descriptor: Descriptor) -> Numbers:
-    """Return the numbers of a descriptor, with the variance as a float.
-
-    Raises RecordError if the quantum is not a whole number of millionths.
-    """
+    """Return the numbers of a descriptor. Raises RecordError if the quantum is not whole millionths."""
     shape, joules = descriptor.shape, None
     is_energy = shape.is_energy(descriptor.kind)
     if shape.is_additive:
@@ -482,10 +464,7 @@ def _origin(topic: str) -> str:
 
 
 def _detail(error: Exception) -> str:
-    """Return what is wrong with a message.
-
-    The message of an encoding error is not used, because it would contain the payload.
-    """
+    """Return what is wrong with a message; an encoding error would contain the payload."""
     return str(error) if isinstance(error, RecordError) else "text that is not UTF-8"
 
 

@@ -62,7 +62,7 @@ _LOCK: Final = 0x6D657465
 """The key of the advisory lock under which tables and partitions are created."""
 _SCHEMA: Final = "meteragent"
 _CONNECT_S: Final = 10
-ANSWER_S: Final = 60.0
+ANSWER_S: Final = 45.0
 """The longest duration of a step, such as a batch's transaction, before the connection is dropped."""
 _KEEPALIVES: Final = {
     "keepalives_idle": 30,
@@ -175,12 +175,7 @@ class Database:
     async def connect(
         cls, url: str, password: str | None, name: str, length: partition.Length
     ) -> AsyncIterator[Self]:
-        """Connect, check the server, and disconnect at the end.
-
-        Raises:
-            LinkError: the server is unavailable, or refuses the login.
-            DatabaseError: the server or the database cannot be used.
-        """
+        """Connect, check the server, and disconnect at the end. Raises LinkError or DatabaseError."""
         with _faults():
             application = f"meteragent collect {name}"
             chosen = conninfo_to_dict(url)
@@ -206,13 +201,7 @@ class Database:
             raise DatabaseError(f"the database is in {encoding}: create one with ENCODING 'UTF8'")
 
     async def create(self) -> bool:
-        """Create the tables unless they exist, and return whether they were created.
-
-        Raises:
-            LinkError: the database is unavailable.
-            DatabaseError: the role lacks a permission, the tables belong to another version, or they were
-                created with a different partition length.
-        """
+        """Create the tables unless they exist, and return whether they were created."""
         with self._answered():
             async with self._connection.transaction():
                 await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
@@ -235,18 +224,19 @@ class Database:
         return bool(is_new)
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Prepare the connection, and return the content of the tables.
-
-        If `is_first`, reset the collector's counts to 0.
-        """
+        """Prepare the connection, and return the content of the tables."""
         with self._answered():
             await self._execute(_SESSION)
             if is_first:
                 await self._execute(_BEGIN, self._name, __version__)
             digests = [digest for (digest,) in await self._rows("SELECT digest FROM descriptor")]
-        for some in unread(digests):
+        for unread_digests in unread(digests):
             with self._answered():
-                read(await self._rows("SELECT digest, facts FROM descriptor WHERE digest = ANY(%s)", some))
+                read(
+                    await self._rows(
+                        "SELECT digest, facts FROM descriptor WHERE digest = ANY(%s)", unread_digests
+                    )
+                )
         with self._answered():
             links = await self._rows("SELECT stream, meter, digest FROM terms JOIN descriptor USING (d)")
             waiting = await self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
@@ -270,13 +260,7 @@ class Database:
             return [Waiting(*row) for row in await self._rows(_WAITING, *columns, SLICE)]
 
     async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
-        """Commit a batch.
-
-        Raises:
-            LinkError: the database is unavailable; either the whole batch was committed or nothing.
-            UnstorableError: the database refuses the data of the batch.
-            DatabaseError: the database refuses every batch.
-        """
+        """Commit a batch."""
         with self._answered():
             await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
             async with self._connection.transaction():
@@ -337,10 +321,7 @@ class Database:
         return Outcome(written_count, arrived_count - written_count - different_count, refused, refusals)
 
     async def _remove_overlapping(self, rows: Sequence[Row], mixed: set[Meter]) -> list[Refusal]:
-        """Remove rows of meters in `mixed` that overlap a slot in the table or an earlier remaining row.
-
-        Return a refusal for each removed row.
-        """
+        """Remove and refuse rows of `mixed` that overlap a slot in the table or an earlier remaining row."""
         table_overlaps = {place for (place,) in await self._rows(_OVERLAPPING)}
         candidates = {place: row for place, row in enumerate(rows) if place not in table_overlaps}
         separate_rows = without_overlaps(candidates.items(), mixed)

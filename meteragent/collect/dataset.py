@@ -194,10 +194,7 @@ class Staging:
         os.close(self._lock)
 
     def create(self) -> bool:
-        """Create the tables unless they exist, and return whether they were created.
-
-        Raises DatabaseError if the dataset belongs to another version or has a different partition length.
-        """
+        """Create the tables unless they exist, and return whether they were created. Raises DatabaseError."""
         self._database.execute("PRAGMA journal_mode = WAL").fetchone()
         self._database.execute("PRAGMA synchronous = FULL")
         [(version,)] = self._rows("PRAGMA user_version")
@@ -229,8 +226,12 @@ class Staging:
                 )
         [(self.staged,)] = self._rows("SELECT count(*) FROM staged")
         digests = [d for (d,) in self._rows("SELECT d FROM descriptor")]
-        for some in unread(digests):
-            read(row for d in some for row in self._rows("SELECT d, facts FROM descriptor WHERE d = ?", d))
+        for unread_digests in unread(digests):
+            read(
+                row
+                for d in unread_digests
+                for row in self._rows("SELECT d, facts FROM descriptor WHERE d = ?", d)
+            )
         waiting = self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
         return Content(
             announced(digests),
@@ -281,10 +282,7 @@ class Staging:
         self.staged = 0
 
     def _set_aside(self, terms: dict[str, Terms], last: int) -> bool:
-        """Move the staged rows, up to the place `last`, that no file can hold to the table `quarantine`.
-
-        Return whether there were any; they are counted as refused.
-        """
+        """Move the staged rows that no file can hold to `quarantine`; return whether there were any."""
         staged = [(place, Row(*values), count) for place, *values, count in self._rows(_SLICE, last)]
         unfit = [item for item in staged if not _fits_file(item[1], terms, self._length)]
         refused = Counter[tuple[str, str]]()
@@ -302,10 +300,7 @@ class Staging:
         return bool(places)
 
     def _move(self, part: Part, terms: dict[str, Terms], overlaps: set[Row], last: int) -> None:
-        """Merge the staged rows of a part, up to the place `last`, with its file, and delete these rows.
-
-        The rows in `overlaps` are refused.
-        """
+        """Merge staged rows of a part with its file, refuse those in `overlaps`, and delete them all."""
         limits = part.stream, part.start_ms, part.end_ms, last
         staged = [(Row(*values), count) for *values, count in self._rows(_STAGED, *limits)]
         rows = [(row, count) for row, count in staged if row not in overlaps]
@@ -327,10 +322,7 @@ class Staging:
         self._outcome = _sum(self._outcome, outcome)
 
     def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms], last: int) -> set[Row]:
-        """Return the staged rows, up to the place `last`, that overlap a slot in files or an earlier row.
-
-        Only meters whose slots could overlap are searched. A refused row does not count as an earlier row.
-        """
+        """Return the staged rows of mixed meters that overlap a slot in files or an earlier accepted row."""
         mixed = set(self._rows("SELECT stream, meter FROM mixed"))
         overlaps: set[Row] = set()
         for part in parts:
@@ -413,8 +405,8 @@ class Staging:
     def _fill_descriptors(self, file: Any) -> None:
         rows = self._database.execute(_DESCRIPTORS)
         with pq.ParquetWriter(file, _DESCRIPTOR_SCHEMA) as writer:
-            while some := rows.fetchmany(SLICE):
-                columns = zip(zip(*some, strict=True), _DESCRIPTOR_SCHEMA.types, strict=True)
+            while slice_rows := rows.fetchmany(SLICE):
+                columns = zip(zip(*slice_rows, strict=True), _DESCRIPTOR_SCHEMA.types, strict=True)
                 arrays = [pa.array(column).cast(kind) for column, kind in columns]
                 writer.write_table(pa.table(arrays, schema=_DESCRIPTOR_SCHEMA))
 

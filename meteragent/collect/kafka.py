@@ -63,10 +63,7 @@ class KafkaSource:
         self._log_times_s: dict[str, float] = {}
 
     async def run(self) -> NoReturn:
-        """Stay in the group until cancelled, and then leave it.
-
-        Raises LinkError if the library refuses the settings or the topics.
-        """
+        """Stay in the group until cancelled. Raises LinkError if the library refuses settings or topics."""
         consumer = await self._checked(Consumer, self._settings | {"error_cb": self._log_error})
         try:
             await self._checked(partial(consumer.subscribe, self._topics, on_assign=self._on_assign))

@@ -86,10 +86,7 @@ class MqttSource:
         self.is_up = False
 
     def _note_start(self, now_s: float) -> None:
-        """Record the start of a connection, and warn if RIVAL_COUNT connections start within RIVAL_S seconds.
-
-        Some brokers do not report that they end a connection because another client has the same id.
-        """
+        """Warn if connections start often; not every broker says that another client has the same id."""
         self._starts_s.append(now_s)
         if len(self._starts_s) == RIVAL_COUNT and now_s - self._starts_s[0] < RIVAL_S:
             self._starts_s.clear()
@@ -99,10 +96,7 @@ class MqttSource:
             _log.warning(text, RIVAL_COUNT, self._client_id)
 
     def _count(self, event: str) -> None:
-        """Queue an empty message in place of a message that is too large to be read.
-
-        The core counts the empty message as refused. The session itself acknowledges the large message.
-        """
+        """Queue an empty message in place of one that is too large to be read, so that the core counts it."""
         if event == "oversized":
             self._queue.put(Message("", b""))
 

@@ -91,10 +91,7 @@ class NatsSource:
         return messages
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Acknowledge messages whose effects have been committed.
-
-        If an acknowledgement is lost, the message is delivered again.
-        """
+        """Acknowledge messages; if an acknowledgement is lost, the message is delivered again."""
         if self._client is not None:
             with suppress(errors.Error, OSError):
                 for message in messages:
@@ -157,10 +154,7 @@ class NatsSource:
         )
 
     async def _create_consumers(self, client: Client, subject: str) -> list[_Consumer]:
-        """Return the consumers of a subject, one per stream, and create those that do not exist.
-
-        Raises LinkError if JetStream reports an error, or if no stream holds the subject.
-        """
+        """Return a subject's consumers, one per stream, creating new ones. Raises LinkError."""
         question = json.dumps({"subject": subject}).encode()
         answer = await client.request("$JS.API.STREAM.NAMES", question, timeout=_TIMEOUT_S)
         facts = json.loads(answer.data)

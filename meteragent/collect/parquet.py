@@ -35,12 +35,7 @@ class ParquetSink:
     @classmethod
     @asynccontextmanager
     async def connect(cls, folder: Path, name: str, length: Length, delay_s: float) -> AsyncIterator[Self]:
-        """Open a dataset; at the end, flush it unless a periodic flush has failed, and close it.
-
-        Raises:
-            LinkError: the disk is full or fails; another attempt may succeed.
-            DatabaseError: the folder cannot be used, or another process uses it.
-        """
+        """Open a dataset; flush and close it at the end. Raises LinkError or DatabaseError."""
         with _faults(folder):
             staging = Staging(folder, name, length)
         executor = ThreadPoolExecutor(1, "dataset")
@@ -58,10 +53,7 @@ class ParquetSink:
         return await self._step(self._staging.create)
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Create the tables unless they exist, and return the dataset's content.
-
-        If `is_first`, reset the collector's counts to 0.
-        """
+        """Create the tables unless they exist, and return the dataset's content."""
         await self.create()
         return await self._step(lambda: self._staging.begin(is_first=is_first))
 
@@ -100,10 +92,7 @@ class ParquetSink:
                 self._fault = error
 
     def _close(self) -> None:
-        """Move the staged rows into files unless a periodic flush failed, and close the dataset.
-
-        A failure is only logged, because staged rows are durable.
-        """
+        """Flush unless a periodic flush failed, and close; staged rows are durable if this fails, too."""
         try:
             with _faults(self._folder):
                 if self._fault is None:
@@ -124,10 +113,7 @@ class ParquetSink:
 
 @contextmanager
 def _faults(folder: Path) -> Iterator[None]:
-    """Translate errors of SQLite and of the system into LinkError and DatabaseError.
-
-    The messages contain no values of records.
-    """
+    """Translate errors of SQLite and of the system into ours, without values of records."""
     try:
         yield
     except sqlite3.OperationalError as error:

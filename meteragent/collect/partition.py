@@ -33,10 +33,7 @@ def of(time_ms: int, length: Length) -> Partition:
 
 
 def cover(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
-    """Return the partitions that contain one of the given times or a day within `_AHEAD_MS` from now.
-
-    The set is empty if the table has no partitions (`length` is "none").
-    """
+    """Return the partitions, if any, of the given times and of the days up to `_AHEAD_MS` from now."""
     if length == "none":
         return set()
     days = {time_ms // DAY_MS for time_ms in times_ms}

@@ -53,10 +53,7 @@ _ROW_GROUP = 1 << 17
 
 
 class Terms(NamedTuple):
-    """The facts of a descriptor with which `table_of` fills its columns.
-
-    `quantum_u` is the quantum in millionths of the unit.
-    """
+    """The facts of a descriptor that fill columns; `quantum_u` is in millionths of the unit."""
 
     unit: str
     quantum_u: int
@@ -132,10 +129,7 @@ class Merged:
 
 
 def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
-    """Add rows to the content of a file, and keep only the first row for each key.
-
-    `deliveries` holds the number of deliveries of each row. The keys in the content are all different.
-    """
+    """Add rows to a file's content, and keep only the first row of each key; count all deliveries."""
     union = pa.concat_tables([content, rows])
     order_of_arrival = np.concatenate([np.zeros(content.num_rows, np.int64), np.arange(1, rows.num_rows + 1)])
     keys = [(name, "ascending") for name in (*_KEY, "arrival")]
@@ -206,12 +200,7 @@ def _slots(table: pa.Table) -> tuple[Integers, Integers, NDArray[np.bool_]]:
 
 
 def read(path: Path, meters: Collection[str] | None = None) -> pa.Table:
-    """Read a file of records, or only those of some meters; without a file, return a table without rows.
-
-    Raises:
-        DatabaseError: the file is not a file of records.
-        OSError: the file cannot be read.
-    """
+    """Read a file of records, or its rows of some meters. Raises DatabaseError or OSError."""
     if not path.exists():
         return SCHEMA.empty_table()
     try:

@@ -47,6 +47,8 @@ class Service:
         self._limits = settings.limits()
         self._source = _source(settings, Core(self._topics, self._limits).filters, entropy)
         self._messages: list[Message] = []
+        self._size = BATCH
+        """The size of the next transaction: less after a failure, which may be for want of time."""
         self._backoff = Backoff(entropy)
         self._report, self._has_sink = _Report(), False
 
@@ -78,7 +80,7 @@ class Service:
                     is_first, self._has_sink = False, True
                     await self._write(core, tables)
             except LinkError as error:
-                self._has_sink = False
+                self._has_sink, self._size = False, max(1, self._size // 2)
                 delay_s = self._backoff.delay_s(0.0)
                 _log.warning("%s; messages stay unacknowledged; next attempt in %.1f s", error, delay_s)
                 await asyncio.sleep(delay_s)
@@ -134,10 +136,11 @@ class Service:
                 core, rebuild_s = await self._begin(tables, is_first=False), clock_s()
             if not self._messages:
                 continue
-            core = await self._store(core, tables, self._messages)
+            messages = self._messages[: self._size]
+            core = await self._store(core, tables, messages)
             self._backoff = Backoff(self._entropy)
-            await self._source.acknowledge(self._messages)
-            self._messages = []
+            await self._source.acknowledge(messages)
+            self._messages, self._size = self._messages[len(messages) :], min(BATCH, 2 * self._size)
 
     async def _reply(self, question: bytes) -> str:
         return as_json(self._report.vitals(source_up=self._source.is_up, sink_up=self._has_sink), question)
@@ -200,21 +203,13 @@ class _Report:
 
 
 async def create(settings: Settings) -> bool:
-    """Create the tables unless they exist, and return whether they were created.
-
-    Raises:
-        LinkError: the sink is unavailable.
-        DatabaseError: the sink refuses the change.
-    """
+    """Create the tables unless they exist, and return whether they were. Raises as `Sink` does."""
     async with _sink(settings) as tables:
         return await tables.create()
 
 
 def _source(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Source:
-    """Return the source that a configuration names, for messages whose topics match the filters.
-
-    Kafka has no filters: there, the source reads the configured topics.
-    """
+    """Return the source that a configuration names; Kafka reads its own topics instead of filters."""
     keys = settings.source
     if keys.kind == "NATS":
         from meteragent.collect.nats import NatsSource  # noqa: PLC0415  needs an extra of its own
@@ -228,12 +223,7 @@ def _source(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Sou
 
 
 def _sink(settings: Settings) -> AbstractAsyncContextManager[Sink]:
-    """Return the context manager of the sink that a configuration names.
-
-    Raises:
-        ImportError: the libraries of the sink's extra are not installed.
-        ConfigError: the file with the database's password cannot be read.
-    """
+    """Return the sink that a configuration names. Raises ImportError or ConfigError."""
     name, database, dataset = settings.source.client_id, settings.database, settings.dataset
     if dataset is not None:
         from meteragent.collect.parquet import ParquetSink  # noqa: PLC0415  needs an extra of its own

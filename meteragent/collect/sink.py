@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
     """The result of a commit: rows written, rows that already existed, and refusals by stream and reason.
 
     `refusals` has an entry for each message that the core refused, but not necessarily for each row that the
-    sink refused.
+    sink refused. A dataset refuses rows later, with those of later batches.
     """
 
     written: int
@@ -112,10 +112,7 @@ class Sink(Protocol):
         ...
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Prepare the connection, and return the content of the tables.
-
-        If `is_first`, reset the collector's counts to 0.
-        """
+        """Return the content of the tables; if `is_first`, reset the collector's counts to 0."""
         ...
 
     async def expire(self, wait_ms: int) -> Outcome:
@@ -127,10 +124,7 @@ class Sink(Protocol):
         ...
 
     async def write(self, batch: Batch, messages: int, now_ms: int) -> Outcome:
-        """Commit a whole batch or nothing. On return, the batch is on disk.
-
-        `messages` is the number of messages in the batch. The outcome may include results of earlier batches.
-        """
+        """Commit the batch of so many messages, or nothing; on return, it is on disk."""
         ...
 
 

@@ -70,10 +70,7 @@ class Source(Protocol):
         ...
 
     async def batch(self, size: int) -> list[Message]:
-        """Wait for messages, and return at most `size` of them, each with its MQTT topic.
-
-        A shared source returns an empty list after a long wait without messages.
-        """
+        """Wait for at most `size` messages; a shared source returns none after a long wait."""
         ...
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:

@@ -15,10 +15,7 @@ _WILDCARDS: Final = {"+": "*", "#": ">"}
 
 
 def holds(topic: str) -> bool:
-    """Return whether the gateway accepts a topic and passes it on unchanged.
-
-    The topic must contain neither white space nor a level ``*`` or ``>``.
-    """
+    """Return whether the gateway accepts a topic: it has neither white space nor a level ``*`` or ``>``."""
     return not _UNFIT.search(topic)
 
 

@@ -58,7 +58,7 @@ from meteragent.consume.shape import (
     weighted_total,
 )
 from meteragent.consume.slots import Slots
-from meteragent.consume.table import read_slots, read_table
+from meteragent.consume.table import UnfitMeters, read_slots, read_table
 from meteragent.consume.tariff import TariffChoice, compare_tariffs, tariff_cost
 from meteragent.consume.view import View, nonnegative
 from meteragent.domain.tariff import Tariff
@@ -81,6 +81,7 @@ __all__ = [
     "Slots",
     "Tariff",
     "TariffChoice",
+    "UnfitMeters",
     "View",
     "band_energies",
     "by_feeder",

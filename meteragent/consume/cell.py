@@ -6,10 +6,7 @@ _FORMULA = re.compile(r"'*[=+\-@]")
 
 
 def cell_of(name: str) -> str:
-    """Return a name as a cell that no spreadsheet computes: with ' before =, +, - or @.
-
-    `name_of` returns the name. A name that already begins with such marks gets another one.
-    """
+    """Return a name with ' before =, +, - or @ (or such marks), so that no spreadsheet computes it."""
     return f"'{name}" if _FORMULA.match(name) else name
 
 

@@ -77,11 +77,7 @@ class CrowdDescriptor:
 
     @classmethod
     def parse(cls, message: Message) -> Self:
-        """Parse a descriptor, which must be consistent and have the id of its facts.
-
-        Raises:
-            RecordError: a field is missing, invalid or inconsistent; the error names it.
-        """
+        """Parse a descriptor. Raises RecordError, which names a field that is missing or wrong."""
         fields = Fields(_DESCRIPTOR, message, float)
         if fields["id"] != id_of(fields.facts, {"id"}):
             raise fields.error("id", "does not match its facts")
@@ -99,10 +95,7 @@ class CrowdDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class CrowdTotal:
-    """The energy, in Wh, of those gateways of a group that reported in a slot.
-
-    `homes` is the number of these gateways.
-    """
+    """The energy, in Wh, of those `homes` gateways of a group that reported in a slot."""
 
     time_ms: int
     homes: int
@@ -110,19 +103,11 @@ class CrowdTotal:
     descriptor: CrowdDescriptor
 
     def energy(self, coverage: float = COVERAGE) -> Estimate:
-        """Estimate the energy of these gateways, in Wh.
-
-        Raises:
-            ValueError: the coverage is not between 0 and 1.
-        """
+        """Estimate these gateways' energy in Wh. Raises ValueError unless coverage is between 0 and 1."""
         return self._estimate(1.0, coverage, "Wh")
 
     def mean(self, coverage: float = COVERAGE) -> Estimate:
-        """Estimate the mean power per gateway over the slot, in W.
-
-        Raises:
-            ValueError: the coverage is not between 0 and 1.
-        """
+        """Estimate the mean power per gateway, in W. Raises ValueError as `energy` does."""
         hours = self.descriptor.step_ms / HOUR_MS
         return self._estimate(1 / (self.homes * hours), coverage, "W")
 
@@ -136,10 +121,8 @@ class CrowdTotal:
 def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
     """Collect the totals of each group, in time order, by the name of the group.
 
-    Raises:
-        RecordError: a message is neither a valid total nor a valid descriptor of totals; a total names a
-            missing descriptor or contradicts its descriptor; or two different totals have the same group and
-            slot.
+    Raises RecordError if a message is neither a valid total nor a valid descriptor of totals; a total names a
+    missing descriptor or contradicts its descriptor; or two different totals have the same group and slot.
     """
     descriptors: dict[str, CrowdDescriptor] = {}
     records: list[Fields] = []
@@ -163,10 +146,7 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
 
 
 def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdTotal:
-    """Return the total with the given fields.
-
-    Raises RecordError if a field is invalid or contradicts the descriptor, or the descriptor is missing.
-    """
+    """Return the total with the given fields. Raises RecordError if it contradicts its descriptor."""
     descriptor = descriptors.get(fields["d"])
     if descriptor is None:
         raise RecordError("a total whose descriptor is missing")

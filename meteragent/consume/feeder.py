@@ -59,11 +59,9 @@ class Peak:
 def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float = 0.95) -> Peak:
     """Estimate the largest slot mean over meters from `start_ms` to `end_ms`, corrected for bias.
 
-    Raises:
-        ValueError: there is no meter; a meter's records do not fill that time with whole slots; meters
-            differ in unit or in the start or end of a slot; slots are bands; or coverage is not between 0
-            and 1.
-        TypeError: `meters` is a mapping.
+    Raises ValueError if there is no meter; a meter's records do not fill that time with whole slots; meters
+    differ in unit or in the start or end of a slot; slots are bands; or coverage is not between 0 and 1, and
+    TypeError if `meters` is a mapping.
     """
     homes = [series.between(start_ms, end_ms) for series in require_series(meters)]
     if len({_grid(series) for series in homes}) != 1:
@@ -86,10 +84,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
 
 
 def _grid(series: Series) -> tuple[object, ...]:
-    """Return a series' unit and slots, which must be the same for all meters.
-
-    Raises ValueError if slots are bands.
-    """
+    """Return the unit and slots, the same for all meters. Raises ValueError if slots are bands."""
     if any(record.band is not None for record in series.records):
         raise ValueError("the bands of mean days have no peak: they do not belong to one time")
     return series.unit, series.time_ms.tobytes(), series.end_ms.tobytes()
@@ -119,10 +114,7 @@ def _for_each_slot(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[P
 
 
 def _bias(means: Floats, laws: Sequence[Law]) -> float:
-    """Compute E max(m_t + z_t) - max m_t, where m_t are the `means` after shrinking (see the module).
-
-    `laws` has the distribution of each z_t.
-    """
+    """Compute E max(m_t + z_t) - max m_t for shrunk `means` m_t and the `laws` of z_t (see the module)."""
     variance = float(np.mean([_variance(law) for law in laws]))
     spread = float(np.var(means, ddof=1)) if means.size > 1 else 0.0
     scale = math.sqrt(max(0.0, 1 - variance / spread)) if spread else 0.0

@@ -77,10 +77,9 @@ def guess_under_prior(
         within: the agent's range (low, high) in the series' unit, if the receiver knows it. The prior's
             values are clamped to it.
 
-    Raises:
-        ValueError: there is no such slot; the prior has no value with a positive weight, a weight that is
-            negative or not finite, or a value that is not finite; the range is empty or not finite; or the
-            loss is unknown.
+    Raises ValueError if there is no such slot; the prior has no value with a positive weight, a weight that
+    is negative or not finite, or a value that is not finite; the range is empty or not finite; or the loss is
+    unknown.
     """
     if loss not in ("absolute", "squared"):
         raise ValueError(f"loss must be 'absolute' or 'squared', not {loss!r}")
@@ -112,10 +111,7 @@ def log_likelihood(terms: Descriptor, released_value: Fraction, values: list[Fra
 
 
 def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> dict[Fraction, float]:
-    """Return the prior's values, clamped to the range and sorted, with their positive weights.
-
-    Raises ValueError if the range or the prior is invalid.
-    """
+    """Return the prior's values, clamped and sorted, with their weights. Raises ValueError."""
     low, high = (_exact(end) for end in within) if within else (None, None)
     if low is not None and high is not None and low > high:
         raise ValueError("the low end of the range is above its high end")

@@ -62,10 +62,7 @@ class Cells(Columns):
     unit: str
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return columns for `to_pandas()` and `to_arrow()`.
-
-        Times are in UTC; the tables of pandas and Arrow also state the zone.
-        """
+        """Return columns for `to_pandas()` and `to_arrow()`, which also state the zone of times, UTC."""
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
         columns = {name: getattr(self, name) for name in numbers}
@@ -81,12 +78,10 @@ def by_feeder(
     """Compute the total and the mean of each feeder and slot, in order of feeder and time.
 
     `feeder_of` is a mapping or a function from a meter's name to the name of its feeder. If it is None, all
-    meters belong to one feeder, whose name is empty.
-
-    Raises:
-        TypeError: `slots` is not of type `Slots`, or `feeder_of` is neither a mapping nor a function.
-        ValueError: a meter has no feeder, or no capacity although the rules need one; the rules compare
-            energies, but the values are amounts; or coverage is not between 0 and 1.
+    meters belong to one feeder, whose name is empty. Raises TypeError if `slots` is not of type `Slots`, or
+    `feeder_of` is neither a mapping nor a function, and ValueError if a meter has no feeder, or no capacity
+    although the rules need one; the rules compare energies, but the values are amounts; or coverage is not
+    between 0 and 1.
     """
     if not isinstance(slots, Slots):
         raise TypeError(f"expected Slots, not {type(slots).__name__}: see Slots.read, or Slots.of for series")
@@ -135,10 +130,8 @@ def figures(homes: Integers, sum_u: Integers, errors: Floats, is_shown: Flags) -
 def error_of(noise: Noise, coverage: float) -> tuple[float, float]:
     """Compute the standard deviation and the half-width of the interval of the mean over a cell's meters.
 
-    `noise` states the cell's number of meters under each mechanism and rounding.
-
-    Raises:
-        ValueError: coverage is not between 0 and 1.
+    `noise` states the cell's number of meters under each mechanism and rounding. Raises ValueError if
+    coverage is not between 0 and 1.
     """
     homes = sum(count for _, _, count in noise)
     parts = [Part(mechanism, 1, count, 1 / homes, rounding) for mechanism, rounding, count in noise]
@@ -166,10 +159,7 @@ def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float
 def _as_mapping(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | Callable[[str], str] | None
 ) -> Mapping[str, str] | None:
-    """Return `feeder_of` as a mapping, or None if it is None.
-
-    Raises TypeError if `feeder_of` is neither a mapping nor a function.
-    """
+    """Return `feeder_of` as a mapping or None. Raises TypeError if it is something else."""
     if feeder_of is None or isinstance(feeder_of, Mapping):
         return feeder_of
     if not callable(feeder_of):
@@ -183,10 +173,7 @@ def _as_mapping(
 def _feeders(
     meters: tuple[str, ...], feeder_of: Mapping[str, str] | None
 ) -> tuple[tuple[str, ...], Integers]:
-    """Return the sorted names of the feeders, and the index of each meter's feeder.
-
-    Raises ValueError if a meter has no feeder.
-    """
+    """Return the feeders' names, and the index of each meter's. Raises ValueError if it has none."""
     if feeder_of is None:
         return ("",), np.zeros(len(meters), np.int64)
     missing_count = sum(meter not in feeder_of for meter in meters)

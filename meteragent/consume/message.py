@@ -67,8 +67,7 @@ class Descriptor:
     def parse(cls, message: Message) -> Self:
         """Parse a descriptor, which must be complete and consistent and have the id of its facts.
 
-        Raises:
-            RecordError: a field is missing, invalid or inconsistent; the error names it.
+        Raises RecordError, which names a field that is missing, wrong or inconsistent.
         """
         fields = Fields(DESCRIPTOR, message, float)
         if fields["id"] != id_of(fields.facts):
@@ -92,10 +91,7 @@ class Descriptor:
         return descriptor
 
     def _agreements(self, fields: Fields) -> Iterator[tuple[str, bool]]:
-        """Yield, for each condition of consistency, the field concerned and whether the condition holds.
-
-        A condition may rely on the conditions before it.
-        """
+        """Yield, for each condition of consistency, the field and whether it holds if those before do."""
         noise, shape = self.mechanism, self.shape
         yield "metric", self.metric in shape.metrics
         yield "in_all", (self.metric is Metric.L1) == (self.facts.get("in_all") is True)
@@ -116,10 +112,7 @@ class Descriptor:
 
     @classmethod
     def stored(cls, text: str) -> Self:
-        """Return the descriptor, of no meter, whose id is the hash of `text` (see `hashed`).
-
-        Raises RecordError as `parse` does.
-        """
+        """Return the descriptor, of no meter, with the hash of `text` as its id. Raises as `parse` does."""
         facts = json.loads(text)
         return cls.parse(facts | {"id": facts_id(facts), "meter": "", "valid_from": "1970-01-01T00:00:00Z"})
 
@@ -184,11 +177,7 @@ class Descriptor:
         return self.shape.slot_ms(0 if band is None else self.shape.names.index(band))
 
     def kwh_per_unit(self, band: str | None = None) -> Fraction:
-        """Return the energy in kWh per unit of a slot's value, or of the value of the given band.
-
-        Raises:
-            ValueError: values are neither energies nor means of the load.
-        """
+        """Return the kWh per unit of a value, or of a band's. Raises ValueError if there is no energy."""
         self.require_load()
         kilo = self.shape.wh_per_value(self.unit, self.kind) / KILO
         return kilo if self.shape.is_energy(self.kind) else kilo * self.slot_ms(band) / HOUR_MS
@@ -231,11 +220,7 @@ class Record:
 
     @classmethod
     def parse(cls, message: Message) -> Self:
-        """Parse a record.
-
-        Raises:
-            RecordError: a field is missing or invalid; the error names it.
-        """
+        """Parse a record. Raises RecordError, which names a field that is missing or wrong."""
         fields = Fields(RECORD, message, Decimal)
         return cls(
             meter=fields["meter"],
@@ -314,11 +299,7 @@ class Fields:
 
 
 def load(message: Message, parse_float: Callable[[str], Any] = Decimal) -> Mapping[str, Any]:
-    """Return the fields of a message; `parse_float` converts JSON numbers with a fraction or an exponent.
-
-    Raises:
-        RecordError: the message is not a JSON object.
-    """
+    """Return the fields of a message, without checks. Raises RecordError if it is not a JSON object."""
     facts: Any = message
     if isinstance(message, bytes | str):
         with suppress(ValueError, ArithmeticError, RecursionError):

@@ -71,13 +71,11 @@ class Nested(Columns):
 def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
     """Combine the series of two or more streams of one meter, from fine to coarse, by least squares.
 
-    The result has one item for each series, in the same order and with the same slots.
-
-    Raises:
-        ValueError: there are fewer than two series; they do not share one meter, kind, unit and local
-            calendar, or their sources are not read in the same way; a slot is not longer than every slot of
-            the previous stream; slots are bands, or a window has several slots, whose noises are dependent;
-            no energy follows from the values; or coverage is not between 0 and 1.
+    The result has one item for each series, in the same order and with the same slots. Raises ValueError if
+    there are fewer than two series; they do not share one meter, kind, unit and local calendar, or their
+    sources are not read in the same way; a slot is not longer than every slot of the previous stream; slots
+    are bands, or a window has several slots, whose noises are dependent; no energy follows from the values;
+    or coverage is not between 0 and 1.
     """
     _check(streams, coverage)
     pieces: list[Tree] = []

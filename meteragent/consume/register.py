@@ -41,10 +41,8 @@ def total(
     given the noise bounds (Anderson 1955). So the half-width at one time is valid for all earlier times, and
     it is computed again only after the standard deviation has changed by 2%. Intervals are never too narrow,
     and at most about 2% too wide. The last interval is exact and equals the interval of `Series.energy`.
-
-    Raises:
-        ValueError: whole slots do not fill the time, because of a gap or a slot that straddles an end of
-            the time; no energy follows from the values; or coverage is not between 0 and 1.
+    Raises ValueError if whole slots do not fill the time, because of a gap or a slot that straddles an end of
+    the time; no energy follows from the values; or coverage is not between 0 and 1.
     """
     start_ms = int(series.time_ms[0]) if start_ms is None else start_ms
     series_part = series.between(start_ms, int(series.end_ms[-1]) if end_ms is None else end_ms)

@@ -81,10 +81,7 @@ class Rules:
             raise ValueError("capacity needs share, the largest part of the capacity that one home may have")
 
     def capacities_u(self, meters: tuple[str, ...]) -> Integers:
-        """Return each meter's capacity, rounded to whole millionths.
-
-        Raises ValueError unless all meters have a positive capacity.
-        """
+        """Return capacities as whole millionths. Raises ValueError unless all are positive."""
         capacities = self.capacity or {}
         capacity_u = np.rint(np.array([capacities.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
         if not (capacity_u > 0).all():
@@ -106,10 +103,9 @@ def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> F
 
 
 def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
-    """Return, for each feeder, whether a home may have more than `share` of the feeder's energy.
+    """Return, for each of so many `feeders`, whether a home may have more than `share` of its energy.
 
-    `feeder` holds the index of each meter's feeder, and `feeders` is the number of feeders. Each meter must
-    have slots.
+    `feeder` holds the index of each meter's feeder. Each meter must have slots.
     """
     energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _compositions(slots)
     results = np.zeros(feeders, np.bool_)
@@ -124,10 +120,7 @@ def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules)
 def cannot_rule_out(
     energies: Floats, compositions: list[Composition], descriptors: tuple[Descriptor, ...], rules: Rules
 ) -> bool:
-    """Return whether the test cannot rule out that a home has more than `share` of the feeder's energy.
-
-    `energies` and `compositions` have one entry per home of the feeder.
-    """
+    """Return whether a home may have more than `share` of the energy; there is an entry for each home."""
     share = rules.share or 0.0
     if energies.size * share < 1:
         return True

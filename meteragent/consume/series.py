@@ -36,10 +36,7 @@ T = TypeVar("T", bound=NDArray[Any])
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimated value, the standard deviation of its noise, and an interval, all in `unit`.
-
-    The interval from `low` to `high` contains the measured value with probability `coverage`.
-    """
+    """An estimated value, its noise's sd, and the interval that contains the measured value."""
 
     value: float
     sd: float
@@ -65,9 +62,8 @@ class Series(Columns):
     def of(cls, records: Iterable[Record], descriptors: Mapping[str, Descriptor]) -> Self:
         """Return the series of one meter from its records, in any order; repeated records are ignored.
 
-        Raises:
-            RecordError: there is no record; records differ in meter or unit; two records of the same slot
-                are different, or two slots overlap; or a descriptor is missing or does not match its record.
+        Raises RecordError if there is no record; records differ in meter or unit; two records of the same
+        slot are different, or two slots overlap; or a descriptor is missing or does not match its record.
         """
         records_by_slot: dict[tuple[int, str], Record] = {}
         for record in records:
@@ -177,11 +173,7 @@ class Series(Columns):
         return self.descriptors[record.descriptor]
 
     def between(self, start_ms: int, end_ms: int) -> Self:
-        """Select the records of the slots that fill the time from `start_ms` to `end_ms`.
-
-        Raises:
-            ValueError: that time has no records, a record is missing, or a slot straddles either end of it.
-        """
+        """Select the records of slots that fill the time exactly. Raises ValueError if there are none."""
         start, stop = np.searchsorted(self.time_ms, (start_ms, end_ms))
         series = replace(self, records=self.records[start:stop])
         is_filled = stop > start and series.time_ms[0] == start_ms and series.end_ms[-1] == end_ms
@@ -190,11 +182,7 @@ class Series(Columns):
         return series
 
     def around(self, start_ms: int, end_ms: int) -> Self:
-        """Select the records of all slots that overlap the time from `start_ms` to `end_ms`.
-
-        Raises:
-            ValueError: that time has no records, or a record is missing.
-        """
+        """Select the records of all slots that overlap the time. Raises ValueError if one is missing."""
         start = np.searchsorted(self.end_ms, start_ms, side="right")
         stop = np.searchsorted(self.time_ms, end_ms)
         if not start < stop:
@@ -202,11 +190,7 @@ class Series(Columns):
         return self.between(min(start_ms, int(self.time_ms[start])), max(end_ms, int(self.end_ms[stop - 1])))
 
     def of_window(self, start_ms: int) -> Self:
-        """Select the records of the window that starts at `start_ms`.
-
-        Raises:
-            ValueError: there are no such records.
-        """
+        """Select the records of the window that starts at `start_ms`. Raises ValueError if it has none."""
         start, stop = np.searchsorted(self.window_ms, (start_ms, start_ms + 1))
         if start == stop:
             raise ValueError(f"no records of a window that starts at {start_ms} ms")
@@ -215,10 +199,8 @@ class Series(Columns):
     def slot(self, time_ms: int, band: str | None = None) -> Self:
         """Select the record of the slot that starts at `time_ms`.
 
-        If slots are bands, `time_ms` is the start of the window, and `band` is required.
-
-        Raises:
-            ValueError: there is no such record.
+        If slots are bands, `time_ms` is the start of the window, and `band` is required. Raises ValueError if
+        there is no such record.
         """
         start, stop = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
         records = tuple(record for record in self.records[start:stop] if record.band == band)
@@ -232,11 +214,9 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
     """Return the series of each meter, by the meter's name, from the messages of one stream.
 
     The messages are records and descriptors, in any order. A record's descriptor is the one that its meter
-    has sent; only if it sent none with that id, the one of other meters, unless theirs differ.
-
-    Raises:
-        RecordError: a message is neither a record nor a descriptor, or messages contradict each other (see
-            `Series.of`).
+    has sent; only if it sent none with that id, the one of other meters, unless theirs differ. Raises
+    RecordError if a message is neither a record nor a descriptor, or messages contradict each other (see
+    `Series.of`).
     """
     records: dict[str, list[Record]] = defaultdict(list)
     descriptors: dict[str, dict[str, Descriptor]] = defaultdict(dict)
@@ -264,12 +244,9 @@ def mean_value(
     """Estimate the mean value, over meters, of the slot that starts at `time_ms`, in the records' unit.
 
     The estimate is unbiased. If slots are bands, `band` is required, and `time_ms` is the window's start.
-
-    Raises:
-        ValueError: there is no meter; a meter has no record of that slot; records differ in kind, unit or
-            duration; values are neither energies or means of the load nor amounts; or coverage is not
-            between 0 and 1.
-        TypeError: `meters` is a mapping.
+    Raises ValueError if there is no meter; a meter has no record of that slot; records differ in kind, unit
+    or duration; values are neither energies or means of the load nor amounts; or coverage is not between 0
+    and 1, and TypeError if `meters` is a mapping.
     """
     slots = [series.slot(time_ms, band) for series in require_series(meters)]
     terms = [slot.terms(slot.records[0]) for slot in slots]
@@ -289,13 +266,10 @@ def mean_energy(
     By default, the estimate is unbiased, and a slot must not straddle an end of that time, because records do
     not show how the load varied within a slot. With `cut="even"` such a slot counts in proportion to the
     fraction of it that lies within that time, as if its load were even. The interval is then for this
-    fraction of the slot's measured energy, and does not include the error of the assumption.
-
-    Raises:
-        ValueError: there is no meter; a meter's records do not fill that time (with whole slots, unless `cut`
-            allows parts); bands of a mean day are cut; no energy follows from the values; or coverage is not
-            between 0 and 1.
-        TypeError: `meters` is a mapping.
+    fraction of the slot's measured energy, and does not include the error of the assumption. Raises
+    ValueError if there is no meter; a meter's records do not fill that time (with whole slots, unless `cut`
+    allows parts); bands of a mean day are cut; no energy follows from the values; or coverage is not between
+    0 and 1, and TypeError if `meters` is a mapping.
     """
     select = Series.between if cut is None else Series.around
     homes = [select(series, start_ms, end_ms) for series in require_series(meters)]
@@ -314,10 +288,7 @@ def require_series(meters: Iterable[Series]) -> Iterable[Series]:
 
 
 def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
-    """Compute the fraction of each slot that lies between `start_ms` and `end_ms`.
-
-    Raises ValueError if the slot of a band lies only partly within that time.
-    """
+    """Compute the fraction of each slot that lies in the time. Raises ValueError if a band is cut."""
     inside_ms = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
     shares = np.asarray(inside_ms / (series.end_ms - series.time_ms))
     if any(record.band and share < 1 for record, share in zip(series.records, shares, strict=True)):
@@ -328,10 +299,7 @@ def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
 def _weighted_sum(
     meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float
 ) -> Estimate:
-    """Estimate the sum of all meters' weighted values.
-
-    Raises ValueError if values cannot be added, or coverage is not between 0 and 1.
-    """
+    """Estimate the sum of weighted values. Raises ValueError if they or the coverage are wrong."""
     for terms in (terms for series in meters for terms in series.descriptors.values()):
         terms.require_load(or_amount=True)
     pairs = list(zip(meters, weights, strict=True))

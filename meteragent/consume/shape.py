@@ -26,10 +26,7 @@ from meteragent.privacy.totals import half_width_of_window
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The values of a window's k blocks, in `unit`, with the k + 1 `edges_ms` of the blocks.
-
-    The `half_width` of the error band holds for all blocks simultaneously.
-    """
+    """The values of a window's k blocks, in `unit`, the k + 1 `edges_ms`, and the error band's half-width."""
 
     edges_ms: Integers
     values: Floats
@@ -45,9 +42,7 @@ class Curve:
         "steps" is the reconstruction that the descriptor names; "hats" interpolates linearly between the
         midpoints of blocks. Both are post-processing. With probability `coverage`, the curve that is built in
         the same way from the measured values lies between `low` and `high` at all times simultaneously.
-
-        Raises:
-            ValueError: a time is outside the window, or the kind is unknown.
+        Raises ValueError if a time is outside the window, or the kind is unknown.
         """
         values = reconstruct(self.values, self.edges_ms, times_ms, kind)
         return values, values - self.half_width, values + self.half_width
@@ -73,9 +68,8 @@ class MeanDay:
 def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
     """Return the curve of the window that starts at `time_ms`.
 
-    Raises:
-        ValueError: there is no such window, or one of its blocks is missing; its slots are not means of equal
-            parts; or coverage is not between 0 and 1.
+    Raises ValueError if there is no such window, or one of its blocks is missing; its slots are not means of
+    equal parts; or coverage is not between 0 and 1.
     """
     window, terms = _window(series, time_ms, "a curve", Space.LINF, Space.CURVE)
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
@@ -86,9 +80,8 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
 def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
     """Return the mean day of the window that starts at `time_ms`.
 
-    Raises:
-        ValueError: there is no such window, or one of its bands is missing; its slots are not means of
-            bands; or coverage is not between 0 and 1.
+    Raises ValueError if there is no such window, or one of its bands is missing; its slots are not means of
+    bands; or coverage is not between 0 and 1.
     """
     window, terms = _window(series, time_ms, "a mean day", Space.PROFILE)
     bands = tuple(record.band or "" for record in window.records)
@@ -102,10 +95,8 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
 
     The estimates are unbiased. Each interval holds separately with the stated coverage. The band `unknown`,
     if there is one, has the energy that belongs to no known band, because the register was not read in time.
-
-    Raises:
-        ValueError: there is no such window, or one of its bands is missing; its slots are not energies of
-            bands; or coverage is not between 0 and 1.
+    Raises ValueError if there is no such window, or one of its bands is missing; its slots are not energies
+    of bands; or coverage is not between 0 and 1.
     """
     window, terms = _window(series, time_ms, "energies of bands", Space.BANDS)
     return {
@@ -117,10 +108,8 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
 def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
     """Estimate the amount (energy times price) of the window that starts at `time_ms`, in its currency.
 
-    The estimate is unbiased.
-
-    Raises:
-        ValueError: there is no such window; its value is not an amount; or coverage is not between 0 and 1.
+    The estimate is unbiased. Raises ValueError if there is no such window; its value is not an amount; or
+    coverage is not between 0 and 1.
     """
     window, terms = _window(series, time_ms, "an amount", Space.WEIGHTED)
     return _estimate(float(window.values[0]), terms, 1, window.unit, coverage)
@@ -129,11 +118,8 @@ def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Esti
 def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
     """Estimate the energy above `threshold_w` in the window that starts at `time_ms`, in kWh.
 
-    The descriptor states the threshold. The estimate is unbiased.
-
-    Raises:
-        ValueError: there is no such window; its value is not an energy above a threshold; or coverage is not
-            between 0 and 1.
+    The descriptor states the threshold. The estimate is unbiased. Raises ValueError if there is no such
+    window; its value is not an energy above a threshold; or coverage is not between 0 and 1.
     """
     window, terms = _window(series, time_ms, "an energy above a threshold", Space.ABOVE)
     return _estimate(float(window.values[0]), terms, UNIT_FACTOR[window.unit] / KILO, "kWh", coverage)
@@ -147,9 +133,7 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     covers each noise with probability 1 - (1 - coverage) / k, and thus all k noises with a probability of at
     least `coverage` (THEORY-2 A.13). With one draw the estimate is unbiased; with more draws it may be too
     high on average. The estimate's `sd` is this bound: sqrt(k) times the standard deviation of one noise.
-
-    Raises:
-        ValueError: there is no such window; its value is not a peak; or coverage is not between 0 and 1.
+    Raises ValueError if there is no such window; its value is not a peak; or coverage is not between 0 and 1.
     """
     window, terms = _window(series, time_ms, "a highest mean", Space.PEAK)
     [record] = window.records
@@ -174,10 +158,7 @@ def _half_width(terms: Descriptor, coverage: float) -> float:
 
 
 def _window(series: Series, time_ms: int, noun: str, *spaces: Space) -> tuple[Series, Descriptor]:
-    """Select the records of the window at `time_ms`, which is of one of the kinds that alone have `noun`.
-
-    Raises ValueError if it is of another kind, or a record is missing.
-    """
+    """Select a window's records. Raises ValueError if one is missing, or the kind lacks `noun`."""
     window = series.of_window(time_ms)
     terms = window.terms(window.records[0])
     terms.require(noun, *spaces)

@@ -31,7 +31,6 @@ SELECT meter, (extract(epoch FROM t) * 1000)::bigint, (extract(epoch FROM until)
        band, quanta, d, draws
 FROM meteragent.record
 WHERE stream = %s AND t >= %s::timestamptz AND t < %s::timestamptz AND (%s::text[] IS NULL OR meter = ANY(%s))
-      AND meter <> ALL(%s::text[])
 ORDER BY meter, t, band
 """
 
@@ -65,8 +64,10 @@ def read_table(
     descriptors = _descriptors(source, stream)
     records: dict[str, list[Record]] = {}
     terms_by_id: dict[str, dict[str, Descriptor]] = {}
-    rows = _rows(source, stream, (start_ms, end_ms), meters, without, descriptors)
+    rows = _rows(source, stream, (start_ms, end_ms), meters, descriptors)
     for meter, time_ms, until_ms, band, value, d, draws in rows:
+        if meter in without:
+            continue
         terms = descriptors[d]
         deviation = terms.check.sd
         if terms_by_id.setdefault(meter, {}).setdefault(terms.id, terms) is not terms:
@@ -100,7 +101,8 @@ def read_slots(
     meters cannot be added to those of most, and ValueError if there are no slots, or as in `Slots.of`.
     """
     descriptors = _descriptors(source, stream)
-    rows = _rows(source, stream, (start_ms, end_ms), meters, without, descriptors)
+    rows = _rows(source, stream, (start_ms, end_ms), meters, descriptors)
+    rows = [row for row in rows if row[0] not in without]
     _require_one_kind({(row[0], row[5]) for row in rows}, descriptors)
     # Floating-point sums over several terms depend on this order.
     ids = sorted({row[5] for row in rows}, key=lambda d: descriptors[d].digest)
@@ -156,7 +158,6 @@ def _rows(
     stream: str,
     span_ms: tuple[int, int],
     meters: Collection[str] | None,
-    without: Collection[str],
     descriptors: dict[Any, Descriptor],
 ) -> list[tuple[str, int, int, str, Fraction, Any, int]]:
     """Return the meter, start, end, band, exact value, descriptor and number of draws of each record.
@@ -164,24 +165,19 @@ def _rows(
     The rows are sorted by meter, start and band.
     """
     if isinstance(source, Path):
-        return _dataset_rows(source, stream, span_ms, meters, without)
+        return _dataset_rows(source, stream, span_ms, meters)
     names = None if meters is None else list(meters)
-    parameters = stream, *map(iso_time, span_ms), names, names, list(without)
+    parameters = stream, *map(iso_time, span_ms), names, names
     rows = source.execute(_ROWS, parameters).fetchall()
     quanta = {d: terms.mechanism.quantum for d, terms in descriptors.items()}
     return [(*row[:4], row[4] * quanta[row[5]], *row[5:]) for row in rows]
 
 
 def _dataset_rows(
-    folder: Path,
-    stream: str,
-    span_ms: tuple[int, int],
-    meters: Collection[str] | None,
-    without: Collection[str],
+    folder: Path, stream: str, span_ms: tuple[int, int], meters: Collection[str] | None
 ) -> list[tuple[str, int, int, str, Fraction, str, int]]:
     start, end = (_EPOCH + timedelta(milliseconds=time_ms) for time_ms in span_ms)
     filters: list[Any] = [("t", ">=", start), ("t", "<", end)]
-    filters += [("meter", "not in", set(without))] if without else []
     filters += [] if meters is None else [("meter", "in", set(meters))]
     path = folder / "record" / f"stream={quote(stream, safe='')}"
     rows = _read_parquet(path, filters, ["meter", "t", "until", "band", "value", "d", "draws"])

@@ -64,10 +64,8 @@ def tariff_cost(
 
     If `end_ms` is None, only the window that starts at `start_ms` counts. A window of one local month is
     charged one fee. Any other window is charged in proportion to its length, with one fee per 30.4375 days.
-
-    Raises:
-        ValueError: there is no such window, or a record is missing; the slots are not energies of bands; a
-            band has no price; or coverage is not between 0 and 1.
+    Raises ValueError if there is no such window, or a record is missing; the slots are not energies of bands;
+    a band has no price; or coverage is not between 0 and 1.
     """
     return _cost(_windows(series, start_ms, end_ms), tariff, coverage)
 
@@ -81,11 +79,9 @@ def compare_tariffs(
 ) -> TariffChoice:
     """Compare the costs of the same energy under several tariffs.
 
-    The energy is that of all windows from `start_ms` to `end_ms`, as in `tariff_cost`.
-
-    Raises:
-        ValueError: there are fewer than two tariffs, or two have the same name or different currencies; or as
-            in `tariff_cost`.
+    The energy is that of all windows from `start_ms` to `end_ms`, as in `tariff_cost`. Raises ValueError if
+    there are fewer than two tariffs, or two have the same name or different currencies; or as in
+    `tariff_cost`.
     """
     names = [tariff.name for tariff in tariffs]
     if len(names) < 2 or len(set(names)) < len(names):

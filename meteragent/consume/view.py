@@ -68,8 +68,7 @@ def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
         values: x, shape (m).
         weights: w, shape (m), positive.
 
-    Raises:
-        ValueError: shapes differ, or a weight is not positive.
+    Raises ValueError if shapes differ, or a weight is not positive.
     """
     x, w = np.asarray(values, np.float64), np.asarray(weights, np.float64)
     if x.ndim != 1 or x.shape != w.shape or not (w > 0).all():

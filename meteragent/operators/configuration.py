@@ -85,11 +85,7 @@ _EXPECTED = {
 
 
 def load(path: Path, role: str) -> Operation:
-    """Read and check the configuration at `path`, the group's file and the identity for `role`.
-
-    Raises ConfigError if a file is refused; the exception holds all errors, each with its line, the value
-    found and the value expected.
-    """
+    """Read and check a configuration, its group and its identity. Raises ConfigError with all errors."""
     text = text_of_file(path)
     document = parse_toml(text)
     settings, schema_errors = _settings(document)
@@ -109,11 +105,7 @@ def load(path: Path, role: str) -> Operation:
 
 
 def parse(text: str) -> Settings:
-    """Parse the text of a configuration without reading the files that it names.
-
-    Raises:
-        ConfigError: as for `load`.
-    """
+    """Parse a configuration without the files that it names. Raises ConfigError as `load` does."""
     settings, errors = _settings(parse_toml(text))
     _locate(errors, text)
     raise_all(errors)
@@ -140,10 +132,7 @@ def _result(
 
 
 def _group(document: dict[str, Any]) -> Group | None:
-    """Return the group in the file that a document names; None if the document names no file.
-
-    Raises ConfigError, whose errors name the group's file.
-    """
+    """Return the group in the file that a document names, if any. Raises ConfigError, which names it."""
     path = document.get("group_file")
     if not isinstance(path, str):
         return None
@@ -161,10 +150,7 @@ def _group(document: dict[str, Any]) -> Group | None:
 
 
 def _identity(document: dict[str, Any]) -> Identity | None:
-    """Return the identity in the file that a document names; None if the document names no file.
-
-    Raises ConfigError.
-    """
+    """Return the identity in the file that a document names, if any. Raises ConfigError."""
     path = document.get("identity_file")
     if not isinstance(path, str):
         return None

@@ -19,10 +19,7 @@ REFUSED_S = 300
 
 
 class Name(NamedTuple):
-    """The identity of a message: its topic and payload, or only its topic if the message is retained.
-
-    The payload of a retained message is left empty here, so a newer message replaces it.
-    """
+    """The identity of a message: its topic and payload; only the topic if a newer message replaces it."""
 
     topic: str
     payload: bytes

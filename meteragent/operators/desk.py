@@ -21,10 +21,7 @@ REPORT = "report"
 
 
 class Arrival(NamedTuple):
-    """A message as it arrived.
-
-    The topic is the part after `crowd/NAME/`. The link needs the token to acknowledge the message.
-    """
+    """A message as it arrived, on a topic below `crowd/NAME/`; the link acknowledges it by its token."""
 
     topic: str
     payload: bytes
@@ -104,10 +101,7 @@ class Desk:
         return step
 
     def tick(self, now_s: int, *, is_confirmed: bool = True) -> Step:
-        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to send again.
-
-        Unless the time is confirmed, no key is created, published or destroyed.
-        """
+        """Return the effects of a tick; unless the time is confirmed, no key is created or destroyed."""
         step = Step()
         if not now_s < self._resend_s <= now_s + RESEND_S:  # repetition is due, or the clock was set back
             self._resend_s = now_s + RESEND_S
@@ -166,10 +160,7 @@ def pieces(arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
 
 
 def _quiet_s(effects: Effects, at_s: int) -> int:
-    """Return the instant before which nothing may show how long the work took; 0 if no noise was drawn.
-
-    The leader draws noise only when it closes a slot. (The helper has no reports to acknowledge.)
-    """
+    """Return the instant before which nothing may show how long a draw took; 0 if a slot was not closed."""
     if not any(key.table == "closed" for key in effects.rows):
         return 0
     homes = sum(key.table == REPORT for key in effects.rows)

@@ -14,10 +14,7 @@ _CURE = "make one with `meteragent crowd key new FILE`"
 
 
 def create(path: Path) -> Identity:
-    """Create an identity and its file, which only the owner can read.
-
-    Raises OSError if the file exists, or cannot be written.
-    """
+    """Create an identity and its file, which only its owner can read. Raises OSError, also if it exists."""
     secret = os.urandom(SECRET_BYTES)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -28,10 +25,7 @@ def create(path: Path) -> Identity:
 
 
 def load(path: Path) -> Identity:
-    """Return the identity in a file.
-
-    Raises KeyMissing if the file cannot be read, holds no identity, or can be read by every user.
-    """
+    """Return the identity in a file. Raises KeyMissing if there is none, or if every user can read it."""
     try:
         with path.open("rb") as file:
             mode, data = os.fstat(file.fileno()).st_mode, file.read(200)

@@ -77,10 +77,7 @@ class Link:
         await keep_connected(link, self._serve, self._entropy)
 
     async def batch(self, size: int, wait_s: float) -> list[Arrival]:
-        """Wait for messages, for at most `wait_s`.
-
-        Return all waiting requests and answers, followed by at most `size` reports.
-        """
+        """Wait for at most `wait_s`; return all requests and answers, and then at most `size` reports."""
         if not (self._requests or self._reports):
             self._arrival.clear()
             with contextlib.suppress(TimeoutError):
@@ -94,10 +91,7 @@ class Link:
         return arrivals
 
     def release(self, reports: int, tokens: Sequence[Token]) -> None:
-        """Acknowledge the tokens of committed reports; reduce the number of unreleased reports by `reports`.
-
-        The broker sees when this happens, so the time must not depend on a draw.
-        """
+        """Acknowledge committed reports at a time that depends on no draw, because the broker sees it."""
         self._unreleased -= reports
         if self._session is not None:
             self._session.acknowledge(tokens)

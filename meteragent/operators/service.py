@@ -43,10 +43,7 @@ _log = logging.getLogger("meteragent")
 
 
 class _HeldReports(NamedTuple):
-    """Committed reports that are released at `instant_s`: their number and their tokens.
-
-    Reports at QoS 0 have no token.
-    """
+    """Committed reports to release at an instant: their number, and their tokens (none at QoS 0)."""
 
     instant_s: int
     reports: int
@@ -226,10 +223,7 @@ class _Worker:
         self._thread, self._desk, self._store = thread, desk, store
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in the thread.
-
-        If the call is cancelled, the function still finishes, but its messages are not sent.
-        """
+        """Call a function in the thread; if cancelled, it still finishes, but its messages are not sent."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def begin(self, now_s: int) -> Step:

@@ -31,10 +31,7 @@ class Silence:
             self._newest_s = max(slots) if self._newest_s is None else max(self._newest_s, *slots)
 
     def slot_s(self, now_s: int) -> int | None:
-        """Return the newest slot that must have had a message by now, if it had none; otherwise None.
-
-        Until a first message has arrived, the first slots after a start do not count.
-        """
+        """Return the newest slot that lacks a message, after the first one that came; else None."""
         group = self._group
         past_s = now_s - self._patience_s - group.deadline_s
         if self._newest_s is None and past_s < self._started_s + _SLOTS * group.slot_s:

@@ -52,11 +52,9 @@ class Store(OpenStore):
     def open(cls, path: Path, role: str, group_id: bytes) -> Self:
         """Lock, check and return the store at `path`; create it if there is none.
 
-        Raises:
-            StoreInUse: another process has the store open.
-            StoreRestored: the store is a copy, or was moved.
-            StoreLost: the store is corrupt, or it is missing although it existed before.
-            StoreError: the store belongs to another program, role or group, or the device fails.
+        Raises StoreInUse if another process has the store open, and StoreRestored if the store is a copy, or
+        was moved, and StoreLost if the store is corrupt, or it is missing although it existed before, and
+        StoreError if the store belongs to another program, role or group, or the device fails.
         """
         path = path.resolve()
         if not path.parent.is_dir():

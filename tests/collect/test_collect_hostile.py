@@ -24,6 +24,6 @@ async def test_honest_rows_are_exact_beside_hostile_senders(
     outcome = await attacked(scene, Sink(kind, table_url, tmp_path), max_meters=120, seed=1)
     assert outcome.honest == scene.expected
     assert outcome.source.count == 20 + 200 * 10 + 20 * 10 + 2
-    assert outcome.kept["descriptor"] <= (4 + 2) * 120
-    assert outcome.kept["waiting"] <= 2 * 10 * 120
+    assert outcome.counts["descriptor"] <= (4 + 2) * 120
+    assert outcome.counts["waiting"] <= 2 * 10 * 120
     assert {"meters", "no_descriptor", "rate", "topic", "too_large"} <= set(outcome.refused)

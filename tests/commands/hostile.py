@@ -41,23 +41,23 @@ def mutations(options: argparse.Namespace, postgres: Postgres) -> int:
 def senders(options: argparse.Namespace, postgres: Postgres) -> int:
     """Attack both sinks; return 1 if an honest row is not exact, or memory grows."""
     scene = Scene(options.hostile, options.honest, options.minutes)
-    failed = 0
+    exit_code = 0
     for kind in ("PostgreSQL", "Parquet"):
         with tempfile.TemporaryDirectory() as folder:
             sink = Sink(kind, empty_database(postgres), Path(folder))
             begun_s = time.monotonic()
             outcome = asyncio.run(attacked(scene, sink, options.max_meters, options.seed))
         is_exact, growth_mib = outcome.honest == scene.expected, outcome.source.growth_mib()
-        failed |= not is_exact or growth_mib > GROWTH_MIB
+        exit_code |= not is_exact or growth_mib > GROWTH_MIB
         memory = outcome.source.memory_mib
         print(
             f"{kind}: {outcome.source.count} messages in {time.monotonic() - begun_s:.0f} s;"
             f" honest rows: {len(outcome.honest)}, exact: {is_exact}; memory: {memory[0]:.0f} MiB at first,"
             f" at most {max(memory):.0f}, from the middle to the end {growth_mib:+.0f}; kept of hostile ones:"
-            f" {outcome.kept}; refused: {dict(outcome.refused)}",
+            f" {outcome.counts}; refused: {dict(outcome.refused)}",
             flush=True,
         )
-    return failed
+    return exit_code
 
 
 def main() -> int:

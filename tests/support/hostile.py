@@ -171,7 +171,7 @@ def _length_ms(text: Any) -> int:
 
 def _quantum(facts: dict[str, Any]) -> Fraction:
     try:
-        return Fraction(facts["quantum"])
+        return min(Fraction(facts["quantum"]), Fraction(10**30))
     except (ValueError, TypeError, KeyError, ArithmeticError):
         return Fraction(1)
 
@@ -186,11 +186,11 @@ def mutations(rng: random.Random, first: int, count: int) -> list[Message]:
         number += 1
         facts = mutation(rng, meter)
         place = topic(meter)
-        own = [Message(f"{place}/privacy", json.dumps(facts).encode())]
-        own += [Message(place, payload) for payload in records(rng, facts, rng.randrange(6))]
+        own_messages = [Message(f"{place}/privacy", json.dumps(facts).encode())]
+        own_messages += [Message(place, payload) for payload in records(rng, facts, rng.randrange(6))]
         if rng.random() < 0.1:
-            rng.shuffle(own)
-        messages += own
+            rng.shuffle(own_messages)
+        messages += own_messages
     return messages
 
 
@@ -199,7 +199,7 @@ def sent_records(messages: Sequence[Message]) -> dict[tuple[str, int, str], set[
 
     Read with Python's JSON alone, so that what is stored is compared with what was sent.
     """
-    sent: dict[tuple[str, int, str], set[tuple[Any, ...]]] = {}
+    contents: dict[tuple[str, int, str], set[tuple[Any, ...]]] = {}
     for message in messages:
         if message.topic.endswith("/power"):
             try:
@@ -208,10 +208,10 @@ def sent_records(messages: Sequence[Message]) -> dict[tuple[str, int, str], set[
                 key = facts["meter"], start_ms, facts.get("band") or ""
                 end_ms = start_ms + duration_ms(facts["for"])
                 says = end_ms, Fraction(facts["value"]), facts["unit"], int(facts.get("draws", 1))
-                sent.setdefault(key, set()).add(says)
+                contents.setdefault(key, set()).add(says)
             except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
                 continue
-    return sent
+    return contents
 
 
 def _ms(text: str) -> int:

@@ -56,8 +56,8 @@ async def hold(rng: random.Random, first: int, count: int, table_url: str, folde
         summed(connection)
     assert rows_of(folder) == in_table
     summed(folder)
-    sent = sent_records(stream)
-    wrong = [key for key, row in in_table.items() if row not in sent.get(key, ())]
+    contents = sent_records(stream)
+    wrong = [key for key, row in in_table.items() if row not in contents.get(key, ())]
     assert not wrong, wrong[:3]
     honest = Counter(row[1] for (meter, *_), row in in_table.items() if meter.startswith("honest"))
     assert honest == dict.fromkeys(range(3), 151)

@@ -199,7 +199,7 @@ class Attack(NamedTuple):
 
     source: Watched
     honest: set[tuple[str, int, int]]
-    kept: dict[str, int]
+    counts: dict[str, int]
     refused: Counter[str]
 
 

@@ -54,10 +54,10 @@ def _is_new_enough(folder: Path) -> bool:
 class Postgres:
     """A server and its folder."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, place: str = "/tmp") -> None:
         self._programs = programs
         # The path of a socket is short, and `nobody` must be able to reach the folder.
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=place))
         self._user = _unprivileged()
         if self._user:
             os.chown(self.folder, self._user["user"], self._user["group"])

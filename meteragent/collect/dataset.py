@@ -30,6 +30,7 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -343,12 +344,7 @@ class Staging:
         Each file is read only for the meters that may have such slots there, so that the cost of one meter's
         long slots is its own.
         """
-        longest_ms = dict(self._rows(_LONGEST, part.stream))
-        meters_by_span: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
-        for row in rows:
-            ends = row.time_ms - longest_ms[row.meter], row.until_ms - 1
-            first, last = (record_file.part_of(part.stream, time_ms, self._length) for time_ms in ends)
-            meters_by_span[first.start_ms, last.end_ms].add(row.meter)
+        meters_by_span = _meters_by_span(rows, dict(self._rows(_LONGEST, part.stream)), self._length)
         start_ms, end_ms = min(start for start, _ in meters_by_span), max(end for _, end in meters_by_span)
         tables = [record_file.SCHEMA.empty_table()]
         for file in record_file.parts_between(part.stream, start_ms, end_ms, self._length):
@@ -399,16 +395,8 @@ class Staging:
         if count == self._descriptor_count:
             return
         path = self._folder / "descriptor.parquet"
-        record_file.replace(path, self._folder, self._fill_descriptors)
+        record_file.replace(path, self._folder, partial(_fill, self._database.execute(_DESCRIPTORS)))
         self._descriptor_count = count
-
-    def _fill_descriptors(self, file: Any) -> None:
-        rows = self._database.execute(_DESCRIPTORS)
-        with pq.ParquetWriter(file, _DESCRIPTOR_SCHEMA) as writer:
-            while slice_rows := rows.fetchmany(SLICE):
-                columns = zip(zip(*slice_rows, strict=True), _DESCRIPTOR_SCHEMA.types, strict=True)
-                arrays = [pa.array(column).cast(kind) for column, kind in columns]
-                writer.write_table(pa.table(arrays, schema=_DESCRIPTOR_SCHEMA))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -423,6 +411,27 @@ class Staging:
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self._database.execute(query, values).fetchall()
+
+
+def _meters_by_span(
+    rows: Sequence[Row], longest_ms: dict[str, int], length: Length
+) -> dict[tuple[int, int], set[str]]:
+    """Return the times of whole parts in which slots may overlap rows, and for each the meters of these."""
+    meters: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
+    for row in rows:
+        ends = row.time_ms - longest_ms[row.meter], row.until_ms - 1
+        first, last = (record_file.part_of(row.stream, time_ms, length) for time_ms in ends)
+        meters[first.start_ms, last.end_ms].add(row.meter)
+    return meters
+
+
+def _fill(rows: sqlite3.Cursor, file: Any) -> None:
+    """Write rows of descriptors to a file, in slices."""
+    with pq.ParquetWriter(file, _DESCRIPTOR_SCHEMA) as writer:
+        while slice_rows := rows.fetchmany(SLICE):
+            columns = zip(zip(*slice_rows, strict=True), _DESCRIPTOR_SCHEMA.types, strict=True)
+            arrays = [pa.array(column).cast(kind) for column, kind in columns]
+            writer.write_table(pa.table(arrays, schema=_DESCRIPTOR_SCHEMA))
 
 
 def _lock(number: int, folder: Path) -> None:

@@ -16,7 +16,6 @@ from meteragent.collect.core import (
     Refusal,
     Row,
     Waiting,
-    numbers_of,
 )
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, RecordError
@@ -87,9 +86,7 @@ def read(texts: Iterable[tuple[str, str]]) -> None:
     for digest, text in texts:
         _terms[digest] = None
         try:
-            descriptor = Descriptor.stored(text)
-            numbers_of(descriptor)
-            _terms[digest] = Announced(digest, len(text), descriptor.check)
+            _terms[digest] = Announced(digest, len(text), Descriptor.stored(text).check)
         except (RecordError, *DATA_FAULTS) as error:
             reason = str(error) if isinstance(error, RecordError) else type(error).__name__
             _log.warning("a stored descriptor is left out: %s", reason)

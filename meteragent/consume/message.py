@@ -72,7 +72,13 @@ class Descriptor:
         fields = Fields(DESCRIPTOR, message, float)
         if fields["id"] != id_of(fields.facts):
             raise fields.error("id", "does not match its facts")
-        descriptor = cls(
+        descriptor = cls._of(fields)
+        fields.require(cls._agreements(descriptor, fields))
+        return descriptor
+
+    @classmethod
+    def _of(cls, fields: Fields) -> Self:
+        return cls(
             id=fields["id"],
             meter=fields["meter"],
             valid_from_ms=fields["valid_from"],
@@ -87,8 +93,6 @@ class Descriptor:
             rounding=fields["rounding"],
             facts=fields.facts,
         )
-        fields.require(descriptor._agreements(fields))
-        return descriptor
 
     def _agreements(self, fields: Fields) -> Iterator[tuple[str, bool]]:
         """Yield, for each condition of consistency, the field and whether it holds if those before do."""
@@ -112,9 +116,13 @@ class Descriptor:
 
     @classmethod
     def stored(cls, text: str) -> Self:
-        """Return the descriptor, of no meter, with the hash of `text` as its id. Raises as `parse` does."""
+        """Return the descriptor, of no meter, with the hash of `text` as its id.
+
+        Raises RecordError if it cannot be read. Its consistency was checked before it was stored.
+        """
         facts = json.loads(text)
-        return cls.parse(facts | {"id": facts_id(facts), "meter": "", "valid_from": "1970-01-01T00:00:00Z"})
+        own_facts = {"id": facts_id(facts), "meter": "", "valid_from": "1970-01-01T00:00:00Z"}
+        return cls._of(Fields(DESCRIPTOR, facts | own_facts, float))
 
     @cached_property
     def hashed(self) -> str:

@@ -120,6 +120,12 @@ def _lattice_tail(table: _Lattice, h: float) -> float:
 
 def _erlang_tail(n: int, x: float) -> float:
     """Return P(|Z| > x) at epsilon = 1: the mean of Erlang(1..n)'s tails, e^-x sum_{i<n} (1 - i/n) x^i/i!."""
+    i, log_factorial, share = _erlang_terms(n)
+    return float(np.sum(np.exp(i * math.log(x) - x - log_factorial) * share))  # as in `_lattice_tail`
+
+
+@lru_cache(maxsize=1)
+def _erlang_terms(n: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return i, ln i! and 1 - i/n for i < n, which a search for a half-width needs again and again."""
     i = np.arange(n)
-    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(i[1:]))))
-    return float(np.exp(i * math.log(x) - x - log_factorial) @ (1 - i / n))
+    return i, np.concatenate(([0.0], np.cumsum(np.log(i[1:])))), 1 - i / n

@@ -17,19 +17,16 @@ Rules
        record, or a count of refusals. The exception is an MQTT message that is too large to be read.
     2. The first value of a (stream, meter, time, band) is never changed. The same value again has no effect;
        a different value is refused and counted.
-    3. A record whose descriptor is unknown waits in the sink until the descriptor arrives, unless too many
-       records of its meter wait already. It does not remain unacknowledged, because brokers stop sending
-       when too many messages are unacknowledged.
+    3. A record whose descriptor is unknown waits in the sink until the descriptor arrives, for a time and
+       with a number that are bounded. It does not remain unacknowledged, because brokers stop sending when
+       too many messages are unacknowledged.
     4. While the sink is unavailable, no message is acknowledged. The number of messages in memory is bounded.
     5. If the data of a batch cannot be stored, its halves are tried, down to one message, which is refused.
        No message of one meter stops those of others.
     6. A refusal may be counted more than once, because a broker may deliver a message again after a crash.
 
-`topic` finds the stream and the meter that a topic names. `core` computes the effect of a message.
-`configuration` defines the keys of the file, and `broker` those of its table `[source]`. `source` is the
-protocol for delivering messages, which `mqtt`, `nats` and `kafka` implement; `subject` converts topics to
-NATS subjects. `sink` is the protocol for storing records. One sink is `database`: its tables and views are in
-`tables.sql`, and `partition` determines its partitions. The other sink is `parquet`: `dataset` stages rows
-and moves them into the files of `record_file`. `service` is the loop. `consume.read_table` reads the records
-of either sink, to compute exact intervals.
+`topic` and `subject` name streams and meters; `core` computes the effect of a message; `configuration` and
+`broker` define the keys of the file. `mqtt`, `nats` and `kafka` are sources, `database` (with `partition` and
+`tables.sql`) and `parquet` (with `dataset`, and the files of `record_file`) are sinks; `service` is the loop.
+`consume.read_table` reads the records of either sink, to compute exact intervals.
 """

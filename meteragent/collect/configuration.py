@@ -170,10 +170,7 @@ def load(path: Path) -> Settings:
 
 
 def parse(text: str) -> Settings:
-    """Parse and check the text of a configuration file. Raises ConfigError as `load` does.
-
-    After wrong values have been replaced by valid ones, the other checks find the remaining errors.
-    """
+    """Parse and check the text of a configuration file. Raises ConfigError as `load` does."""
     document = parse_toml(text)
     errors, refused = [*_repair_keys(document), *_sink_errors(document)], set[str]()
     settings: Settings | None = None
@@ -184,7 +181,7 @@ def parse(text: str) -> Settings:
             details = _root_errors(error.errors(include_url=False))
             errors += [_refusal(detail) for detail in details]
             refused = {key_text(detail["loc"]) for detail in details}
-            _replace_values(document, details)
+            _replace_values(document, details)  # so that the other checks find the remaining errors
             settings = Settings.model_validate(document)
     if settings is not None:
         errors += [error for error in _value_errors(settings) if error.key not in refused]

@@ -17,6 +17,7 @@ Theory of operation
         disk, power     the store's thread and device; SQLite and its files are real
         surroundings    messages of meters and markets, outages, clocks, a slow or full disk
         crowd           the operators' lists of keys
+        other_stores    descriptors of other stores, which hold a receiver back
         store_versions  the store's folders: at a start, after a crash, after a copy is restored
 
     A crash stops the process at a chosen point; the next process starts from the files that the crash, or a

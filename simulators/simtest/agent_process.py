@@ -1,6 +1,6 @@
 """A process of the agent: the unchanged `meteragent.agent` in an environment that a world observes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from meteragent.agent.environment import Environment
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
+from meteragent.domain.commit import Destination
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.domain.reading import Message, Observer
@@ -17,6 +18,7 @@ from meteragent.service.boot_clock import BootClock
 from meteragent.store import Store
 from simulators.simtest.disk import Disk
 from simulators.simtest.model import Model
+from simulators.simtest.other_stores import LISTEN_S
 from simulators.simtest.stream_spec import StreamNames
 
 
@@ -43,6 +45,13 @@ class ProcessWorld(Protocol):
     def make_model(self, names: StreamNames) -> Model:
         """Create the model for a core, which has only names in common with it."""
 
+    @property
+    def listens(self) -> bool:
+        """Whether the agent listens for other stores."""
+
+    def check_clear(self, model: Model, destinations: Sequence[Destination]) -> None:
+        """Check that no other store can be at destinations from which a core is no longer held back."""
+
     def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
@@ -57,6 +66,12 @@ class CheckedPipeline(Pipeline):
         own_topic = next((item.topic for item in stream.receivers if item.queue == stream.name), "")
         names = StreamNames(stream.name, own_topic, stream.secret, stream.pseudonym_key)
         self._world, self._model = world, world.make_model(names)
+
+    def clear(self, destinations: Iterable[Destination]) -> None:
+        """Check the destinations that the agent takes for clear, and take them."""
+        cleared = list(destinations)
+        self._world.check_clear(self._model, cleared)
+        super().clear(cleared)
 
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
@@ -84,7 +99,7 @@ def environment(world: ProcessWorld, seed: int) -> Environment:
         restore_store=world.restore_store,
         store_thread=world.make_disk,
         pipeline=partial(CheckedPipeline, world),
-        listen_s=0,
+        listen_s=LISTEN_S if world.listens else 0,
     )
 
 

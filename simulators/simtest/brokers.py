@@ -303,11 +303,12 @@ def _matches(topic_filter: str, topic: str) -> bool:
 class SinkBroker(Broker):
     """The sink's broker, or another broker of receivers.
 
-    `retained` holds the agent's retained messages by topic, and `keys` the operators' lists of keys by topic.
-    Topics begin with the broker's name or, at the sink's broker, with `private` or `crowd`. While `stalls` is
-    set, nothing is confirmed; `refuses` makes the broker refuse the next publication. Of the agent that runs,
-    `_visits` counts the connections by client id, and `_retained_for` holds the client ids that have received
-    the confirmation of a message to be retained.
+    `retained` holds the retained messages of the agent and of a crowd's operators by topic, and `foreign`
+    those of other stores, which are renewed if they are replaced. Topics begin with the broker's name or, at
+    the sink's broker, with `private` or `crowd`. While `stalls` is set, nothing is confirmed; `refuses` makes
+    the broker refuse the next publication. Of the agent that runs, `_visits` counts the connections by client
+    id, and `_retained_for` holds the client ids that have received the confirmation of a message to be
+    retained.
     """
 
     def __init__(
@@ -315,7 +316,7 @@ class SinkBroker(Broker):
     ) -> None:
         super().__init__(loop, observer, Random(f"{name} {plan.seed}"), plan.network)
         self.retained: dict[str, bytes] = {}
-        self.keys: dict[str, bytes] = {}
+        self.foreign: dict[str, bytes] = {}
         self._owners = (name, "private", "crowd") if name == "sink" else (name,)
         self._listeners: dict[str, list[Connection]] = {}
         self.stalls = False
@@ -350,6 +351,9 @@ class SinkBroker(Broker):
         if isinstance(packet, mqtt.Subscribe):
             self._subscribe(connection, packet)
             return
+        if isinstance(packet, mqtt.Unsubscribe):
+            self._unsubscribe(connection, packet)
+            return
         if not isinstance(packet, mqtt.Publish):
             raise InvariantViolation("the agent acknowledges at the sink's broker", type(packet).__name__)
         if connection not in self._unanswered:
@@ -362,32 +366,46 @@ class SinkBroker(Broker):
         owner = packet.topic.partition("/")[0]
         check(owner in self._owners, "a message is sent to a broker that is not its receiver's", packet.topic)
         self._check_flag(connection, packet)
-        self._retain(packet)
+        if packet.retain:
+            self.retain(packet.topic, packet.payload)
         late_s = self.random.random() * self.network.late_ms / 1000
         self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
 
     def _subscribe(self, connection: Connection, packet: mqtt.Subscribe) -> None:
-        """Confirm a subscription to an operator's keys, and send the retained list if there is one."""
+        """Confirm a subscription to keys or to a receiver's topic, and send what is retained there."""
         topic = packet.topic_filter
-        check(topic.startswith("crowd/"), "the agent subscribes to something other than keys", topic)
+        check(topic.partition("/")[0] in self._owners, "the agent subscribes to a topic of others", topic)
         self._listeners.setdefault(topic, []).append(connection)
-        connection.send(mqtt.suback(connection.level, packet.packet_id))
-        if (payload := self.keys.get(topic)) is not None:
-            connection.send(mqtt.publish(connection.level, 0, topic, payload, 1))
+        hooks = Hooks(lambda: self.observer.on_answer(topic, is_foreign=None))
+        connection.send(mqtt.suback(connection.level, packet.packet_id), hooks)
+        if payload := self.foreign.get(topic) or self.retained.get(topic):
+            self._send(connection, topic, payload, 1)
 
-    def publish_keys(self, topic: str, payload: bytes) -> None:
-        """Retain an operator's list of keys, and send it to all subscribers."""
-        self.keys[topic] = payload
+    def _unsubscribe(self, connection: Connection, packet: mqtt.Unsubscribe) -> None:
+        listeners = self._listeners.get(packet.topic_filter, [])
+        check(connection in listeners, "the agent ends a subscription that it does not have")
+        listeners.remove(connection)
+        connection.send(mqtt.unsuback(connection.level, packet.packet_id))
+
+    def _send(self, connection: Connection, topic: str, payload: bytes, flags: int) -> None:
+        is_foreign = topic in self.foreign
+
+        def note() -> None:
+            """Note that the agent is about to receive the message."""
+            if payload:
+                self.observer.on_answer(topic, is_foreign=is_foreign)
+
+        connection.send(mqtt.publish(connection.level, 0, topic, payload, flags), Hooks(note))
+
+    def retain(self, topic: str, payload: bytes, *, is_foreign: bool = False) -> None:
+        """Retain a message, or clear the topic if the payload is empty; send it to all subscribers."""
+        messages = self.foreign if is_foreign else self.retained
+        messages.pop(topic, None)
+        if payload:
+            messages[topic] = payload
         for connection in self._listeners.get(topic, ()):
             if connection in self.connections:
-                connection.send(mqtt.publish(connection.level, 0, topic, payload, 0))
-
-    def _retain(self, packet: mqtt.Publish) -> None:
-        """Retain a message; a message with an empty payload clears the message retained on its topic."""
-        if packet.retain:
-            self.retained.pop(packet.topic, None)
-            if packet.payload:
-                self.retained[packet.topic] = packet.payload
+                self._send(connection, topic, payload, 0)
 
     def _check_flag(self, connection: Connection, packet: mqtt.Publish) -> None:
         """Check that a descriptor is to be retained, unless the broker may seem to refuse that.

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
+from meteragent.domain import identity
 from meteragent.domain.prices import PRICE_MS
 from meteragent.domain.units import DAY_MS, MICRO
 from simulators.simtest import schedule as s
 from simulators.simtest.crowd import is_available
 from simulators.simtest.crowding import CROWDED, Crowding
+from simulators.simtest.names import public_name
 from simulators.simtest.schedule import Configuration, Event, Network, Schedule
-from simulators.simtest.setting import PACES, TICK_S, Pace, Setting
+from simulators.simtest.setting import KEYS, PACES, TICK_S, Pace, Setting
 from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, slowed
 
 TICK_LOOP_MS = round(TICK_S * 1000)
@@ -24,6 +26,8 @@ REGISTER_SHARE = 0.1
 """The share of the schedules in which meters send registers, and most streams read them as such."""
 PRICED_SHARE = 0.4
 """The share of the slow and autumn schedules in which most wall-clock streams release amounts at prices."""
+FOREIGN = {False: 0.05, True: 0.3}
+"""The share of the schedules in which another store releases, without and with receivers."""
 RESUMED_SHARE = 0.15
 """The share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
@@ -65,6 +69,7 @@ def generate(seed: int) -> Schedule:
     ]
     if Random(f"stamped {seed}").random() < STAMPED_SHARE:
         configurations = [_without_times(configuration) for configuration in configurations]
+    network = _draw_network(Random(f"network {seed}"))
     end_ms = random.randrange(4_000, 9_000 if pace == "fast" else 20_000)
     events = [*_draw_readings(random, pace, end_ms), *_draw_faults(random, pace, end_ms, len(configurations))]
     if Random(f"threshold {seed}").random() < ABOVE_SHARE:
@@ -94,8 +99,12 @@ def generate(seed: int) -> Schedule:
         crowding = Crowding(Random(f"crowd of {seed}"), pace, end_ms)
         configurations = crowding.join(configurations)
         pace, events = SHARED_PACE[pace], [*slowed(pace, events), *crowding.draw_keys()]
+    is_shared = any(setting.receivers for configuration in configurations for setting in configuration)
+    if Random(f"foreign {seed}").random() < FOREIGN[is_shared]:
+        random = Random(f"other stores of {seed}")
+        events = [*_with_foreign(events), *_draw_foreign(random, configurations, end_ms)]
+        network = replace(network, level=5)
     events.sort(key=lambda event: event.at_ms)
-    network = _draw_network(Random(f"network {seed}"))
     return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms, network)
 
 
@@ -186,6 +195,32 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
         values["limit"] = setting.limit if values["grid"] == setting.grid else 0
         settings.append(Setting(**values))
     return tuple(settings)
+
+
+def _draw_foreign(random: Random, configurations: Sequence[Configuration], end_ms: int) -> Iterator[Event]:
+    """Let another store appear on topics of meters, most of them before the meter's first window there."""
+    for _ in range(random.choice([1, 2, 4])):
+        setting = random.choice(random.choice(configurations))
+        template = random.choice([receiver.sink_topic for receiver in setting.peers] or [setting.sink_topic])
+        key = KEYS[setting.key - 1] if setting.key else None
+        topic = identity.render(template, public_name(key, f"m{random.choice([1, 1, 2])}"))
+        at_ms = random.randrange(random.choice([100, 1500, end_ms]))
+        yield s.Foreign(at_ms, topic, random.choice([200, 2000, 6000, 30_000]))
+
+
+def _with_foreign(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield the events without those after which an agent cannot know what another store has released.
+
+    These are a clock that is set back, and an earlier copy of the store.
+    """
+    for event in events:
+        match event:
+            case s.Clock(jump_ms=jump_ms) if jump_ms < 0:
+                continue
+            case s.Crash(store="restored"):
+                yield replace(event, store="damaged")
+            case _:
+                yield event
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:

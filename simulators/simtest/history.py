@@ -7,6 +7,7 @@ from meteragent.store import Store, outbox
 from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.meter import Meter
 from simulators.simtest.opened import Key, MessageKey, Window
+from simulators.simtest.other_stores import EVER_MS
 from simulators.simtest.registers import MaskedSlot
 
 
@@ -16,11 +17,12 @@ class History:
 
     `released` holds the released intervals by stream and meter, `descriptors` the descriptors on disk by
     topic, `stated` the facts that descriptors state by id, and `rows` the ids of unretained messages.
-    `queued_until_ms` holds, by destination, the due time of the last row that was waiting when the core
-    began. `intervals` holds, by topic, the intervals of its records, of all streams and receivers that ever
-    had it. `records` holds all unretained messages that were ever committed, `confirmed` the messages whose
-    delivery the agent has learned of, and `late` the reports that were too late. `newest_ms` is the newest
-    time that the agent has read.
+    `foreign` holds, by topic, the time in which another store released there. `queued_until_ms` holds, by
+    destination, the due time of the last row that was waiting when the core began. `intervals` holds, by
+    topic, the intervals of its records, of all streams and receivers that ever had it. `records` holds all
+    unretained messages that were ever committed, `confirmed` the messages whose delivery the agent has
+    learned of, and `late` the reports that were too late. `newest_ms` is the newest time that the agent has
+    read.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -28,6 +30,7 @@ class History:
     released: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
     descriptors: dict[str, set[bytes]] = field(default_factory=dict)
     stated: dict[str, str] = field(default_factory=dict)
+    foreign: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     queued_until_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     intervals: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     rows: dict[MessageKey, int] = field(default_factory=dict)
@@ -52,6 +55,18 @@ class History:
             for window in state.windows if name == stream else ():
                 if (opened := self.windows.get(Key(name, meter, window.start_ms))) is not None:
                     opened.peak.resume(window.slots[0].accumulator)
+
+    def has_waiting(self, topic: str) -> bool:
+        """Return whether messages wait that are to leave on a topic or below it."""
+        rows = (row for row in self.expected.rows.values() if not row.delivered)
+        return any(row.outgoing.topic.startswith(topic) for row in rows)
+
+    def end_foreign(self, topic: str, now_ms: int | None) -> None:
+        """End the time in which another store releases on a topic, if any; without `now_ms`, leave it out."""
+        if (times := self.foreign.get(topic)) and times[-1][1] == EVER_MS:
+            since_ms, _ = times.pop()
+            if now_ms is not None:
+                times.append((since_ms, now_ms))
 
     def masked_slot(self, stream: str, meter: str, state: TimelineState, saved: Meter) -> MaskedSlot | None:
         """Return the slot of a meter that is on disk as a difference from its register, if any."""

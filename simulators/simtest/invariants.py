@@ -78,22 +78,22 @@ class InvariantChecker(History):
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
             check(end_ms > before_ms, "a mark does not rise", f"{meter} of {commit.stream}")
             check(end_ms == model.marks[meter], "a mark is not the end of the last window", meter)
-        for meter, start_ms, spec in model.opened_windows:
-            key = Key(commit.stream, meter, start_ms)
+        for meter, window in model.opened_windows:
+            start_ms, key = window.start_ms, Key(commit.stream, meter, window.start_ms)
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
             check(meter in commit.marks, "a window is opened without its mark", key)
             check(start_ms >= max(before_ms, self.expected.floor_ms), "a window opens too early", key)
             check(key not in self.windows, "a window is opened twice", key)
             public_id = public_name(model.stream.names.pseudonym_key, meter)
-            queues = model.stream.queues(start_ms, spec.ends_ms(start_ms))
-            self.windows[key] = Window(spec, public_id, model.stream.destinations(queues, public_id))
+            destinations = model.stream.destinations(window.queues, public_id)
+            self.windows[key] = Window(window.spec, public_id, destinations)
 
     @staticmethod
     def _check_charges(model: Model, commit: Commit) -> None:
         """Check law 2: the transaction charges opened windows and redrawn peaks, and nothing else."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
-        for meter, start_ms, spec in model.opened_windows:
-            charges[Charge(grid.day(start_ms), spec.charge)][meter] += 1
+        for meter, window in model.opened_windows:
+            charges[Charge(grid.day(window.start_ms), window.spec.charge)][meter] += 1
         for meter, _, time_ms, spec in model.redrawn:
             charges[Charge(grid.day(time_ms), spec.charge)][meter] += 1
         check(charges == commit.charges, "the charges are not those of the opened windows", commit.stream)

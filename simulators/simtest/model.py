@@ -12,6 +12,7 @@ from typing import Any
 from meteragent.domain.units import DAY_MS
 from simulators.simtest.meter import Arrival, Decided, Meter
 from simulators.simtest.open_windows import ClosedSlot, OpenWindow
+from simulators.simtest.other_stores import Topics
 from simulators.simtest.prices import PriceBook, Row
 from simulators.simtest.register_meter import as_meter
 from simulators.simtest.registers import MaskedSlot
@@ -28,13 +29,14 @@ class Model:
 
     `opened_windows`, `redrawn`, `lost`, `closed_slots` and `changed_meters` grow until the checker clears
     them. `lost` holds the slots of registers that got other noise. `exceeds` returns whether the budget
-    forbids a window of a meter, and charges the window if the budget allows it.
+    forbids a window of a meter, and charges the window if the budget allows it. `topics` says which topics
+    are known to be this store's.
     """
 
     def __init__(
         self,
         stream: StreamSpec,
-        meters: dict[str, Meter],
+        topics: Topics,
         marks: dict[str, int],
         floor_ms: int,
         exceeds: Callable[[str, int, Fraction], bool],
@@ -42,10 +44,11 @@ class Model:
     ) -> None:
         self.stream = stream
         self.book = book
-        self.meters = meters
+        self.meters: dict[str, Meter] = {}
+        self.topics = topics
         self.marks = marks
         self.outcomes: Counter[str] = Counter()
-        self.opened_windows: list[tuple[str, int, WindowSpec]] = []
+        self.opened_windows: list[tuple[str, OpenWindow]] = []
         self.redrawn: list[tuple[str, int, int, WindowSpec]] = []
         self.lost: list[tuple[str, int, int]] = []
         self.closed_slots: list[ClosedSlot] = []
@@ -75,6 +78,7 @@ class Model:
         for window in meter.windows:
             window.resume(meter.covered_ms)
         self.meters[name] = meter
+        self.topics.ask(self.stream.destinations_of(name))
 
     def _is_wanted(self, window: OpenWindow) -> bool:
         """Return whether a receiver that got a window when it opened still gets one of its slots."""
@@ -168,6 +172,7 @@ class Model:
         if meter.next_ms is None and not meter.windows:
             yield from (reading.token for reading in meter.readings.values())
             del self.meters[name]
+            self.topics.forget(self.stream.destinations_of(name))
             self.changed_meters.add(name)
             self.outcomes["forgotten"] += 1
 
@@ -202,10 +207,16 @@ class Model:
         if self._wall and meter.idle_windows * self.stream.ordinary.length_ms >= patience_ms:
             meter.next_ms = None
             return
-        meter.next_ms = self.marks[name] = start_ms + spec.length_ms
+        meter.next_ms = start_ms + spec.length_ms
         meter.idle_windows += 1
         queues = self.stream.queues(start_ms, spec.ends_ms(start_ms))
-        if not queues:
+        places = {item for item in self.stream.destinations_of(name) if item[0] in queues}
+        clear_places = self.topics.clear_places(places)
+        self.outcomes["held"] += len(places) - len(clear_places)
+        if places and not clear_places:
+            return
+        self.marks[name] = meter.next_ms
+        if not clear_places:
             return
         if self.stream.has_keys is not None and not self.stream.has_keys(start_ms):
             self.outcomes["no_keys"] += 1
@@ -213,8 +224,10 @@ class Model:
         if self._exceeds(name, start_ms, spec.charge):
             self.outcomes["over_budget"] += 1
         else:
+            queues = frozenset(queue for queue, _ in clear_places)
             meter.windows.append(OpenWindow(start_ms, spec, list(range(spec.n)), queues))
-            self.opened_windows.append((name, start_ms, spec))
+            self.opened_windows.append((name, meter.windows[-1]))
+            self.topics.announced |= clear_places
 
     def _arrive(self, arrival: Arrival, arrival_ms: int, catching_up: bool) -> list[Any]:
         reason = arrival.refused or self._refusal(arrival)
@@ -256,5 +269,6 @@ class Model:
             if meter is None:
                 meter = as_meter(Meter(self.stream.ordinary, first_ms, first_ms, book=self.book))
                 self.meters[arrival.meter] = meter
+                self.topics.ask(self.stream.destinations_of(arrival.meter))
             meter.next_ms = first_ms
         return meter

@@ -61,6 +61,13 @@ class Subscribe(NamedTuple):
     topic_filter: str
 
 
+class Unsubscribe(NamedTuple):
+    """UNSUBSCRIBE (3.10) from one filter."""
+
+    packet_id: int
+    topic_filter: str
+
+
 class Ping(NamedTuple):
     """PINGREQ (3.12)."""
 
@@ -69,7 +76,7 @@ class Disconnect(NamedTuple):
     """DISCONNECT (3.14)."""
 
 
-Packet = Connect | Publish | Puback | Subscribe | Ping | Disconnect
+Packet = Connect | Publish | Puback | Subscribe | Unsubscribe | Ping | Disconnect
 
 
 class Reader:
@@ -118,13 +125,13 @@ class Reader:
                 return Publish(packet_id, topic, fields.take(fields.remaining), bool(first_byte & 1))
             case 0x40:
                 return Puback(_packet_id(fields))
-            case 0x82:
+            case 0x82 | 0xA2:
                 packet_id = _packet_id(fields)
                 self._skip_properties(fields)
                 topic_filter = fields.text()
-                if fields.integer(1) != 1:
+                if first_byte == 0x82 and fields.integer(1) != 1:
                     raise Malformed("a subscription at a QoS other than 1")
-                return Subscribe(packet_id, topic_filter)
+                return (Subscribe if first_byte == 0x82 else Unsubscribe)(packet_id, topic_filter)
             case 0xC0:
                 return Ping()
             case 0xE0:
@@ -235,6 +242,11 @@ def puback(packet_id: int, reason: int = 0) -> bytes:
 def suback(level: int, packet_id: int) -> bytes:
     """Return a SUBACK (3.9) that grants QoS 1."""
     return _packet(0x90, packet_id.to_bytes(2), _properties(level, b""), b"\1")
+
+
+def unsuback(level: int, packet_id: int) -> bytes:
+    """Return an UNSUBACK (3.11), in which only MQTT 5 has properties and a reason code."""
+    return _packet(0xB0, packet_id.to_bytes(2), _properties(level, b"") and b"\0\0")
 
 
 def _properties(level: int, properties: bytes) -> bytes:

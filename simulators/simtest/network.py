@@ -68,6 +68,9 @@ class Observer(Protocol):
     def after_publish(self) -> None:
         """End the process if it is to die after the publication that it has just sent."""
 
+    def on_answer(self, topic: str, *, is_foreign: bool | None) -> None:
+        """Note that the agent is about to learn whose descriptor is on a topic, or (None) that it listens."""
+
     def on_confirm(self, publication: Publication) -> None:
         """Note that the agent is about to receive the confirmation of a publication."""
 

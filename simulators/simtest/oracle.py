@@ -28,6 +28,7 @@ from simulators.simtest.invariants import InvariantChecker
 from simulators.simtest.meter import Arrival, Meter
 from simulators.simtest.model import Model
 from simulators.simtest.opened import MessageKey
+from simulators.simtest.other_stores import Topics
 from simulators.simtest.prices import OUTCOMES, PriceBook, PriceMessage
 from simulators.simtest.process_record import ProcessRecord
 from simulators.simtest.receivers import Share
@@ -76,8 +77,9 @@ class Oracle:
 
     `meanings` maps each topic and payload to its meaning. `is_copy` says whether the process was resumed from
     a snapshot, which it must detect before it does anything. `prices` counts the outcomes of prices in former
-    processes. `_alternatives` holds other contents that the store may have after a crash while receivers were
-    admitted and revoked; `_is_settled` says whether the store has been compared since then.
+    processes. `listening_clock_s` is the loop's clock if the agent listens for other stores, and else None.
+    `_alternatives` holds other contents that the store may have after a crash while receivers were admitted
+    and revoked; `_is_settled` says whether the store has been compared since then.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -86,6 +88,7 @@ class Oracle:
     in_doubt: InDoubtCommit | None = None
     is_copy: bool = False
     prices: Counter[str] = field(default_factory=Counter)
+    listening_clock_s: Callable[[], float] | None = None
     _alternatives: list[ExpectedStore] = field(default_factory=list)
     _is_settled: bool = True
     _late_before: int = 0
@@ -205,7 +208,10 @@ class Oracle:
         if group_id := spec.ordinary.group_id:
             lists = expected.key_lists
             spec = replace(spec, has_keys=lambda start_ms: has_days(lists, group_id, start_ms))
-        model = Model(spec, {}, marks, expected.floor_ms, self._exceeds(spec.limit), book)
+        listens = spec.ordinary.clock == "wall" and not group_id
+        announced = ((queue, topic) for queue, topics in expected.descriptors.items() for topic in topics)
+        topics = Topics(announced, self.listening_clock_s if listens else None)
+        model = Model(spec, topics, marks, expected.floor_ms, self._exceeds(spec.limit), book)
         for (stream, meter), state in expected.states.items():
             if stream == name:
                 saved = self._saved_meters[name][meter]
@@ -237,6 +243,7 @@ class Oracle:
         freed_tokens = model.feed(
             [self._interpret(message, model.stream) for message in batch], now_ms, closing_ms
         )
+        model.topics.check_waiting()
         self.checker.check_feed(model, effects.commit, effects.acknowledge, freed_tokens)
         self.process.check_catch_up(model, now_ms)
         packet_ids = [token.token[0] for token in effects.acknowledge if token is not None]

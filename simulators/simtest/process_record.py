@@ -13,7 +13,7 @@ CLOCK_KNOWN_S = 1.5
 """The time after its start within which an agent checks whether its clock is synchronised."""
 _REASONS = [
     *(*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten", "no_keys", "register_lost"),
-    *("prices", "price_conflict", "price_times", "price_clamped"),
+    *("held", "prices", "price_conflict", "price_times", "price_clamped"),
 ]
 """The counters that the model predicts individually."""
 
@@ -78,7 +78,7 @@ class ProcessRecord:
         )
         # The core may have dropped a price that is repeated after its time has begun.
         check(counts["price_repeated"] <= outcomes["price_repeated"], "a counter is wrong", "price_repeated")
-        no_fates = ("over_budget", "forgotten", "no_keys", "register_lost", *OUTCOMES)
+        no_fates = ("over_budget", "forgotten", "no_keys", "register_lost", "held", *OUTCOMES)
         fates = sum(n for name, n in outcomes.items() if name not in no_fates)
         fates -= outcomes["price_messages_refused"]
         check(counts["received"] == fates, "a message is not counted once")

@@ -111,6 +111,14 @@ class ReleaseCheck:
         self._check_due(row, slot)
         # Whoever reads a topic gets one value of an interval, whichever stream or grant had the topic before.
         self._add_intervals(self.history.intervals.setdefault(row.topic, []), slot)
+        self._check_foreign(row.topic, slot)
+
+    def _check_foreign(self, topic: str, slot: ClosedSlot) -> None:
+        """Check that no other store released a slot on its topic; by the event clock, nobody listens."""
+        foreign = self.history.foreign.get(topic, ()) if slot.spec.clock == "wall" else ()
+        spans = slot.spec.spans(slot.window_ms, slot.slot_index)
+        is_apart = all(end <= since or until <= begin for since, until in foreign for begin, end in spans)
+        check(is_apart, "a receiver gets two draws of one interval", self._key(slot))
 
     def _check_stated(self, row: Outgoing, record: dict[str, Any], slot: ClosedSlot) -> None:
         """Check that a record and its descriptor state what the slot is."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from simulators.invariant import InvariantViolation, check
 from simulators.simtest.configuration import write_keys
 from simulators.simtest.generator import generate
-from simulators.simtest.schedule import Crash, Event, Fail, Full, Schedule
+from simulators.simtest.schedule import Crash, Event, Fail, Foreign, Full, Schedule
 from simulators.simtest.setting import kind_of
 from simulators.simtest.world import World
 
@@ -80,10 +80,10 @@ def _may_differ(event: Event, *, has_registers: bool) -> bool:
 
     They determine how fast a nearly full store fills up and, of registers, what is doubted: so which readings
     are committed at once, by some ms the next acknowledgement, and what a connection then does. For these a
-    crash or a failure of the device may wait.
+    crash or a failure of the device may wait, and a receiver may be held back.
     """
     waits = isinstance(event, Fail) or (isinstance(event, Crash) and event.where != "now")
-    return isinstance(event, Full) or (has_registers and waits)
+    return isinstance(event, Full) or (has_registers and (waits or isinstance(event, Foreign)))
 
 
 def _run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:

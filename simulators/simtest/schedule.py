@@ -105,6 +105,18 @@ class Refuse(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Foreign(Event):
+    """Another store's retained descriptor, for `lasts_ms`, on a receiver's topic of a meter.
+
+    It does not appear on a topic on which the agent's store releases. In a schedule with such an event, the
+    agent listens for other stores.
+    """
+
+    topic: str
+    lasts_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Clock(Event):
     """A step of the agent's wall clock, forwards or backwards."""
 
@@ -217,6 +229,7 @@ KINDS: dict[str, type[Any]] = {
         Drop,
         Stall,
         Refuse,
+        Foreign,
         Clock,
         Resume,
         Slow,

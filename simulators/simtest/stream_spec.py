@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent.domain import identity
+from simulators.simtest.names import public_name
 from simulators.simtest.receivers import Grant, Share
 from simulators.simtest.setting import Pace, Setting
 from simulators.simtest.spec import WindowSpec
@@ -87,6 +88,11 @@ class StreamSpec:
         if self.grants is None:
             return frozenset({self.names.stream})
         return frozenset(g.queue for g in self.grants for end_ms in ends_ms if g.gets(window_ms, end_ms))
+
+    def destinations_of(self, meter: str) -> frozenset[tuple[str, str]]:
+        """Return the queue and the topic of a meter's messages for each receiver."""
+        queues = [self.names.stream] if self.grants is None else [grant.queue for grant in self.grants]
+        return self.destinations(queues, public_name(self.names.pseudonym_key, meter))
 
     def destinations(self, queues: Collection[str], public_id: str) -> frozenset[tuple[str, str]]:
         """Return the queues and topics of the messages about a meter for the receivers with these queues."""

@@ -18,7 +18,7 @@ _ROOM_BYTES = 2**40
 
 
 class FaultInjector:
-    """The faults and messages of a schedule, except for lists of keys and events that end a process.
+    """The faults and messages of a schedule, except keys, other stores and events that end a process.
 
     `meanings` maps each topic and payload to its meaning. `newest_ms` is the newest time that the agent has
     read. `brokers` holds all brokers by name. `set_back` says whether the wall clock was ever set back; from

@@ -1,7 +1,7 @@
 """The traffic of a process, as the network and the brokers report it (`network.Observer`)."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from meteragent.crowd.group import Group
@@ -11,12 +11,15 @@ from simulators.simtest.brokers import SinkBroker
 from simulators.simtest.configuration import group_of
 from simulators.simtest.crowd import key_list
 from simulators.simtest.loop import Guard, VirtualLoop
+from simulators.simtest.model import Model
 from simulators.simtest.network import Publication
 from simulators.simtest.opened import MessageKey
 from simulators.simtest.oracle import Oracle
+from simulators.simtest.other_stores import EVER_MS, OTHER_STORE
 from simulators.simtest.power import Files
 from simulators.simtest.publications import check_publication
-from simulators.simtest.schedule import Crash, Keys, Schedule
+from simulators.simtest.receivers import BROKERS
+from simulators.simtest.schedule import Crash, Foreign, Keys, Schedule
 from simulators.simtest.setting import PACES
 from simulators.simtest.surroundings import FaultInjector
 from simulators.simtest.traps import Traps
@@ -59,7 +62,7 @@ class Traffic:
             payload = key_list(
                 group, event.role, event.serial, first_day, event.days, is_forged=bool(event.forged)
             )
-            self._sinks[0].publish_keys(f"crowd/{group.name}/keys/{event.role}", payload)
+            self._sinks[0].retain(f"crowd/{group.name}/keys/{event.role}", payload)
 
     def _note_keys(self, group_id: str, role: str, serial: int, payload: bytes) -> None:
         """Note a list of keys that the agent has committed."""
@@ -74,6 +77,57 @@ class Traffic:
             for share in shares:
                 is_clear = share.pad.to_bytes(8, "big") in content or b"%d" % share.pad in content
                 check(not is_clear, "a file contains a pad that is not sealed")
+
+    # --- other stores --------------------------------------------------------------------------
+
+    def _let_appear(self, event: Foreign) -> None:
+        """Let another store release on a topic for a while, unless this store does or is about to."""
+        sink = self._sinks[BROKERS.index("outside") if event.topic.startswith("outside/") else 0]
+        is_taken = f"{event.topic}/privacy" in sink.retained | sink.foreign
+        oracle = self._oracle
+        models = oracle.process.models.values() if self.alive else ()
+        is_own = oracle.in_doubt is not None or any(model.topics.has(event.topic) for model in models)
+        if is_taken or is_own or oracle.checker.has_waiting(event.topic):
+            return
+        self.counts["other stores"] += 1
+        oracle.checker.foreign.setdefault(event.topic, []).append((self._faults.wall_ms(), EVER_MS))
+        sink.retain(f"{event.topic}/privacy", OTHER_STORE, is_foreign=True)
+        self._loop.call_later(event.lasts_ms / 1000, self._let_go, sink, event.topic)
+
+    def _let_go(self, sink: SinkBroker, topic: str) -> None:
+        """Clear a topic of the other store, which releases no more there."""
+        self._oracle.checker.end_foreign(topic, self._faults.wall_ms())
+        sink.retain(f"{topic}/privacy", b"", is_foreign=True)
+
+    @property
+    def listens(self) -> bool:
+        """Whether the agent listens for other stores: if the schedule has any."""
+        return any(isinstance(event, Foreign) for event in self.plan.events)
+
+    def _listening_clock_s(self) -> Callable[[], float] | None:
+        return self._loop.time if self.listens else None
+
+    def _publish_for_others(self, event: Keys | Foreign) -> None:
+        """Publish what operators or another store send to the agent's brokers."""
+        if isinstance(event, Keys):
+            self._publish_keys(event)
+        else:
+            self._let_appear(event)
+
+    def check_clear(self, model: Model, destinations: Iterable[tuple[str, str]]) -> None:
+        """Check that no other store can be at destinations, as far as the agent could hear.
+
+        If one is there all the same, both may release from now on.
+        """
+        with self.guard:
+            for queue, topic in destinations:
+                model.topics.clear((queue, topic))
+                self._oracle.checker.end_foreign(topic, None)
+
+    def on_answer(self, topic: str, *, is_foreign: bool | None) -> None:
+        """Note that the agent is about to learn whose descriptor is on a topic, or (None) that it listens."""
+        for model in self._oracle.process.models.values():
+            model.topics.answer(topic.removesuffix("/privacy"), is_foreign=is_foreign)
 
     # --- messages ------------------------------------------------------------------------------
 

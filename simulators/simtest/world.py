@@ -70,7 +70,7 @@ class World(ProcessEnvironment):
         )
         self.wall_ms, self.read_wall_ms = self._faults.wall_ms, self._faults.read_wall_ms
         self._resumes = any(isinstance(event, s.Resume) for event in plan.events)
-        self._oracle = Oracle(meanings=self._faults.meanings)
+        self._oracle = Oracle(meanings=self._faults.meanings, listening_clock_s=self._listening_clock_s())
         keeps = any(isinstance(event, s.Crash) and event.store for event in plan.events)
         self._versions = StoreVersions(folder, keeps=keeps)
         self._keys = keys
@@ -162,8 +162,8 @@ class World(ProcessEnvironment):
                     self._die(event)
             case s.End():
                 self._traps.arm(event)
-            case s.Keys():
-                self._publish_keys(event)
+            case s.Keys() | s.Foreign():
+                self._publish_for_others(event)
             case s.Resume():
                 self._faults.apply(event)
                 alive = self.alive and self._store is not None

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from meteragent.agent.link import receivers
+from meteragent.agent.link.other_agent import Listener
+from meteragent.agent.link.outlets import Outlets
 from meteragent.core.opening import Openings
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
-from meteragent.domain.commit import Destination, Outgoing, Receiver
+from meteragent.domain.commit import Destination, Outgoing, Receiver, TimelineState
 from meteragent.domain.reading import Message
 from meteragent.store import grants, outbox
 from meteragent.store.grants import Grant, Wanted
@@ -108,14 +110,59 @@ def gives_a_receiver_other_bytes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(outbox, "put", marked)
 
 
+def takes_every_store_for_its_own(patch: pytest.MonkeyPatch) -> None:
+    """A receiver gets windows of intervals that another store releases to it."""
+    patch.setattr(Listener, "_is_foreign", lambda *_: False)
+
+
+def gives_windows_to_whoever_is_held(patch: pytest.MonkeyPatch) -> None:
+    """A window that opens while another store releases to a receiver is this receiver's, too."""
+    destinations = Openings._destinations
+
+    def generous(self: Openings, meter: str, *arguments: Any) -> tuple[Destination, ...]:
+        return destinations(self, meter, *arguments) and self._names[meter].destinations
+
+    patch.setattr(Openings, "_destinations", generous)
+
+
+def gives_open_windows_to_whoever_is_clear(patch: pytest.MonkeyPatch) -> None:
+    """A window that opened while a receiver was held back is this receiver's after a restart."""
+    without_unwanted = Stream.without_unwanted
+
+    def generous(self: Stream, state: TimelineState, terms: Any) -> TimelineState:
+        kept = without_unwanted(self, state, terms)
+        windows = [
+            window._replace(destinations=tuple(item.destination(window.public_id) for item in self.receivers))
+            for window in kept.windows
+        ]
+        return kept._replace(windows=tuple(windows))
+
+    patch.setattr(Stream, "without_unwanted", generous)
+
+
+def holds_every_receiver_back(patch: pytest.MonkeyPatch) -> None:
+    """One receiver to which another store releases holds back all."""
+    clear = Outlets.clear
+
+    def careful(self: Outlets) -> list[Destination]:
+        is_held = any(listener._silent_names for listener in self._listeners.values())
+        return [] if is_held else clear(self)
+
+    patch.setattr(Outlets, "clear", careful)
+
+
 RECEIVER_MUTANTS = (
     (keeps_what_waits_for_a_revoked_receiver, "does not hold the commits", 27),
     (withdraws_no_descriptor, "a row that was due has not been delivered", 12),
     (forgets_what_a_former_grant_left, "does not hold the commits", 506),
     (ignores_the_start, "not for the receivers that got it", 2),
-    (ignores_the_end, "charges are not those of the opened windows", 12),
+    (ignores_the_end, "not for the receivers that got it", 100),
     (sends_to_whoever_is_paused, "does not hold the commits", 12),
     (charges_each_receiver, "charges are not those of the opened windows", 2),
-    (opens_windows_for_nobody, "charges are not those of the opened windows", 12),
+    (opens_windows_for_nobody, "charges are not those of the opened windows", 13),
     (gives_a_receiver_other_bytes, "not its messages", 2),
+    (takes_every_store_for_its_own, "a topic of another store is taken for clear", 0),
+    (gives_windows_to_whoever_is_held, "not for the receivers that got it", 0),
+    (gives_open_windows_to_whoever_is_clear, "not for the receivers that got it", 130),
+    (holds_every_receiver_back, "a receiver is held back though its topic is clear", 150),
 )

@@ -17,7 +17,7 @@ from simulators.simtest.configuration import parse
 from simulators.simtest.disk import Disk
 from simulators.simtest.ending import EPILOGUE_S, epilogue_s
 from simulators.simtest.generator import generate
-from simulators.simtest.schedule import Clock, Crash, Drop, Read, Schedule, Slow, Stop, read, write
+from simulators.simtest.schedule import Clock, Crash, Drop, Foreign, Read, Schedule, Slow, Stop, read, write
 from simulators.simtest.setting import PACES, Setting, kind_of
 from simulators.simtest.shrink import invariant, shrink
 from simulators.simtest.world import World
@@ -101,6 +101,19 @@ def _has_receivers(plan: Schedule) -> bool:
     return any(setting.receivers for configuration in plan.configurations for setting in configuration)
 
 
+def test_a_receiver_gets_no_interval_that_another_store_released() -> None:
+    """Another store's descriptor comes and goes on a receiver's topic, beside every other trouble.
+
+    Windows that open meanwhile are never this receiver's, not even later; all other receivers get theirs.
+    """
+    seeds = [seed for seed in range(200, 500) if any(isinstance(e, Foreign) for e in generate(seed).events)]
+    outcomes = [runs.block([seed]) for seed in seeds]
+    assert [outcome.violation for outcome in outcomes] == [None] * len(seeds)
+    counts = sum((outcome.counts for outcome in outcomes), Counter[str]())
+    for name in ("other stores", "schedules", "receivers", "windows"):
+        assert counts[name] > 10, name
+
+
 def test_share_and_pad_are_the_energy_of_each_slot() -> None:
     """Streams that count in a crowd, whose operators' lists of keys come late, forged, too old and short.
 
@@ -175,7 +188,7 @@ def test_the_seeds_exercise_everything() -> None:
     assert len(places) == 15
     assert kinds == {
         *("Read", "Junk", "Price", "PriceJunk", "Keys", "Drop", "Stall", "Refuse"),
-        *("Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash"),
+        *("Foreign", "Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash"),
     }
     networks = [plan.network for plan in plans]
     assert {network.level for network in networks} == {4, 5}

@@ -1,0 +1,102 @@
+"""The topics of a stream's meters: which are known to be this store's, and how long the agent may ask.
+
+Another store's retained descriptor says that it releases on a topic. So before a receiver's first window of a
+meter, on a topic that this store has never announced, the agent listens there (law 1). A topic is clear if
+the first descriptor that arrives is this store's own, or if none arrives for `LISTEN_S`.
+"""
+
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from simulators.invariant import check
+
+LISTEN_S = 0.3
+"""How long the agent listens for other stores, in worlds that have any."""
+_SLACK_S = 0.01
+OTHER_STORE = b'{"v":1,"id":"0123abcd","store":"0123456789abcdef","valid_from":"2099-01-01T00:00:00Z"}'
+"""Another store's descriptor; no restoration of this store takes it over, so it is valid from a late time."""
+EVER_MS = 2**62
+
+Destination = tuple[str, str]
+"""A queue, and the topic of its receiver."""
+
+
+@dataclass
+class Question:
+    """A question about a topic, in seconds of the loop's time.
+
+    It was asked at `since_s` or later. `is_sent` says whether a core has passed it to the agent. At
+    `latest_s`, the agent knew that it has asked, or that it listens; it is None until then. `is_foreign` says
+    whether the first descriptor was another store's; None if there was none.
+    """
+
+    since_s: float
+    is_sent: bool = False
+    latest_s: float | None = None
+    is_foreign: bool | None = None
+
+
+class Topics:
+    """What one core may know of its destinations.
+
+    `announced` holds the destinations of this store's descriptors. If `clock_s` is None, the stream does not
+    listen, and every destination is its own.
+    """
+
+    def __init__(self, announced: Iterable[Destination], clock_s: Callable[[], float] | None) -> None:
+        self.announced = set(announced)
+        self._clock_s = clock_s
+        self._clear = set[Destination]()
+        self._questions: dict[Destination, Question] = {}
+
+    def clear_places(self, destinations: AbstractSet[Destination]) -> AbstractSet[Destination]:
+        """Return those destinations at which no other store can be, as far as the agent may know."""
+        return destinations if self._clock_s is None else destinations & (self._clear | self.announced)
+
+    def has(self, topic: str) -> bool:
+        """Return whether a receiver may get windows on a topic."""
+        return any(topic == name for _, name in self._clear | self.announced)
+
+    def ask(self, destinations: AbstractSet[Destination]) -> None:
+        """Ask about the destinations that are not known to be this store's."""
+        for destination in destinations - self.clear_places(destinations):
+            self._questions[destination] = Question(0.0 if self._clock_s is None else self._clock_s())
+
+    def forget(self, destinations: Iterable[Destination]) -> None:
+        """Forget the answers about a forgotten meter."""
+        self._clear.difference_update(destinations)
+
+    def answer(self, topic: str, *, is_foreign: bool | None) -> None:
+        """Note what the agent hears: that it listens on a topic (None), or whose descriptor is there."""
+        for (_, name), question in self._questions.items():
+            if name == topic and is_foreign is None and self._clock_s is not None:
+                question.latest_s = self._clock_s()
+            elif name == topic and question.is_foreign is None:
+                question.is_foreign = is_foreign
+
+    def clear(self, destination: Destination) -> None:
+        """Check that a destination may be taken for clear, and take it."""
+        question = self._questions.pop(destination, None)
+        if question is None or self._clock_s is None:
+            check(holds=False, invariant="a topic is clear that nobody asked about", location=destination)
+            return
+        check(question.is_foreign is not True, "a topic of another store is taken for clear", destination)
+        has_waited = self._clock_s() >= question.since_s + LISTEN_S
+        check(
+            has_waited or question.is_foreign is False,
+            "a topic is taken for clear too early",
+            destination,
+        )
+        self._clear.add(destination)
+
+    def check_waiting(self) -> None:
+        """Check, after a feed, that no receiver is held back for longer than the agent listens."""
+        now_s = 0.0 if self._clock_s is None else self._clock_s()
+        for destination, question in self._questions.items():
+            if question.is_sent and question.latest_s is None:
+                question.latest_s = now_s
+            question.is_sent = True
+            is_late = now_s > (question.latest_s or now_s) + LISTEN_S + _SLACK_S
+            is_held = is_late and not question.is_foreign
+            check(not is_held, "a receiver is held back though its topic is clear", destination)

@@ -77,13 +77,14 @@ class Meter:
     def durable(self) -> "Meter":
         """Return a copy of the state that survives a crash: everything except the held readings.
 
-        Stretches before the oldest open window, which are no longer needed, are left out too.
+        Stretches before the oldest open window, which are no longer needed, are dropped from both.
         """
         windows = [replace(window, open_slots=[*window.open_slots]) for window in self.windows]
         start_ms = windows[0].start_ms if windows else self.covered_ms
-        stretches = [stretch for stretch in self.stretches if stretch.end_ms > start_ms]
+        self.stretches = [stretch for stretch in self.stretches if stretch.end_ms > start_ms]
         standing = self.readings.get(self.covered_ms)
         register_u = None if standing is None else standing.value_u
+        stretches = [*self.stretches]
         return replace(
             self, windows=windows, stretches=stretches, readings={}, register_u=register_u, lost=[]
         )

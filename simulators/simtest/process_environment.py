@@ -29,7 +29,7 @@ class ProcessEnvironment(DiskEvents):
     _random: Random
     _resumes: bool
     _configuration_number: int
-    _process_counts: Counts
+    agent_counts: Counts
     _opened_s: float
     _settled_ms: int
 
@@ -61,7 +61,7 @@ class ProcessEnvironment(DiskEvents):
             self._versions.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
             self._settled_ms, self._opened_s = max(now_ms, store.clock_ms), self._loop.time()
             self._streams = {c.name for c in self._configuration if runs(c, self._pace, self._settled_ms)}
-            self._oracle.begin(now_ms, self._process_counts, store, self._streams)
+            self._oracle.begin(now_ms, self.agent_counts, store, self._streams)
             self._oracle.process.clock_known_s = self._loop.time() + CLOCK_KNOWN_S
             self._versions.copy(self._oracle.checker.expected)
         return store

@@ -56,12 +56,12 @@ def run(plan: Schedule, folder: Path, *, twin: bool = False) -> Counter[str]:
     from the values and sealed bytes, both worlds must publish the same messages at the same times (law 4).
     Raises InvariantViolation at the first violation.
     """
-    world = _run_world(plan, folder, scramble=False)
+    world = run_world(plan, folder, scramble=False)
     has_registers = any(
         kind_of(setting) == "register" for settings in plan.configurations for setting in settings
     )
     if twin and not any(_may_differ(event, has_registers=has_registers) for event in plan.events):
-        twin_world = _run_world(plan, folder, scramble=True)
+        twin_world = run_world(plan, folder, scramble=True)
         logs = [list(_without_values(item)) for item in (world, twin_world)]
         if has_registers:
             # Acknowledgements depend on which readings are doubted, and what the broker sends next on them:
@@ -86,7 +86,8 @@ def _may_differ(event: Event, *, has_registers: bool) -> bool:
     return isinstance(event, Full) or (has_registers and (waits or isinstance(event, Foreign)))
 
 
-def _run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:
+def run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:
+    """Run a schedule, and return its world. Raises InvariantViolation at the first violation."""
     folder = keys / "world"
     folder.mkdir()
     level = _log.level

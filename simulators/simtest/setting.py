@@ -53,6 +53,7 @@ GROUP_QUANTUM_U, GROUP_HIDE_WH = 500_000, 110
 PACES = {
     "fast": Pace(100, parse_time("2026-03-02T11:59:50Z")),
     "minutes": Pace(MINUTE_MS // 10, parse_time("2026-03-02T11:59:00Z")),  # for receivers and crowds
+    "homes": Pace(MINUTE_MS, parse_time("2026-01-04T23:50:00Z")),  # just before a Monday
     "slow": Pace(12 * MINUTE_MS, parse_time("2026-03-28T17:00:00Z")),  # just before a day of 23 hours
     "autumn": Pace(12 * MINUTE_MS, parse_time("2026-10-24T18:00:00Z")),  # just before a day of 25 hours
 }

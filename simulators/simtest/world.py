@@ -25,6 +25,7 @@ from simulators.simtest.agent_process import environment, format_error, is_devic
 from simulators.simtest.brokers import Broker, SinkBroker, SourceBroker
 from simulators.simtest.configuration import parse
 from simulators.simtest.ending import check_complete, check_retained, epilogue_s
+from simulators.simtest.history import History
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
 from simulators.simtest.oracle import Oracle
 from simulators.simtest.process_environment import ProcessEnvironment
@@ -45,7 +46,8 @@ class World(ProcessEnvironment):
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives
-    the readings other values at the same times. `log` holds the publications, and `counts` counts events.
+    the readings other values at the same times. `log` holds the publications, `counts` counts events, and
+    `agent_counts` is what the newest process counts.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
@@ -81,8 +83,13 @@ class World(ProcessEnvironment):
         self._files: power.Files | None = None
         self._disk: disk.Disk | None = None
         self._store: Store | None = None
-        self._process_counts = Counts()
+        self.agent_counts = Counts()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def history(self) -> History:
+        """What was opened, released and spent so far."""
+        return self._oracle.checker
 
     # --- a whole run ---------------------------------------------------------------------------
 
@@ -111,7 +118,7 @@ class World(ProcessEnvironment):
         self.alive, self._stops = True, 0
         seed = 1000 * self.plan.seed + self.counts["processes"]
         agent = Agent(config, environment(self, seed))
-        self._process_counts, self._task = agent.counts, self._loop.create_task(agent.run())
+        self.agent_counts, self._task = agent.counts, self._loop.create_task(agent.run())
         error: BaseException | None = None
         try:
             self._loop.run_until_complete(self._task)

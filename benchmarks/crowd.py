@@ -36,7 +36,7 @@ from meteragent.operators.desk import Arrival, Desk, Step
 from meteragent.operators.service import BATCH
 from meteragent.operators.store import Store
 from meteragent.privacy.bits import SeededBits
-from simulators.crowd import LATTICE, MEAN_W, make_group, secret
+from simulators.commands.crowd import LATTICE, MEAN_W, make_group, secret
 
 SLOT_S = 1_767_225_600
 HIDES_WH = 110

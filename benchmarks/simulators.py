@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Row, peer, report, run
-from simulators.fleet import Fleet
+from simulators.homes.fleet import Fleet
 
 HOMES, DAYS = 1000, 5
 SECOND_HOMES, SECOND_DAYS = 40, 4

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from simulators.arguments import DECLARATIONS
+from simulators.commands.arguments import DECLARATIONS
 from simulators.extras import lacking
 
 COMMANDS = {
@@ -30,7 +30,7 @@ COMMANDS = {
     "tariff": ("analysis", "reproduce the theory's figures on tariffs; find the cheapest of four"),
     "utility": ("analysis", "compare the errors of private numbers with those promised"),
 }
-"""For each command: the extra that it needs, and a summary. The command's module has the same name."""
+"""For each command: the extra that it needs, and a summary. Its module in `commands` has the same name."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         command.description = _docstring(name)
         DECLARATIONS[name](command)
         options = command.parse_args(request.options)
-        module = import_module(f"simulators.{name}")
+        module = import_module(f"simulators.commands.{name}")
     except ModuleNotFoundError as error:
         print(f"{name}: {lacking(error, extra)}", file=sys.stderr)
         return 1
@@ -62,8 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _docstring(name: str) -> str | None:
     """Read a module's docstring without importing the packages that the module needs."""
-    module, package = (Path(__file__).with_name(text) for text in (f"{name}.py", name))
-    path = module if module.exists() else package / "__init__.py"
+    path = Path(__file__).parent / "commands" / f"{name}.py"
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 

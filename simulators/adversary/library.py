@@ -1,7 +1,7 @@
 """Scenes from a seed or real traces: which programme was on, or whether an event happened in a half hour.
 
-A programme is a window of a television set's power in slots of 10 s, from `simulators.television` or from the
-real sets of tracebase. Real programmes come from different sets, so their means differ more, and the
+A programme is a window of a television set's power in slots of 10 s, from `simulators.homes.television` or
+from the real sets of tracebase. Real programmes come from different sets, so their means differ more, and the
 programmes are easier to distinguish.
 
 Half hours come from simulated or real homes, with one value per minute. The start of the event is drawn at
@@ -21,8 +21,8 @@ from meteragent.report.event import EVENTS, Event
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, library, with_or_without
 from simulators.extras import lacking
-from simulators.fleet import Fleet
-from simulators.television import library_w
+from simulators.homes.fleet import Fleet
+from simulators.homes.television import library_w
 
 QUANTUM_W = Fraction(1)
 SLOT_S, SLOTS_MAX = 10, 2160
@@ -88,7 +88,7 @@ def _load_windows(path: Path, slots: int) -> Floats:
 def _load_trace(path: Path) -> tuple[Floats, Floats]:
     """Load the times in s and the power in W of a trace. Raises Unusable if it cannot be read."""
     try:
-        from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
+        from simulators.traces.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
     except ModuleNotFoundError as error:
         raise Unusable(f"real traces: {lacking(error, 'sim')}") from None
     try:

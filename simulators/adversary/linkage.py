@@ -31,12 +31,12 @@ from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits
 from meteragent.privacy.statistics import clopper_pearson
 from meteragent.report.format import energy
-from simulators import example_tariffs
 from simulators.adversary.hidden import parsed
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM
 from simulators.adversary.scene import Floats, Integers
-from simulators.fleet import Fleet
+from simulators.homes.fleet import Fleet
+from simulators.tariffs import example_tariffs
 
 ATTACKED = [name for name, preset in PRESETS.items() if SHAPES[preset.space].is_additive]
 """The presets whose values follow a home's energy over time."""

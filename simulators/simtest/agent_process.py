@@ -16,10 +16,10 @@ from meteragent.domain.reading import Message, Observer
 from meteragent.privacy.bits import SeededBits
 from meteragent.service.boot_clock import BootClock
 from meteragent.store import Store
-from simulators.simtest.disk import Disk
-from simulators.simtest.model import Model
-from simulators.simtest.other_stores import LISTEN_S
-from simulators.simtest.stream_spec import StreamNames
+from simulators.simtest.model.other_stores import LISTEN_S
+from simulators.simtest.model.stream import Model
+from simulators.simtest.model.stream_spec import StreamNames
+from simulators.simtest.store.disk import Disk
 
 
 class ProcessWorld(Protocol):

@@ -10,9 +10,9 @@ from meteragent import config
 from meteragent.config.tables import counted
 from meteragent.crowd.group import Group
 from meteragent.domain.grid import format_duration, iso_time
-from simulators.simtest.crowd import group_text, make_group
-from simulators.simtest.prices import PRICE_TOPIC
-from simulators.simtest.setting import (
+from simulators.simtest.judge.crowd import group_text, make_group
+from simulators.simtest.model.prices import PRICE_TOPIC
+from simulators.simtest.model.setting import (
     DEFAULT_PRICE_U,
     HOLIDAYS,
     KEYS,
@@ -23,7 +23,7 @@ from simulators.simtest.setting import (
     counter_of,
     kind_of,
 )
-from simulators.simtest.stream_spec import StreamNames, StreamSpec
+from simulators.simtest.model.stream_spec import StreamNames, StreamSpec
 
 _STATED_SPACES = ("peak", "profile", "bands", "curve")
 """The kinds of windows that a configuration names; other keys imply the rest."""

@@ -6,8 +6,8 @@ from random import Random
 
 from meteragent.crowd.group import ROLES
 from simulators.simtest import schedule as s
+from simulators.simtest.model.setting import Setting
 from simulators.simtest.schedule import Configuration, Event
-from simulators.simtest.setting import Setting
 
 CROWDED = {"fast": 0.03, "slow": 0.15, "autumn": 0.15}
 """The share of the schedules in which a stream counts in a crowd, by pace.

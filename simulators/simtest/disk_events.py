@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 from meteragent.domain.commit import Commit
 from meteragent.store import Store, crowd_keys
 from meteragent.store.outbox import WaitingRow
-from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
 from simulators.simtest.loop import Killed
-from simulators.simtest.store_versions import StoreVersions
+from simulators.simtest.store import disk, power
+from simulators.simtest.store.versions import StoreVersions
 from simulators.simtest.traffic import Traffic
 
 

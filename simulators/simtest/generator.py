@@ -8,11 +8,11 @@ from meteragent.domain import identity
 from meteragent.domain.prices import PRICE_MS
 from meteragent.domain.units import DAY_MS, MICRO
 from simulators.simtest import schedule as s
-from simulators.simtest.crowd import is_available
 from simulators.simtest.crowding import CROWDED, Crowding
-from simulators.simtest.names import public_name
+from simulators.simtest.judge.crowd import is_available
+from simulators.simtest.model.names import public_name
+from simulators.simtest.model.setting import KEYS, PACES, TICK_S, Pace, Setting
 from simulators.simtest.schedule import Configuration, Event, Network, Schedule
-from simulators.simtest.setting import KEYS, PACES, TICK_S, Pace, Setting
 from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, slowed
 
 TICK_LOOP_MS = round(TICK_S * 1000)

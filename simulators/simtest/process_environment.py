@@ -11,18 +11,18 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.service.boot_clock import BootClock
 from meteragent.store import Store, restore_at
-from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
 from simulators.simtest.configuration import spec_of
 from simulators.simtest.disk_events import DiskEvents
-from simulators.simtest.model import Model
-from simulators.simtest.process_record import CLOCK_KNOWN_S
-from simulators.simtest.setting import Pace
-from simulators.simtest.stream_spec import StreamNames, runs, shares_of
+from simulators.simtest.judge.process_record import CLOCK_KNOWN_S
+from simulators.simtest.model.setting import Pace
+from simulators.simtest.model.stream import Model
+from simulators.simtest.model.stream_spec import StreamNames, runs, shares_of
+from simulators.simtest.store import disk, power
 
 
 class ProcessEnvironment(DiskEvents):
-    """A world's side of a process (`agent_process.ProcessWorld`)."""
+    """A world's side of a process (`agent_process.ProcessWorld`), which counts in `agent_counts`."""
 
     wall_ms: Callable[[], int]
     _pace: Pace

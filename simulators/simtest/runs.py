@@ -15,8 +15,8 @@ from typing import NamedTuple
 from simulators.invariant import InvariantViolation, check
 from simulators.simtest.configuration import write_keys
 from simulators.simtest.generator import generate
+from simulators.simtest.model.setting import kind_of
 from simulators.simtest.schedule import Crash, Event, Fail, Foreign, Full, Schedule
-from simulators.simtest.setting import kind_of
 from simulators.simtest.world import World
 
 BLOCK = 20

@@ -9,7 +9,7 @@ configurations; the agent starts with the first configuration. Each of the other
 from dataclasses import dataclass, fields
 from typing import Any
 
-from simulators.simtest.setting import Setting
+from simulators.simtest.model.setting import Setting
 
 Configuration = tuple[Setting, ...]
 

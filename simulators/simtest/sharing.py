@@ -5,9 +5,9 @@ from dataclasses import replace
 from random import Random
 
 from simulators.simtest import schedule as s
-from simulators.simtest.receivers import BROKERS, Receiver
+from simulators.simtest.model.receivers import BROKERS, Receiver
+from simulators.simtest.model.setting import PACES, Setting
 from simulators.simtest.schedule import Configuration, Event
-from simulators.simtest.setting import PACES, Setting
 
 SHARED_PACE = {"fast": "minutes", "slow": "slow", "autumn": "autumn"}
 """The pace of schedules with receivers or a crowd, by the pace drawn first.

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from simulators.invariant import InvariantViolation
+from simulators.simtest.model.setting import Setting
 from simulators.simtest.runs import run
 from simulators.simtest.schedule import Configuration, Crash, End, Event, Network, Schedule
-from simulators.simtest.setting import Setting
 
 _PLAIN = {"down_ms": 0, "then": 0, "part": 0, "store": "", "forgets": 0, "shuffles": 0, "retain": 0, "qos": 1}
 """The simplest values of an event's fields."""

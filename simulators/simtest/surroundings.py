@@ -7,12 +7,12 @@ from decimal import Decimal
 
 from meteragent.domain.grid import iso_time
 from simulators.simtest import schedule as s
-from simulators.simtest.brokers import JUNK, PRICE_JUNK, Broker, SinkBroker, SourceBroker
-from simulators.simtest.disk import Disk
-from simulators.simtest.ending import SETTLED_COMMIT_S
-from simulators.simtest.oracle import ExpectedMeaning
-from simulators.simtest.prices import PRICE_TOPIC, PriceMessage
-from simulators.simtest.setting import PAYLOAD_MAX, Pace
+from simulators.simtest.judge.ending import SETTLED_COMMIT_S
+from simulators.simtest.judge.oracle import ExpectedMeaning
+from simulators.simtest.model.prices import PRICE_TOPIC, PriceMessage
+from simulators.simtest.model.setting import PAYLOAD_MAX, Pace
+from simulators.simtest.mqtt.brokers import JUNK, PRICE_JUNK, Broker, SinkBroker, SourceBroker
+from simulators.simtest.store.disk import Disk
 
 _ROOM_BYTES = 2**40
 

@@ -7,20 +7,21 @@ from typing import NoReturn
 from meteragent.crowd.group import Group
 from meteragent.domain.units import DAY_MS
 from simulators.invariant import check
-from simulators.simtest.brokers import SinkBroker
 from simulators.simtest.configuration import group_of
-from simulators.simtest.crowd import key_list
+from simulators.simtest.judge.crowd import key_list
+from simulators.simtest.judge.history import History
+from simulators.simtest.judge.opened import MessageKey
+from simulators.simtest.judge.oracle import Oracle
+from simulators.simtest.judge.publications import check_publication
 from simulators.simtest.loop import Guard, VirtualLoop
-from simulators.simtest.model import Model
-from simulators.simtest.network import Publication
-from simulators.simtest.opened import MessageKey
-from simulators.simtest.oracle import Oracle
-from simulators.simtest.other_stores import EVER_MS, OTHER_STORE
-from simulators.simtest.power import Files
-from simulators.simtest.publications import check_publication
-from simulators.simtest.receivers import BROKERS
+from simulators.simtest.model.other_stores import EVER_MS, OTHER_STORE
+from simulators.simtest.model.receivers import BROKERS
+from simulators.simtest.model.setting import PACES
+from simulators.simtest.model.stream import Model
+from simulators.simtest.mqtt.brokers import SinkBroker
+from simulators.simtest.mqtt.network import Publication
 from simulators.simtest.schedule import Crash, Foreign, Keys, Schedule
-from simulators.simtest.setting import PACES
+from simulators.simtest.store.power import Files
 from simulators.simtest.surroundings import FaultInjector
 from simulators.simtest.traps import Traps
 
@@ -98,6 +99,11 @@ class Traffic:
         """Clear a topic of the other store, which releases no more there."""
         self._oracle.checker.end_foreign(topic, self._faults.wall_ms())
         sink.retain(f"{topic}/privacy", b"", is_foreign=True)
+
+    @property
+    def history(self) -> History:
+        """What was opened, released and spent so far."""
+        return self._oracle.checker
 
     @property
     def listens(self) -> bool:

@@ -19,19 +19,18 @@ from meteragent.agent import Agent
 from meteragent.domain.counters import Counts
 from meteragent.store import Store
 from simulators.invariant import InvariantViolation
-from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, format_error, is_device_failure
-from simulators.simtest.brokers import Broker, SinkBroker, SourceBroker
 from simulators.simtest.configuration import parse
-from simulators.simtest.ending import check_complete, check_retained, epilogue_s
-from simulators.simtest.history import History
+from simulators.simtest.judge.ending import check_complete, check_retained, epilogue_s
+from simulators.simtest.judge.oracle import Oracle
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
-from simulators.simtest.oracle import Oracle
+from simulators.simtest.model.receivers import BROKERS
+from simulators.simtest.model.setting import PACES
+from simulators.simtest.mqtt.brokers import Broker, SinkBroker, SourceBroker
 from simulators.simtest.process_environment import ProcessEnvironment
-from simulators.simtest.receivers import BROKERS
-from simulators.simtest.setting import PACES
-from simulators.simtest.store_versions import StoreVersions
+from simulators.simtest.store import disk, power
+from simulators.simtest.store.versions import StoreVersions
 from simulators.simtest.surroundings import FaultInjector
 from simulators.simtest.traps import Traps
 
@@ -46,8 +45,7 @@ class World(ProcessEnvironment):
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`; `folder` holds the stores of this world. `scramble` gives
-    the readings other values at the same times. `log` holds the publications, `counts` counts events, and
-    `agent_counts` is what the newest process counts.
+    the readings other values at the same times. `log` holds the publications, and `counts` counts events.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
@@ -85,11 +83,6 @@ class World(ProcessEnvironment):
         self._store: Store | None = None
         self.agent_counts = Counts()
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def history(self) -> History:
-        """What was opened, released and spent so far."""
-        return self._oracle.checker
 
     # --- a whole run ---------------------------------------------------------------------------
 

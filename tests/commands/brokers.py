@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meteragent.mqtt.endpoint import Version
+from simulators.commands.option import positive
 from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
-from simulators.option import positive
 from tests.brokers.behaviours import BEHAVIOURS, connects, falls_back, measure
 from tests.brokers.makes import MAKES, Make
 from tests.brokers.report import KILLED, Report, tables

@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from simulators.commands.option import positive
 from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
-from simulators.option import positive
 from tests.integration.collecting import (
     DURABLE,
     VICTIMS,

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from simulators.commands.option import positive
 from simulators.long_run import LongRun, OtherLog, Part, finish
-from simulators.option import positive
 from tests.integration import crowd_homes, crowding
 from tests.integration.collecting import DURABLE
 from tests.integration.service import TELL_ALL

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from simulators.option import positive
+from simulators.commands.option import positive
 from tests.support.collecting import empty_database
 from tests.support.hostile_holds import hold
 from tests.support.hostile_senders import Scene, Sink, attacked

@@ -27,8 +27,8 @@ from pathlib import Path
 
 from scipy import stats
 
+from simulators.commands.option import positive
 from simulators.long_run import LongRun, OtherLog, Part, finish
-from simulators.option import positive
 from tests.integration import law
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
 from tests.integration.doubted import kill_while_doubted

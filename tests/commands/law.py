@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from simulators.commands.option import positive
 from simulators.long_run import LongRun, OtherLog, Part, finish
-from simulators.option import positive
 from tests.integration.plan import time_ms
 from tests.integration.service import Service, now_ms, stream, until, until_ms
 from tests.integration.wire import Publication, Receiver, feed

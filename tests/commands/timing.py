@@ -31,7 +31,7 @@ from meteragent.domain.grid import parse_time  # noqa: E402
 from meteragent.domain.terms import Terms  # noqa: E402
 from meteragent.wire.descriptor import describe  # noqa: E402
 from meteragent.wire.record import RecordFormat  # noqa: E402
-from simulators.replay import connect  # noqa: E402
+from simulators.commands.replay import connect  # noqa: E402
 from tests.support.broker import Broker, mosquitto_program  # noqa: E402
 from tests.support.configurations import written  # noqa: E402
 

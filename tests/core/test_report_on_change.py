@@ -15,7 +15,7 @@ from meteragent.core.window import Window
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO
-from simulators.meter import Meter, Readings
+from simulators.homes.meter import Meter, Readings
 from tests.core.test_pipeline import core
 from tests.support.terms import terms_with
 from tests.support.witness import TERMS

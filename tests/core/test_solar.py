@@ -24,7 +24,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.sampling import SystemBits
-from simulators.trace import load
+from simulators.traces.trace import load
 from tests.support.configurations import written
 
 START_MS = 1_790_812_800_000

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from meteragent import config
 from meteragent.config import model
-from simulators.replay import payloads, replay
-from simulators.trace import Trace
+from simulators.commands.replay import payloads, replay
+from simulators.traces.trace import Trace
 from tests.conftest import MakeBroker
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT

@@ -19,7 +19,7 @@ import yaml
 
 from deploy.exporter import exporter
 from meteragent import cli, config
-from simulators.arguments import generate, replay
+from simulators.commands.arguments import generate, replay
 from tests.brokers.root import Missing
 from tests.commands import image, lock
 from tests.commands.systems import chain, debian, engine, images

@@ -7,7 +7,7 @@ import pytest
 from meteragent import config
 from meteragent.cli import main
 from meteragent.config.tariff import band_names
-from simulators import example_tariffs
+from simulators.tariffs import example_tariffs
 from tests.support.not_run import ROOT
 
 TARIFF = ROOT / "deploy" / "tariff.toml"

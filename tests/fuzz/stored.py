@@ -25,7 +25,7 @@ from meteragent.domain.errors import MeteragentError, StoreError
 from meteragent.domain.reading import Message
 from meteragent.privacy import SeededBits
 from meteragent.store import Store, commands, ledger, outbox
-from simulators.simtest.disk import settle
+from simulators.simtest.store.disk import settle
 from tests.support.configurations import written
 from tests.support.stores import persist
 

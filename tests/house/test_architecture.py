@@ -24,7 +24,7 @@ LARGE_CLASSES = {  # lines and attributes of classes beyond a limit: they may on
     "meteragent/operators/link.py Link": (149, 17),
     "meteragent/operators/service.py Service": (187, 21),
     "meteragent/tools/discover/candidate.py Candidate": (63, 25),
-    "simulators/simtest/setting.py Setting": (86, 24),
+    "simulators/simtest/model/setting.py Setting": (86, 24),
     "simulators/simtest/world.py World": (189, 33),
 }
 CODE = sorted(

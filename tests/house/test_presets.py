@@ -8,7 +8,7 @@ from meteragent.cli import draft
 from meteragent.cli.usage import meters
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.shapes import Space
-from simulators import arguments
+from simulators.commands import arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDON = ROOT / "deploy/homeassistant/addon/meteragent"

@@ -17,7 +17,7 @@ from meteragent.domain.grid import parse_time
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
-from simulators.fleet import Fleet
+from simulators.homes.fleet import Fleet
 from tests.support.not_run import ROOT
 from tests.support.tutorial import Tutorial, assert_printed
 

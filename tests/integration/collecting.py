@@ -15,7 +15,7 @@ import psycopg
 from aiomqtt import MqttError
 
 from meteragent.collect.core import Message
-from simulators.replay import connect, lost
+from simulators.commands.replay import connect, lost
 from tests.integration.service import LIMIT_S, PAUSE_S, until
 from tests.support.broker import Broker, Server
 from tests.support.collecting import TEMPLATE, TableRow, record_messages, refusals, rows, terms_message

@@ -20,7 +20,7 @@ from meteragent.crowd.message import Report, batch_digest, reports_digest
 from meteragent.crowd.seal import PAD, SHARE, info
 from meteragent.domain.grid import parse_time
 from meteragent.store import read_only
-from simulators.replay import connect
+from simulators.commands.replay import connect
 from tests.integration.hurried import FastClock, make_clock
 from tests.integration.plan import HOLD_MS, Curve, Reading
 from tests.integration.service import count_in_log, service, stream, subscribed, until

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 from aiomqtt import Client, MqttError
 
 from meteragent.domain.grid import parse_time
-from simulators.replay import connect
+from simulators.commands.replay import connect
 from tests.support.broker import Broker, Server
 from tests.support.not_run import ROOT
 

@@ -21,7 +21,7 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.service.health import ask, socket_path
-from simulators.replay import connect
+from simulators.commands.replay import connect
 from tests.conftest import MakeBroker
 from tests.integration.clocked import set_clock
 from tests.integration.service import TELL_ALL, Service, now_ms, service, subscribed, until

@@ -13,12 +13,13 @@ from subprocess import PIPE
 import pytest
 
 from simulators import __main__ as simulators
-from simulators import crowd_files, program, stage
-from simulators.demo import SEED
-from simulators.outcome import Outcome
-from simulators.program import DemoError
-from simulators.stage import play
-from simulators.street import Street
+from simulators.commands.demo import SEED
+from simulators.crowd import files as crowd_files
+from simulators.demo import program, stage
+from simulators.demo.outcome import Outcome
+from simulators.demo.program import DemoError
+from simulators.demo.stage import play
+from simulators.homes.street import Street
 from tests.support.not_run import ROOT
 
 LIMIT_S = 240.0

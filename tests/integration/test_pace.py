@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
-from simulators.replay import replay
-from simulators.trace import Trace
+from simulators.commands.replay import replay
+from simulators.traces.trace import Trace
 from tests.support.broker import Broker
 
 

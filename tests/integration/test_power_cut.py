@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from meteragent.agent import DRAIN_S
-from simulators.simtest.disk import settle
+from simulators.simtest.store.disk import settle
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS, Agent
 from tests.integration.kills import PLAN, Outcome, invent, kill_agent

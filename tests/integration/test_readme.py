@@ -20,7 +20,7 @@ from typing import Any
 
 from meteragent.report import event
 from meteragent.wire.descriptor import describe
-from simulators.replay import connect
+from simulators.commands.replay import connect
 from tests.integration.service import LIMIT_S, until
 from tests.integration.terminal import terminal
 from tests.integration.wire import Receiver

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from simulators.replay import replay
-from simulators.trace import load
+from simulators.commands.replay import replay
+from simulators.traces.trace import load
 from tests.integration import law
 from tests.integration.agent import Agent
 from tests.integration.judge import Fed, noise

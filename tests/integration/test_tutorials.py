@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 
-from simulators.replay import connect
+from simulators.commands.replay import connect
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
 from tests.integration.service import LIMIT_S, until
@@ -37,7 +37,7 @@ PROGRAMS = {
     ".venv/bin/meteragent": '#!/bin/sh\nexec {python} -m tests.integration.alone "$@"\n',
     "bin/mosquitto_pub": """#!{python}
 import asyncio, sys
-from simulators.replay import connect
+from simulators.commands.replay import connect
 
 async def publish():
     async with connect("{url}") as client:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from aiomqtt import MqttError
 
-from simulators.replay import connect, lost
+from simulators.commands.replay import connect, lost
 from tests.integration.plan import SOURCE_TOPIC, Reading
 from tests.integration.service import PAUSE_S, until
 from tests.support.broker import Server

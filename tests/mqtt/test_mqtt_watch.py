@@ -71,7 +71,7 @@ async def test_a_real_broker_forgets_it(mosquitto: MakeBroker) -> None:
 
 
 async def _listened(broker: Broker) -> list[tuple[str, bytes, bool]]:
-    from simulators.replay import connect  # noqa: PLC0415  only here
+    from simulators.commands.replay import connect  # noqa: PLC0415  only here
 
     heard: asyncio.Queue[tuple[str, bytes, bool]] = asyncio.Queue()
     async with connect(broker.url) as client:

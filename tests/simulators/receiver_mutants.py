@@ -12,6 +12,7 @@ from meteragent.agent.link.outlets import Outlets
 from meteragent.core.opening import Openings
 from meteragent.core.pipeline import Pipeline
 from meteragent.core.stream import Effects, Stream
+from meteragent.core.timeline import Timeline
 from meteragent.domain.commit import Destination, Outgoing, Receiver, TimelineState
 from meteragent.domain.reading import Message
 from meteragent.store import grants, outbox
@@ -119,8 +120,8 @@ def gives_windows_to_whoever_is_held(patch: pytest.MonkeyPatch) -> None:
     """A window that opens while another store releases to a receiver is this receiver's, too."""
     destinations = Openings._destinations
 
-    def generous(self: Openings, meter: str, *arguments: Any) -> tuple[Destination, ...]:
-        return destinations(self, meter, *arguments) and self._names[meter].destinations
+    def generous(self: Openings, timeline: Timeline, *arguments: Any) -> tuple[Destination, ...]:
+        return destinations(self, timeline, *arguments) and self._names[timeline.meter].destinations
 
     patch.setattr(Openings, "_destinations", generous)
 

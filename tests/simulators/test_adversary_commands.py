@@ -15,13 +15,13 @@ import pytest
 
 from meteragent.extras import SIMULATORS, hint
 from meteragent.privacy import LInfLaplace
-from simulators import option
 from simulators.__main__ import COMMANDS, main
 from simulators.adversary import curve, hidden, library
 from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, with_or_without
+from simulators.commands import option
 from simulators.extras import PACKAGES
 from tests.support.not_run import ROOT
 
@@ -251,7 +251,7 @@ def test_levels_are_so_many_times_apart() -> None:
     ("needs", "module", "arguments", "extra"),
     [
         ("matplotlib.figure", "simulators.adversary.picture", ["frontier", "--level", "1:1:1"], "analysis"),
-        ("pyarrow", "simulators.trace", ["attack", "programmes", "--data"], "sim"),
+        ("pyarrow", "simulators.traces.trace", ["attack", "programmes", "--data"], "sim"),
     ],
 )
 def test_what_is_not_installed_is_named(
@@ -314,7 +314,7 @@ def test_help_needs_no_extra(command: str) -> None:
     done = without(packages, command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"usage: python -m simulators {command}" in done.stdout
-    documentation = import_module(f"simulators.{command}").__doc__ or ""
+    documentation = import_module(f"simulators.commands.{command}").__doc__ or ""
     if command == "simtest":  # its docstring is a theory of operation
         documentation = "Run the agent under seeded faults"
     first = documentation.split(".")[0].split(":")[0]

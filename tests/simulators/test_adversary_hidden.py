@@ -13,7 +13,7 @@ from simulators.adversary import hidden
 from simulators.adversary.measure import ALARM
 from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Scene
-from simulators.arguments import WITHIN_A_DAY
+from simulators.commands.arguments import WITHIN_A_DAY
 from tests.support.guarantees import facts_of
 
 

@@ -1,13 +1,13 @@
-"""simulators.signature and simulators.appliance: what runs draw, when they start, and to whom they belong."""
+"""Signatures and appliances: what runs draw, when they start, and to whom they belong."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulators.appliance import CATALOGUE, Appliance, Makes, Runs, Thermostat
-from simulators.household import Households
-from simulators.signature import DAY_S, Signature
+from simulators.homes.appliance import CATALOGUE, Appliance, Makes, Runs, Thermostat
+from simulators.homes.household import Households
+from simulators.homes.signature import DAY_S, Signature
 
 HOMES = np.arange(400)
 KETTLE = Appliance("test kettle", Signature.on(2000, 120), 5, ((6, 9, 3), (17, 23, 1)))

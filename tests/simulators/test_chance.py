@@ -1,11 +1,11 @@
-"""simulators.chance: the published generator, as a function of what a number is for."""
+"""simulators.homes.chance: the published generator, as a function of what a number is for."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulators.chance import lognormal, normal, philox, poisson, uniforms
+from simulators.homes.chance import lognormal, normal, philox, poisson, uniforms
 
 KNOWN = [
     ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from meteragent.crowd.draw import draw
-from simulators import crowd
 from simulators.__main__ import main
+from simulators.commands import crowd
 
 SMALL = ["crowd", "--slots", "200", "--seed", "1"]
 PRINTED = {110: ("44", "4.4", "0.44"), 300: ("120", "12", "1.2"), 6000: ("2400", "240", "24")}

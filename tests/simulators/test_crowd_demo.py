@@ -16,14 +16,14 @@ from meteragent.domain.shapes import Means, Share
 from meteragent.operators import configuration
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
-from simulators import crowd_files
-from simulators.crowd_files import SLOT_MS
-from simulators.crowd_outcome import CrowdOutcome
-from simulators.crowd_picture import draw
-from simulators.crowd_screen import text
-from simulators.crowd_stage import Received
-from simulators.staged import StagedClock
-from simulators.street import START_MS, Street
+from simulators.crowd import files as crowd_files
+from simulators.crowd.files import SLOT_MS
+from simulators.crowd.outcome import CrowdOutcome
+from simulators.crowd.picture import draw
+from simulators.crowd.screen import text
+from simulators.crowd.stage import Received
+from simulators.crowd.staged import StagedClock
+from simulators.homes.street import START_MS, Street
 from tests.support.not_run import ROOT
 
 HOMES = 10

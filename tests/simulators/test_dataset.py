@@ -9,9 +9,9 @@ import pytest
 
 from meteragent.extras import SIMULATORS, hint
 from simulators import __main__ as simulators
-from simulators.dataset import load, unit_in
-from simulators.trace import TraceError
-from simulators.trace import load as load_trace
+from simulators.traces.dataset import load, unit_in
+from simulators.traces.trace import TraceError
+from simulators.traces.trace import load as load_trace
 
 REFIT = """Time,Unix,Aggregate,Appliance1,Appliance2,Issues
 2013-09-17 22:08:11,1379455691,523,74,0,0
@@ -198,7 +198,7 @@ def test_a_first_column_of_names_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "extra"),
     [
-        ("import simulators.dataset", "sim"),
+        ("import simulators.traces.dataset", "sim"),
         ("from simulators.peers import opendp_laplace; opendp_laplace('1/40')", "peers"),
         ("from simulators.peers import diffprivlib_laplace; diffprivlib_laplace('1/40')", "peers"),
     ],

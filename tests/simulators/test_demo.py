@@ -1,4 +1,4 @@
-"""simulators.demo without its processes: the street, what is made of messages, text and picture."""
+"""simulators.commands.demo without its processes: the street, what is made of messages, text and picture."""
 
 import json
 import re
@@ -17,12 +17,12 @@ from meteragent.report.guarantee import Guarantee
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
-from simulators.demo import SEED
-from simulators.outcome import Outcome
-from simulators.picture import draw
-from simulators.screen import text
-from simulators.stage import configuration
-from simulators.street import START_MS, Street
+from simulators.commands.demo import SEED
+from simulators.demo.outcome import Outcome
+from simulators.demo.picture import draw
+from simulators.demo.screen import text
+from simulators.demo.stage import configuration
+from simulators.homes.street import START_MS, Street
 from tests.support.not_run import ROOT
 
 HALF_HOUR_MS = 1_800_000

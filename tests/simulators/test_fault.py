@@ -1,4 +1,4 @@
-"""simulators.fault: what arrives of readings, and what the ground truth says was wrong."""
+"""simulators.homes.fault: what arrives of readings, and what the ground truth says was wrong."""
 
 from dataclasses import fields, replace
 from itertools import combinations, pairwise
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.domain.units import DAY_MS
-from simulators.fault import NETWORK_MS, NONE, OVERTAKEN_MS, Arrivals, Faults, Row, count
-from simulators.meter import Readings
+from simulators.homes.fault import NETWORK_MS, NONE, OVERTAKEN_MS, Arrivals, Faults, Row, count
+from simulators.homes.meter import Readings
 from tests.support.channels import FEW
 
 START_MS = 20_000 * DAY_MS

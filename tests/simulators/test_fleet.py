@@ -1,4 +1,4 @@
-"""simulators.fleet: the same bits however they are asked for, exact sums, and a table of all that ran."""
+"""A fleet: the same bits however they are asked for, exact sums, and a table of all that ran."""
 
 import pickle
 import pydoc
@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulators.appliance import CATALOGUE, Appliance
-from simulators.fleet import AWAY, TELEVISION, Day, Events, Fleet
-from simulators.signature import DAY_S, Signature
-from simulators.street import Street
-from simulators.television import brightness_sums, viewings
+from simulators.homes.appliance import CATALOGUE, Appliance
+from simulators.homes.fleet import AWAY, TELEVISION, Day, Events, Fleet
+from simulators.homes.signature import DAY_S, Signature
+from simulators.homes.street import Street
+from simulators.homes.television import brightness_sums, viewings
 from tests.support.not_run import ROOT
 
 COLUMNS = ("home", "appliance", "start_s", "end_s", "watts", "channel")

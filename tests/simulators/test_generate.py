@@ -11,12 +11,12 @@ import pytest
 from aiomqtt import Client
 from pyarrow import csv, parquet
 
-from simulators import plan
 from simulators.__main__ import main
-from simulators.arguments import BEGIN, END
-from simulators.compare import HOME_FILES, Kind, Row, runs_of, table
-from simulators.fleet import Fleet
-from simulators.plan import Files, Plan
+from simulators.commands.arguments import BEGIN, END
+from simulators.commands.compare import HOME_FILES, Kind, Row, runs_of, table
+from simulators.homes import plan
+from simulators.homes.fleet import Fleet
+from simulators.homes.plan import Files, Plan
 from tests.support.broker import Broker, free_port
 from tests.support.not_run import ROOT
 

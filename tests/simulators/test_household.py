@@ -1,10 +1,10 @@
-"""simulators.household: homes that differ and stay themselves, who are away now and then."""
+"""simulators.homes.household: homes that differ and stay themselves, who are away now and then."""
 
 import numpy as np
 import pytest
 
-from simulators.household import JOURNEY_MAX_DAYS, Households
-from simulators.signature import DAY_S
+from simulators.homes.household import JOURNEY_MAX_DAYS, Households
+from simulators.homes.signature import DAY_S
 
 HOMES = np.arange(2000)
 MONDAY, SATURDAY = 0, 5

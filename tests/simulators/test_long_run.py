@@ -189,7 +189,7 @@ def test_simtest_goes_past_what_breaks(
         return results[0]
 
     monkeypatch.setattr(runs, "run", breaks)
-    monkeypatch.setattr("simulators.simtest.shrink", lambda plan, *_, **__: plan)
+    monkeypatch.setattr("simulators.commands.simtest.shrink", lambda plan, *_, **__: plan)
     command = ["simtest", "--seeds", "30", "--jobs", "1"]
     for _ in range(2):
         assert main([*command, "--log", str(tmp_path / "log")]) == 1

@@ -1,11 +1,11 @@
-"""simulators.meter: what is shown, when it says so, and what its register counts."""
+"""simulators.homes.meter: what is shown, when it says so, and what its register counts."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulators.meter import Meter
+from simulators.homes.meter import Meter
 
 LOADS = st.lists(st.floats(0, 5000), min_size=1, max_size=200)
 

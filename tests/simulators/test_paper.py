@@ -10,11 +10,11 @@ import pytest
 
 from meteragent.privacy import SeededBits
 from meteragent.privacy.usefulness import registration_dates, smart_meter
-from simulators import paper
 from simulators.__main__ import main
 from simulators.adversary import library
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.scene import Scene
+from simulators.commands import paper
 
 FILES = ["fig3.csv", "fig3.png", "fig4.csv", "fig4.png", "identification.csv"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from simulators import __main__ as simulators
-from simulators.pictures import street
+from simulators.commands.pictures import street
 from tests.support.not_run import ROOT
 
 SHOWN = {

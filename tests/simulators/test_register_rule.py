@@ -12,8 +12,8 @@ from meteragent.domain.readings import Readings
 from simulators.invariant import InvariantViolation
 from simulators.simtest import runs
 from simulators.simtest.generator import generate
+from simulators.simtest.model.setting import kind_of
 from simulators.simtest.schedule import Schedule
-from simulators.simtest.setting import kind_of
 
 SEEDS = 1000
 """The schedules among which those of registers are run."""

@@ -13,8 +13,8 @@ import pytest
 from aiomqtt import Client, MqttError
 
 from simulators.__main__ import main
-from simulators.replay import paced, payloads, replay
-from simulators.trace import Trace, load
+from simulators.commands.replay import paced, payloads, replay
+from simulators.traces.trace import Trace, load
 from simulators.wire import IN_FLIGHT
 from tests.support.broker import Broker, free_port
 
@@ -190,7 +190,7 @@ def test_command_interrupted(
             signal.raise_signal(signal.SIGINT)
         return payloads(trace)
 
-    monkeypatch.setattr("simulators.replay.payloads", interrupting)
+    monkeypatch.setattr("simulators.commands.replay.payloads", interrupting)
     (tmp_path / "trace.csv").write_text("t,w\n1400000400,5\n1400000460,6\n")
     options = ["--url", broker.url, "--speed", "max", "--loop", "0"]
     assert main(["replay", str(tmp_path / "trace.csv"), *options]) == 0

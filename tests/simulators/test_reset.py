@@ -1,11 +1,11 @@
-"""Resets and rollovers of registers (simulators.reset)."""
+"""Resets and rollovers of registers (simulators.homes.reset)."""
 
 import numpy as np
 import pytest
 
 from meteragent.domain.units import DAY_MS, HOUR_MS
-from simulators.meter import Meter, Readings
-from simulators.reset import Resets
+from simulators.homes.meter import Meter, Readings
+from simulators.homes.reset import Resets
 
 SENT_MS = np.arange(24 * 200, dtype=np.int64) * HOUR_MS + 20_000 * DAY_MS
 

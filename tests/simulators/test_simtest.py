@@ -12,14 +12,15 @@ from meteragent.agent.store_thread import StoreThread
 from meteragent.config.refuse import refuse
 from meteragent.domain.shapes import Space
 from simulators.__main__ import main
-from simulators.simtest import crowd, runs
+from simulators.simtest import runs
 from simulators.simtest.configuration import parse
-from simulators.simtest.disk import Disk
-from simulators.simtest.ending import EPILOGUE_S, epilogue_s
 from simulators.simtest.generator import generate
+from simulators.simtest.judge import crowd
+from simulators.simtest.judge.ending import EPILOGUE_S, epilogue_s
+from simulators.simtest.model.setting import PACES, Setting, kind_of
 from simulators.simtest.schedule import Clock, Crash, Drop, Foreign, Read, Schedule, Slow, Stop, read, write
-from simulators.simtest.setting import PACES, Setting, kind_of
 from simulators.simtest.shrink import invariant, shrink
+from simulators.simtest.store.disk import Disk
 from simulators.simtest.world import World
 from tests.simulators.simtest_mutants import MUTANTS, Mutant, acknowledges_before_the_commit
 from tests.support.not_run import not_run

@@ -7,7 +7,8 @@ import pytest
 from meteragent.config import terms
 from meteragent.domain import schedule
 from meteragent.domain.shapes import Space
-from simulators.simtest import crowd, runs
+from simulators.simtest import runs
+from simulators.simtest.judge import crowd
 from tests.simulators.shape_mutants import FACTS, SHAPE_MUTANTS, SILENT, ShapeMutant
 from tests.support.not_run import not_run
 

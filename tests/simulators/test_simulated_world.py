@@ -16,11 +16,11 @@ from pyarrow import parquet
 
 from meteragent.store import outbox
 from simulators.__main__ import main
-from simulators.account import Account, energy_u
-from simulators.fault import NONE, Faults, Row
+from simulators.commands.world import START_MS, World
+from simulators.homes.account import Account, energy_u
+from simulators.homes.fault import NONE, Faults, Row
+from simulators.homes.meter import Readings
 from simulators.invariant import InvariantViolation
-from simulators.meter import Readings
-from simulators.world import START_MS, World
 from tests.support.channels import FEW
 
 FILES = ["events.parquet", "faults.csv", "ledger.csv", "releases.jsonl", "slots.csv", "summary.json"]

@@ -11,9 +11,10 @@ from meteragent import config
 from meteragent.consume import compare_tariffs
 from meteragent.domain.grid import parse_time
 from meteragent.privacy import LInfLaplace
-from simulators import example_tariffs, tariff, tariff_figures
 from simulators.__main__ import main
-from simulators.trace import TraceError
+from simulators.commands import tariff
+from simulators.tariffs import example_tariffs, tariff_figures
+from simulators.traces.trace import TraceError
 from tests.support.configurations import written
 from tests.support.tariffs import POWER, received
 

@@ -1,11 +1,11 @@
-"""simulators.television: programmes as power, the same for all who watch."""
+"""simulators.homes.television: programmes as power, the same for all who watch."""
 
 import numpy as np
 import pytest
 
-from simulators.household import Households
-from simulators.signature import DAY_S
-from simulators.television import (
+from simulators.homes.household import Households
+from simulators.homes.signature import DAY_S
+from simulators.homes.television import (
     BASE_W,
     CHANNELS,
     GAIN_W,

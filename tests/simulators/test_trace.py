@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from simulators.trace import Trace, TraceError, load, write
+from simulators.traces.trace import Trace, TraceError, load, write
 
 START_MS = 1_400_000_400_000
 

@@ -13,9 +13,9 @@ from meteragent.privacy import SeededBits, half_width
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators.__main__ import main
-from simulators.arguments import WITHIN_A_DAY
-from simulators.utility import Street, _sums, report
-from simulators.utility_row import Row
+from simulators.commands.arguments import WITHIN_A_DAY
+from simulators.commands.utility import Street, _sums, report
+from simulators.utility.row import Row
 from tests.support.messages import SPLIT
 
 SMALL = ["utility", "--homes", "2", "--days", "1"]

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from simulators import spark as on_spark
 from simulators.__main__ import main
-from simulators.plan import EVENTS, SERIES, Files, Plan
-from simulators.spark import simulate
+from simulators.homes import spark as on_spark
+from simulators.homes.plan import EVENTS, SERIES, Files, Plan
+from simulators.homes.spark import simulate
 
 PLAN = Plan(seed=3, homes=23, days=2, step_s=3600, first=4, resolution_w=0.1)
 

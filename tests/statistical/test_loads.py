@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from simulators.appliance import CATALOGUE, Appliance, Makes, Runs
-from simulators.chance import normal, poisson, uniforms
-from simulators.household import Households
-from simulators.signature import Signature
-from simulators.television import CHANNELS, viewings
+from simulators.homes.appliance import CATALOGUE, Appliance, Makes, Runs
+from simulators.homes.chance import normal, poisson, uniforms
+from simulators.homes.household import Households
+from simulators.homes.signature import Signature
+from simulators.homes.television import CHANNELS, viewings
 from tests.statistical.chi_square import ALARM, MISS, miss, p_value
 
 Floats = NDArray[np.float64]

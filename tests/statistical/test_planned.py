@@ -25,7 +25,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.privacy import SeededBits
 from meteragent.wire.descriptor import describe
-from simulators.trace import load
+from simulators.traces.trace import load
 from tests.support.world import BASE_MS, message, stream
 
 ALARM, MISS, MISS_PIPELINE = 1e-6, 1e-6, 1e-4

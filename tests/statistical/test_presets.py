@@ -35,8 +35,8 @@ from meteragent.domain.reading import Message
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS
 from meteragent.privacy import SeededBits
-from simulators.fleet import Fleet
-from simulators.trace import load
+from simulators.homes.fleet import Fleet
+from simulators.traces.trace import load
 from tests.integration import law
 from tests.support.configurations import written
 from tests.support.guarantees import facts_of

@@ -25,7 +25,7 @@ from meteragent.report.event import EVENTS, Event, distances
 from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
-from simulators.trace import load
+from simulators.traces.trace import load
 from tests.support.configurations import written
 from tests.support.guarantees import facts_of
 

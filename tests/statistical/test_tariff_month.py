@@ -21,8 +21,8 @@ from meteragent.domain.units import MICRO
 from meteragent.privacy import SeededBits
 from meteragent.report import whole
 from meteragent.report.guarantee import TariffErrors
-from simulators import example_tariffs
-from simulators.fleet import Fleet
+from simulators.homes.fleet import Fleet
+from simulators.tariffs import example_tariffs
 from tests.support.configurations import written
 from tests.support.tariffs import POWER
 

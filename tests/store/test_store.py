@@ -15,7 +15,7 @@ from meteragent.domain.commit import Commit, Destination, OpenWindow, Slot, Time
 from meteragent.domain.errors import StoreError
 from meteragent.domain.terms import Terms
 from meteragent.store import Store, commands, ledger, outbox, read_only, schema
-from simulators.simtest.disk import write_files
+from simulators.simtest.store.disk import write_files
 from tests.domain.test_codec import all_terms
 from tests.support.stores import (
     LENGTH_MS,

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from meteragent.domain.errors import StoreRestored
 from meteragent.store import Store, commands, generation, ledger, meta, outbox, read_only, restore_at, wal
-from simulators.simtest.disk import settle
-from simulators.simtest.power import Files, Moment, Recorder
+from simulators.simtest.store.disk import settle
+from simulators.simtest.store.power import Files, Moment, Recorder
 from tests.support.stores import (
     LENGTH_MS,
     TERMS,

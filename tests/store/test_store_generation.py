@@ -13,8 +13,8 @@ from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreInUse, StoreRestored
 from meteragent.store import Store, generation, meta, outbox, restore_at
 from meteragent.store.commands import accept_moved
-from simulators.simtest.disk import write_files
-from simulators.simtest.power import Moment, Recorder
+from simulators.simtest.store.disk import write_files
+from simulators.simtest.store.power import Moment, Recorder
 from tests.support.stores import LENGTH_MS, closing, in_memory, open_store, opening, persist, sending
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from meteragent.domain.errors import StoreError
 from meteragent.store import generation, meta, restore_at
-from simulators.simtest.disk import write_files
+from simulators.simtest.store.disk import write_files
 from tests.store.test_store_generation import content, counted
 from tests.support.stores import LENGTH_MS, open_store, opening, persist, sending
 

@@ -29,7 +29,7 @@ from meteragent.domain.units import Kind
 from meteragent.store import Store, ledger, outbox, read_only
 from meteragent.store.schema import decode_state
 from meteragent.wire.record import RecordFormat
-from simulators.simtest.disk import settle
+from simulators.simtest.store.disk import settle
 from tests.support.terms import terms_with
 
 LENGTH_MS = 1_800_000

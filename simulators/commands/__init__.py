@@ -1,0 +1,1 @@
+"""The commands of `python -m simulators`, one file each, with `run`; `arguments` has their arguments."""

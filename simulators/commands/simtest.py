@@ -1,0 +1,123 @@
+"""Run the agent under seeded faults in virtual time, and check every step (`simulators.simtest`)."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from tqdm import tqdm
+
+from simulators.invariant import InvariantViolation
+from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Stopped, stoppable
+from simulators.simtest import runs
+from simulators.simtest.generator import generate
+from simulators.simtest.schedule import Schedule, read, write
+from simulators.simtest.shrink import shrink
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run schedules.
+
+    Return 0 if no invariant is violated, 1 if one is, 2 if the schedule or the log cannot be used, and
+    EXIT_STOPPED if a run of many seeds was stopped before its end.
+    """
+    if arguments.replay is not None:
+        stdin = str(arguments.replay) == "-"
+        try:
+            plan = read(sys.stdin.read() if stdin else arguments.replay.read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError) as error:
+            print(f"simtest: {error}", file=sys.stderr)
+            return 2
+        return _run_one(plan, twin=True)
+    if arguments.seed is not None:
+        plan = generate(arguments.seed)
+        print(write(plan))
+        return _run_one(plan, twin=runs.has_twin(arguments.seed))
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    try:
+        with stoppable(), LongRun(arguments.log, "simtest", ("meteragent", "simulators")) as log:
+            return _run_many(seeds, arguments.jobs, log, past_violations=arguments.log is not None)
+    except OtherLog as error:
+        print(f"simtest: {error}", file=sys.stderr)
+        return 2
+
+
+def _run_one(plan: Schedule, *, twin: bool) -> int:
+    with runs.place() as folder:
+        try:
+            counts = runs.run(plan, folder, twin=twin)
+        except InvariantViolation as violation:
+            print(f"INVARIANT VIOLATED: {violation}")
+            return 1
+    _print_counts(counts)
+    return 0
+
+
+def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -> int:
+    """Run the seeds that the log lacks, and return the exit code.
+
+    Stop after the first part in which a seed fails, unless `past_violations` is set.
+    """
+    logged = {seed for part in log.parts for seed in range(part["from"], part["from"] + part["seeds"])}
+    remaining = [seed for seed in seeds if seed not in logged]
+    stopped = False
+    with tqdm(total=len(seeds), initial=len(seeds) - len(remaining), unit=" schedules", disable=None) as bar:
+        try:
+            for part in _run_parts(remaining, jobs):
+                log.append(_format_part(part))
+                bar.update(len(part.seeds))
+                if part.violations and not past_violations:
+                    break
+        except Stopped:
+            stopped = True
+    return _report(log, stopped=stopped)
+
+
+def _run_parts(seeds: Sequence[int], jobs: int) -> Iterator[runs.Part]:
+    """Run seeds, which may have gaps, in parts without gaps; the log stores each part's start and length."""
+    for _, stretch in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
+        yield from runs.on_all_cores([seed for _, seed in stretch], jobs)
+
+
+def _format_part(part: runs.Part) -> dict[str, object]:
+    return {
+        "from": part.seeds[0],
+        "seeds": len(part.seeds),
+        "counts": dict(part.counts),
+        "broken": {str(seed): text for seed, text in part.violations.items()},
+    }
+
+
+def _report(log: LongRun, *, stopped: bool) -> int:
+    """Print the totals of the log, and return the exit code.
+
+    If seeds failed and the run was not stopped, shrink and print the schedule of the lowest failed seed.
+    """
+    counts = Counter[str]()
+    violations: dict[int, str] = {}
+    for part in log.parts:
+        counts += Counter(part["counts"])
+        violations |= {int(seed): text for seed, text in part["broken"].items()}
+    _print_counts(counts)
+    print(f"{log.total('seeds'):>12,}  seeds run, {len(violations)} of them violated an invariant")
+    if stopped:
+        print("stopped: run the same command to continue")
+        return EXIT_STOPPED
+    if violations:
+        lowest_seed = min(violations)
+        return _shrink_and_print(lowest_seed, violations[lowest_seed])
+    return 0
+
+
+def _shrink_and_print(seed: int, violation: str) -> int:
+    print(f"seed {seed} INVARIANT VIOLATED: {violation}\nthe schedule, shrunk if possible:\n")
+    twin = runs.has_twin(seed)
+    with runs.place() as folder:
+        print(write(shrink(generate(seed), folder, twin=twin)))
+    return 1
+
+
+def _print_counts(counts: Counter[str]) -> None:
+    for name in sorted(counts):
+        print(f"{counts[name]:>12,}  {name}")

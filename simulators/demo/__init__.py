@@ -1,0 +1,1 @@
+"""The demo: homes, broker, agent and receiver as processes, and what it prints and draws."""

@@ -1,0 +1,1 @@
+"""The brokers of a world, their side of MQTT, and the network to them, in bytes."""

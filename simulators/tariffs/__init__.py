@@ -1,0 +1,1 @@
+"""Tariffs: four examples, and the theory's figures on them."""

@@ -1,0 +1,1 @@
+"""Traces of real load, read and written as files."""

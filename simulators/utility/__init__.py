@@ -1,0 +1,1 @@
+"""The table and the picture of `utility`: promised and measured errors."""

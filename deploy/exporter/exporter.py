@@ -44,6 +44,8 @@ HOMES = 10_000
 """The largest numbers of streams, and of homes in each; messages of further ones are refused and counted."""
 TERMS = 10_000
 """The largest number of descriptors in memory; further ones are refused and counted."""
+TOPICS = 100_000
+"""The largest number of topics with descriptors."""
 TERMS_OF_TOPIC = 64
 """The largest number of descriptors of one topic."""
 RECONNECT_MAX_S = 30
@@ -107,10 +109,13 @@ class Board(Collector):
 
     def _describe(self, topic: str, terms: Descriptor) -> None:
         """Keep what the meter of a topic announces; an id is known within its topic only."""
-        terms_by_id = self._of_topic.setdefault(topic, {})
+        terms_by_id = self._of_topic.get(topic, {})
         is_new = terms.digest not in self._terms
         if (is_new and len(self._terms) >= TERMS) or len(terms_by_id.keys() | {terms.id}) > TERMS_OF_TOPIC:
             raise ValueError("too many descriptors")
+        if not terms_by_id and len(self._of_topic) >= TOPICS:
+            raise ValueError("too many topics")
+        self._of_topic[topic] = terms_by_id
         if terms_by_id.setdefault(terms.id, terms).digest != terms.digest:
             raise ValueError("two descriptors with one id")
         terms_by_id[terms.id] = self._terms.setdefault(terms.digest, terms)

@@ -54,10 +54,7 @@ class Outputs(NamedTuple):
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """Return the facts of a manifest.
-
-    Raises RecordError if the file is missing, too long or cut off, or another version wrote it.
-    """
+    """Return the facts of a manifest. Raises RecordError if it cannot be read by this version."""
     import pyarrow as pa  # noqa: PLC0415  only archives need it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -81,10 +78,7 @@ def write_manifest(file: Any, text: bytes, schema: Any) -> None:
 
 
 def read_manifests(folder: Path) -> list[dict[str, Any]]:
-    """Return the facts of each run in a folder. A run whose two manifests differ is not `complete`.
-
-    Raises RecordError as `read_facts` does, or if the folder does not exist or has no manifest.
-    """
+    """Return each run's facts; two different ones are not `complete`. Raises RecordError if none is there."""
     if not folder.exists():
         raise RecordError(f"{folder}: no such folder; expected the output folder of `meteragent sanitise`")
     facts_by_run: dict[str, dict[str, Any]] = {}
@@ -153,11 +147,9 @@ def open_outputs(folders: Path | Iterable[Path]) -> Outputs:
     """Return the parts and descriptors of outputs from which nothing is missing.
 
     A folder may hold the outputs of several runs. A log warns if completeness is unknown, because a manifest
-    lists no parts or no digests.
-
-    Raises:
-        RecordError: as in `read_manifests`; an output is incomplete, a part is not as listed or not listed, a
-            run is given twice, or a descriptor is refused or has other terms in another output.
+    lists no parts or no digests. Raises RecordError as in `read_manifests`; an output is incomplete, a part
+    is not as listed or not listed, a run is given twice, or a descriptor is refused or has other terms in
+    another output.
     """
     outputs, runs = Outputs([], {}), set[str]()
     for folder in [folders] if isinstance(folders, Path) else folders:
@@ -265,11 +257,8 @@ def tables(outputs: Outputs, filters: Any = None) -> Iterator[Any]:
 def read(folders: Path | Iterable[Path], meters: Collection[str] | None = None) -> dict[str, Series]:
     """Read the series of each of `meters`, or of all meters if it is None, from one or several outputs.
 
-    Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns.
-
-    Raises:
-        RecordError: as in `open_outputs` and `Series.of`, or a release names a descriptor that is in no
-            manifest.
+    Each slot becomes an object in memory. For larger archives use `Slots.read`, which stores columns. Raises
+    RecordError as in `open_outputs` and `Series.of`, or a release names a descriptor that is in no manifest.
     """
     outputs = open_outputs(folders)
     filters = None if meters is None else [("meter", "in", set(meters))]

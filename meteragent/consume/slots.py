@@ -73,10 +73,9 @@ class Slots:
     def of(cls, meters: Iterable[Series]) -> Self:
         """Return the slots of the given series.
 
-        Raises:
-            ValueError: there are no records, or records differ in kind or unit; slots are bands; values are
-                neither energies or means of the load nor amounts; two slots of a meter overlap; or two series
-                have the same meter.
+        Raises ValueError if there are no records, or records differ in kind or unit; slots are bands; values
+        are neither energies or means of the load nor amounts; two slots of a meter overlap; or two series
+        have the same meter.
         """
         homes = list(meters)
         descriptors = {id_: descriptor for series in homes for id_, descriptor in series.descriptors.items()}
@@ -99,12 +98,9 @@ class Slots:
         """Read the slots of an archive's output (`meteragent sanitise`), or of several, into memory.
 
         `filters` select rows, as in `pyarrow.parquet.read_table`, by the columns `meter`, `start`, `end`, `d`
-        and `key`.
-
-        Raises:
-            RecordError: as in `archive.open_outputs`.
-            ValueError: as in `released`, or outputs differ in the types of their columns.
-            ModuleNotFoundError: pyarrow is missing; the message contains the command that installs it.
+        and `key`. Raises RecordError as in `archive.open_outputs`, and ValueError as in `released`, or
+        outputs differ in the types of their columns, and ModuleNotFoundError if pyarrow is missing; the
+        message contains the command that installs it.
         """
         if missing("archive") == "pyarrow":
             raise ModuleNotFoundError(f"Slots.read needs pyarrow: {hint('archive')}", name="pyarrow")
@@ -123,11 +119,9 @@ class Slots:
         """Return the slots of an archive's releases.
 
         `table` is an Arrow table with the columns `meter`, `start`, `end` and `d`. If a row is a window, the
-        table also has the column `values`; if a row is a slot, it has the column `value`.
-
-        Raises:
-            ValueError: a row names a descriptor that is not among `descriptors`, or has no values; a value is
-                missing or exceeds 64 bits; or as in `of`.
+        table also has the column `values`; if a row is a slot, it has the column `value`. Raises ValueError
+        if a row names a descriptor that is not among `descriptors`, or has no values; a value is missing or
+        exceeds 64 bits; or as in `of`.
         """
         import pyarrow as pa  # noqa: PLC0415 -- as in `read`
 
@@ -159,10 +153,7 @@ class Slots:
 
 
 def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return the row, the start and the end of each slot of a table whose rows are windows.
-
-    Raises ValueError if a row has no values, or there are no rows.
-    """
+    """Return each slot's row, start and end, where rows are windows. Raises ValueError if one is empty."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- as in `Slots.read`
 
     lengths = pc.list_value_length(values).fill_null(0).to_numpy().astype(np.int64)
@@ -188,10 +179,7 @@ def _encode(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
 
 
 def _micro(values: Any, pa: Any) -> Integers:
-    """Convert integers or decimals to whole millionths.
-
-    Raises ValueError if a value is null or exceeds 64 bits.
-    """
+    """Convert numbers to whole millionths. Raises ValueError if one is null or exceeds 64 bits."""
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     exact = column.cast(pa.decimal128(38, 6))
     words = np.frombuffer(exact.buffers()[1], "<i8").reshape(-1, 2)[exact.offset : exact.offset + len(exact)]

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.exporter import exporter
 from deploy.exporter.exporter import Board, client
 from meteragent import config
-from meteragent.consume import collect, mean_value
+from meteragent.consume import collect, mean_value, message
 from meteragent.domain.grid import parse_time
 from meteragent.privacy import LInfLaplace, sd
 from meteragent.wire.descriptor import describe
@@ -169,6 +169,30 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert every(board, "meteragent_private_value") == [1]
     fed(("m1", [5]), first=1, board=board)
     assert every(board, "meteragent_private_value") == [5]
+
+
+def test_a_forged_id_stands_for_its_own_topic_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terms with the id of others, from another home, refuse no record of an honest home, first or last."""
+    forged = describe(replace(TERMS, level=2 * TERMS.level)).message("evil", NOON_MS)
+    forged = forged.replace(json.loads(forged)["id"].encode(), describe(TERMS).id.encode())
+    monkeypatch.setattr(message, "id_of", lambda facts: facts["id"])  # as a search of 2^32 finds it
+    board = Board()
+    board.take("private/evil/power/privacy", forged)
+    fed(("m1", [5]), board=board)
+    board.take("private/evil/power/privacy", forged)
+    fed(("m1", [6]), first=1, board=board)
+    assert every(board, "meteragent_private_value") == [6]
+    assert one(board, "meteragent_exporter_refused_total") == 0
+
+
+def test_invented_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors on ever more topics are refused, even if their terms are known."""
+    monkeypatch.setattr(exporter, "TOPICS", 3)
+    board = Board()
+    for number in range(10):
+        board.take(f"private/x{number}/power/privacy", described(TERMS, f"x{number}"))
+    assert len(board._of_topic) == 3
+    assert one(board, "meteragent_exporter_refused_total") == 7
 
 
 @pytest.mark.parametrize(

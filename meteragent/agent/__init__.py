@@ -19,7 +19,6 @@ from meteragent.agent.environment import Context, Environment
 from meteragent.agent.link import receivers
 from meteragent.agent.link.outlets import withdraw
 from meteragent.agent.page.view import Settings, StreamView, View, routes
-from meteragent.agent.store_thread import StoreThread
 from meteragent.agent.unit import Unit, assemble
 from meteragent.agent.viewers import Viewers
 from meteragent.agent.watch import Watch
@@ -59,11 +58,7 @@ class Agent:
         self._viewers = Viewers()
 
     async def run(self) -> None:
-        """Run until cancelled, then drain the sinks.
-
-        Raises any error that must end the process, alone or in an exception group: for example
-        StoreError if the store cannot be used, or ConfigError if a file cannot be read.
-        """
+        """Run until cancelled, then drain the sinks. Raises errors that must end the process."""
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
         address = None if self._config.page is None else Settings.of(self._config.page)
@@ -110,10 +105,7 @@ class Agent:
     async def _run_on_store(
         self, clock: SteadyClock, links: Mapping[str, parts.Links], address: Settings | None
     ) -> None:
-        """Open the store and run until cancelled, or until a receiver is to be admitted or revoked.
-
-        Raises ClockJumped, alone or in an exception group, after a jump of the clock.
-        """
+        """Run with an open store until cancelled, or until a receiver is to be admitted or revoked."""
         config = self._config
         store = self._open(await _synchronised_ms(clock))
         now_ms = max(clock.newest_ms, store.clock_ms)
@@ -128,14 +120,16 @@ class Agent:
             queues.update(grant.queue for grant in (*grants.active(store.connection), *revoked_grants))
             self._claim(streams, store)
             clock.not_before(store.clock_ms)
-            context = self._context(thread, clock)
+            shared = self.counts, self.alarms, self._viewers
+            odometers = parts.odometers(config, store)
+            context = Context(config, self._environment, thread, clock, *shared, odometers)
             units = [assemble(stream, links[stream.name], context) for stream in streams]
             watch = Watch([unit.watch for unit in units], context)
             services = [watch.answer(), watch.tell(), _compare(clock), _keep_totals(context)]
             services += [withdraw(grant, context) for grant in revoked_grants]
             if address is not None:
                 views = [StreamView.of(unit, config) for unit in units]
-                view = View(views, thread, clock, self.counts, watch.problems)
+                view = View(views, context, watch.problems)
                 services.append(page.serve(address, view, self._viewers, routes(watch)))
             end_ms = receivers.next_ms(config, now_ms)
             await run_until(end_ms, clock, _serve(units, services, self._environment))
@@ -174,18 +168,6 @@ class Agent:
             wall = stream.window.clock is Clock.WALL
             store.claim(stream.name, fleet_share(stream.source), follows_wall_clock=wall)
         self.counts.add("retired", store.retire([stream.name for stream in streams]))
-
-    def _context(self, thread: StoreThread, clock: SteadyClock) -> Context:
-        return Context(
-            self._config,
-            self._environment,
-            thread,
-            clock,
-            self.counts,
-            self.alarms,
-            self._viewers,
-            parts.odometers(self._config, thread.store),
-        )
 
 
 async def _serve(units: list[Unit], services: list[Work], environment: Environment) -> None:

@@ -60,10 +60,7 @@ def _scope_text(terms: Terms) -> str:
 
 
 def next_number(stream: config.Stream, core: Stream, pipeline: Pipeline, now_ms: int, listen_s: float) -> str:
-    """Return the line that says when the stream's next number, or report to a crowd, will be sent.
-
-    `listen_s` is how long the agent listens for another agent before a new meter's first window opens.
-    """
+    """Return the line about the stream's next number; a new meter's first window waits for `listen_s`."""
     noun, name = "number" if stream.group is None else "report", f"stream {stream.name}"
     if core.terms.clock is Clock.EVENT:
         return f"{name}: the next {noun} leaves when the readings' timestamps have passed the end of a slot"

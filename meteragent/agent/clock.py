@@ -20,6 +20,7 @@ agent restarts with a new clock.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -36,6 +37,18 @@ POLL_S = 1.0
 _log = logging.getLogger("meteragent")
 
 
+def loop_s() -> float:
+    """Return the event loop's time, for schedules that do not depend on the wall clock."""
+    return asyncio.get_running_loop().time()
+
+
+async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for an event, but at most for `timeout_s`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+
+
 class ClockJumped(Exception):
     """A forward jump of the wall clock: the store may be a copy whose windows have already been released."""
 
@@ -43,48 +56,38 @@ class ClockJumped(Exception):
 class SteadyClock:
     """A wall clock that never runs backwards and is never behind the newest time in the store (law 4).
 
-    After a jump (`jumped_ms` is not 0), the clock no longer shows any time.
+    After a jump (`jumped_ms` is not 0), the clock no longer shows any time. `newest_ms` is the newest time
+    that this process or an earlier one has shown, but at least `EARLIEST_MS`.
     """
 
     def __init__(self, wall_ms: Callable[[], int], counts: Counts, boot: BootClock | None = None) -> None:
         self.jumped_ms = 0
         self._wall_ms = wall_ms
         self._boot = boot
-        self._newest_ms = EARLIEST_MS
+        self.newest_ms = EARLIEST_MS
         self._counts = counts
         self._is_behind = False
 
-    @property
-    def newest_ms(self) -> int:
-        """The newest time that this process or an earlier one has shown, but at least `EARLIEST_MS`."""
-        return self._newest_ms
-
     def not_before(self, newest_ms: int) -> None:
         """Ensure that no time before `newest_ms`, the newest time in the store, is shown."""
-        self._newest_ms = max(self._newest_ms, newest_ms)
+        self.newest_ms = max(self.newest_ms, newest_ms)
 
     def now_ms(self) -> int | None:
-        """Return the time; None after a jump, or while the wall clock is behind the newest known time.
-
-        When the wall clock falls behind, a warning is logged and the pause is counted.
-        """
+        """Return the time; None after a jump, or (with a warning) while the clock is behind `newest_ms`."""
         now_ms = self._wall_ms()
         if self._boot is not None and not self.jumped_ms:
             self.jumped_ms = self._boot.step_ms(now_ms)
         if self.jumped_ms:
             return None
-        if now_ms < self._newest_ms:
+        if now_ms < self.newest_ms:
             if not self._is_behind:
                 self._counts.add("clock_waits")
-                _log.warning(
-                    "processing paused: the clock shows %s, but the newest known time is %s: set the clock",
-                    iso_time(now_ms),
-                    iso_time(self._newest_ms),
-                )
+                text = "processing paused: the clock shows %s, but the newest known time is %s: set the clock"
+                _log.warning(text, iso_time(now_ms), iso_time(self.newest_ms))
             self._is_behind = True
             return None
         self._is_behind = False
-        self._newest_ms = now_ms
+        self.newest_ms = now_ms
         return now_ms
 
     def check(self) -> None:
@@ -99,7 +102,7 @@ class CatchUp:
 
     Slots that fell due while the agent was stopped, or paused because of its store, stay open for `catch_up`
     after the subscription is confirmed or, if it already is, after processing resumes. Readings that arrive
-    by then count.
+    by then count. If `is_over`, slots close as soon as they are due.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
@@ -109,26 +112,21 @@ class CatchUp:
         at least one slot may be overdue.
         """
         self.ends_ms: int | None = None
+        self.is_over = not waits
         self._closed_ms = closed_ms
         self._wait_ms = wait_ms
-        self._waits = waits
-
-    @property
-    def is_over(self) -> bool:
-        """Whether slots close as soon as they are due."""
-        return not self._waits
 
     def restart(self) -> None:
         """Begin another catch-up, because processing has paused."""
-        self._waits, self.ends_ms = True, None
+        self.is_over, self.ends_ms = False, None
 
     def closing_ms(self, now_ms: int, *, subscribed: bool) -> int:
         """Return the time up to which slots may close; begin or end the catch-up if that is due."""
-        if self._waits and subscribed and self.ends_ms is None:
+        if subscribed and not self.is_over and self.ends_ms is None:
             self.ends_ms = now_ms + self._wait_ms
         if self.ends_ms is not None and now_ms >= self.ends_ms:
-            self._waits, self.ends_ms = False, None
-        if not self._waits:
+            self.is_over, self.ends_ms = True, None
+        if self.is_over:
             self._closed_ms = now_ms
         return self._closed_ms
 

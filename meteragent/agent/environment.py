@@ -7,8 +7,6 @@ with simulated sockets and timers.
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
 
 from meteragent import config as settings
 from meteragent.agent.clock import SteadyClock
@@ -32,20 +30,6 @@ LISTEN_S = 10.0
 of brokers may take longer."""
 
 
-class OpenStore(Protocol):
-    """A function that opens the store of an agent, such as `Store.open`."""
-
-    def __call__(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store. Raises StoreError if it cannot be used."""
-
-
-class RestoreStore(Protocol):
-    """A function that makes a store usable again if it may be a copy, such as `store.restore_at`."""
-
-    def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
-        """Prevent windows that start before `at_ms` from opening. Raises StoreError if this fails."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """The world around one agent.
@@ -54,6 +38,8 @@ class Environment:
     boot           the time since the machine's start; if `wall_ms` jumps ahead of it, the store may be a copy
     bits           the random bits from which noise is drawn
     entropy        random bytes for the pauses between connections
+    open_store     opens the store: open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
+    restore_store  prevents windows before `at_ms`: restore_store(path, at_ms=…, now_ms=…, take_over=…)
     store_thread   the class of the store's thread: StoreThread(store, keep_ms, max_bytes, streams, counts)
     pipeline       the class of a stream's core: Pipeline(stream, snapshot, spending, bits, counts)
     notify         the address at which systemd listens, and the interval of its watchdog
@@ -64,8 +50,8 @@ class Environment:
     boot: BootClock
     bits: SecretBits = field(default_factory=SystemBits)
     entropy: Callable[[int], bytes] = os.urandom
-    open_store: OpenStore = Store.open
-    restore_store: RestoreStore = restore_at
+    open_store: Callable[..., Store] = Store.open
+    restore_store: Callable[..., None] = restore_at
     store_thread: Callable[[Store, int, int, Collection[str], Counts], StoreThread] = StoreThread
     pipeline: Callable[[Stream, Snapshot, Spending, SecretBits, Counts], Pipeline] = Pipeline
     notify: Notify = field(default_factory=Notify)

@@ -42,11 +42,7 @@ class FirstMinutes:
             del self._row_ids[1:]  # only a report can be too late, so no later number can be the first
 
     def note_answers(self, unmarked_ids: Collection[int], late_ids: Collection[int]) -> None:
-        """Log the first number that the broker has confirmed.
-
-        Both collections hold the ids of rows until the outbox marks them: `unmarked_ids` those that are
-        confirmed or too late, `late_ids` those that are too late.
-        """
+        """Log the first confirmed number; of `unmarked_ids`, all but `late_ids` are confirmed."""
         self._row_ids = [row_id for row_id in self._row_ids if row_id not in late_ids]
         if self._row_ids and self._row_ids[0] in unmarked_ids:
             self._has_left = True

@@ -17,10 +17,7 @@ from meteragent.store import Store, ledger
 
 
 class Links(NamedTuple):
-    """A stream's two brokers, with the secrets read from their files, and its pseudonym key.
-
-    A shared stream has no sink of its own, because its receivers' brokers are read from their grants.
-    """
+    """A stream's brokers with secrets, and its pseudonym key; receivers' brokers are in their grants."""
 
     source: Endpoint
     sink: Endpoint | None
@@ -49,10 +46,7 @@ def core(
     *,
     receivers: tuple[Receiver, ...] | None = None,
 ) -> Stream:
-    """Return a stream's core settings; if `claim_key` is None, descriptors have no mark.
-
-    If `receivers` is None, the stream's sink gets everything.
-    """
+    """Return a stream's core settings; by default, its sink gets all, and descriptors have no mark."""
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),

@@ -36,7 +36,6 @@ from meteragent.agent.link.source import Source
 from meteragent.agent.store_thread import StoreThread
 from meteragent.agent.viewers import Viewers
 from meteragent.core.pipeline import Pipeline
-from meteragent.core.stream import Effects
 from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
@@ -134,24 +133,21 @@ class Runner:
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         self.heartbeat()
         self.clock.check()
-        self.pipeline.withhold(self.outlets.refused if self._has_too_many_refused() else ())
+        has_too_many = self.store.note_refused(self.pipeline.name, self.outlets.refused_bytes)
+        self.pipeline.withhold(self.outlets.refused if has_too_many else ())
         observer = self.viewers.observer(self.pipeline.name) if self.viewers else None
         self.pipeline.clear(self.outlets.clear())
         effects = self.pipeline.feed(batch, now_ms, closing_ms, observer)
-        await self._commit(effects)
+        await self._commit(effects.commit)
         self.outlets.ask(effects.listen)
         if self.viewers:
             self.viewers.released(self.pipeline.name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
 
-    def _has_too_many_refused(self) -> bool:
-        """Return whether the messages on all streams' refused topics take up too much space."""
-        return self.store.note_refused(self.pipeline.name, self.outlets.refused_bytes)
-
-    async def _commit(self, effects: Effects) -> None:
+    async def _commit(self, commit: Commit) -> None:
         row_ids = sorted(self.outlets.unmarked_ids)
-        if effects.commit or row_ids:
-            rows = await self.store.persist(effects.commit, row_ids, self.budget)
+        if commit or row_ids:
+            rows = await self.store.persist(commit, row_ids, self.budget)
             self.outlets.note_marked(row_ids)
             if rows:
                 self.on_commit(rows)
@@ -180,10 +176,7 @@ class Runner:
 
     async def flush(self) -> None:
         """Mark delivered rows in a commit of their own, at a stop or to make room."""
-        row_ids = sorted(self.outlets.unmarked_ids)
-        if row_ids:
-            await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), row_ids, None)
-            self.outlets.note_marked(row_ids)
+        await self._commit(Commit(self.pipeline.name, self.clock.newest_ms))
 
     def _pause_s(self) -> float:
         """Return the time until the next deadline or the end of the catch-up, at most `POLL_S`."""

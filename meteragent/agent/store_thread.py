@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from meteragent.agent.clock import loop_s
 from meteragent.domain.commit import Budget, Commit, Descriptor
 from meteragent.domain.counters import Counts
 from meteragent.store import Store, outbox, transaction
@@ -47,15 +48,12 @@ class StoreThread:
     async def persist(
         self, commit: Commit, row_ids: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Write a commit and mark delivered rows in one transaction, fsynced on return; return the new rows.
-
-        The thread erases the log directly after the commit, before any other call (rule 2 of the store).
-        """
+        """Write a commit and mark delivered rows in one transaction, on disk on return; return new rows."""
         size_bytes = outbox.commit_bytes(commit)
         self._writing_bytes += size_bytes
         try:
             write_task = self._begin(transaction.commit, self.store, commit, row_ids, budget, self._keep_ms)
-            self._erasure = self._begin(self._erase_log)
+            self._erasure = self._begin(self._erase_log)  # before any other call: rule 2 of the store
             rows, self._bytes = await write_task
         finally:
             self._writing_bytes -= size_bytes
@@ -82,19 +80,16 @@ class StoreThread:
         if not self._is_unerased:
             self._unerased_since_s = None
         elif self._unerased_since_s is None:
-            self._unerased_since_s = asyncio.get_running_loop().time()
+            self._unerased_since_s = loop_s()
 
     @property
     def unerased_s(self) -> float:
         """How long another reader has kept old accumulators in the log."""
         since_s = self._unerased_since_s
-        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
+        return 0.0 if since_s is None else loop_s() - since_s
 
     async def has_space(self) -> bool:
-        """Return whether the store has room for more messages, after making room if it is full.
-
-        Messages that are being written count, too.
-        """
+        """Return whether the store, with what is being written, has room; make room if it is full."""
         if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
             return True
         has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self._streams)
@@ -102,19 +97,12 @@ class StoreThread:
         return has_space
 
     def note_refused(self, stream: str, waiting_bytes: int) -> bool:
-        """Record the size of a stream's messages on refused topics.
-
-        Returns whether these messages take up too much space over all streams (`REFUSED_PART`).
-        """
+        """Record the size of a stream's refused messages; return whether all streams' take too much space."""
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     async def close(self) -> None:
-        """Close the store and end its threads. Raises StoreError, for example if the last erasure failed.
-
-        A stop that arrives meanwhile waits until the store is closed, because the caller may use the file
-        next.
-        """
+        """Close the store, even at a second stop, because the file may be used next. Raises StoreError."""
         close_task = asyncio.create_task(self._close())
         try:
             await asyncio.shield(close_task)

@@ -1,7 +1,7 @@
 """One running stream: its parts, and what keeps its connections."""
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -53,35 +53,22 @@ class Unit(NamedTuple):
 
     def keep_sink(self, outlet: Outlet, entropy: Entropy) -> Coroutine[Any, Any, None]:
         """Keep the connection to the sink or to a receiver until cancelled."""
-        return self._keep("sink", outlet.queue, outlet.link, outlet.serve, entropy)
+        link = replace(outlet.link, on_message=outlet.on_message)
+        return self._keep("sink", outlet.queue, link, outlet.serve, entropy)
 
     async def _keep(self, side: str, queue: str, link: Link, serve: Serve, entropy: Entropy) -> None:
-        """Keep a connection until cancelled, and record its state; `side` is "source" or "sink"."""
+        """Keep a connection until cancelled, and watch it; `side` is "source" or "sink"."""
         link = replace(
             link,
-            count=self._count(side, queue),
+            count=partial(self.watch.note_event, side, queue),
             on_failed=partial(self.watch.note_failed, side, queue),
             advice=partial(advice, side=side),
         )
         await keep_connected(link, self.watch.wrap_serve(side, queue, serve), entropy)
 
-    def _count(self, side: str, queue: str) -> Callable[[str], None]:
-        """Return a function that counts a connection's events."""
-
-        def count(event: str) -> None:
-            """Count an event, and note a lost connection."""
-            if event == "lost":
-                self.watch.note_lost(side, queue)
-            self.runner.counts.add(f"{side}_lost" if event == "lost" else event)
-
-        return count
-
 
 def assemble(stream: settings.Stream, links: parts.Links, context: Context) -> Unit:
-    """Return a stream's parts, as the store has left them, and log when its next number will be sent.
-
-    Raises ConfigError or StoreError if the settings of a receiver's broker cannot be used.
-    """
+    """Return a stream's parts as the store left them. Raises ConfigError or StoreError for a wrong broker."""
     store, environment, clock = context.store, context.environment, context.clock
     connections = outlets_of(stream, links, context)
     outlets = Outlets(
@@ -99,7 +86,7 @@ def assemble(stream: settings.Stream, links: parts.Links, context: Context) -> U
     resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
     _log.info("%s", banner.next_number(stream, core, pipeline, clock.newest_ms, environment.listen_s))
     first_minutes = FirstMinutes(stream, counts)
-    watch = StreamWatch(stream, pipeline, outlets, clock, first_minutes, crowd)
+    watch = StreamWatch(stream, pipeline, outlets, context, first_minutes, crowd)
     runner = Runner(
         pipeline=pipeline,
         source=_source(stream, core, context),
@@ -130,11 +117,7 @@ def _core(stream: settings.Stream, links: parts.Links, context: Context, crowd: 
 
 
 def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
-    """Return the incoming side of a stream.
-
-    The bound on held messages over MQTT 3.1.1 does not apply if `source.inflight` is set, because the
-    operator then knows the broker's limit.
-    """
+    """Return the incoming side of a stream."""
     topic, prices = core.source, core.price_topic
     return Source(
         topic.filters if prices is None else (*topic.filters, prices),
@@ -142,6 +125,7 @@ def _source(stream: settings.Stream, core: Stream, context: Context) -> Source:
         stream.source.max_payload,
         context.clock.now_ms,
         context.counts,
+        # Who sets it knows how many unacknowledged messages the broker allows over MQTT 3.1.1.
         is_capped="inflight" not in stream.source.model_fields_set,
         unit_filters=() if topic.unit is None else topic.unit.filters,
     )
@@ -158,10 +142,6 @@ def _keeps_session(stream: settings.Stream) -> bool:
 
 
 def _source_client_id(store: Store, name: str, endpoint: Endpoint) -> str:
-    """Return the client id at the source's broker, which is the same at every start.
-
-    A broker ends the connection of an earlier client with the same id, so a stream with a name of its own
-    adds it to a configured id.
-    """
+    """Return the client id at the source's broker: the same at every start, another for each stream."""
     client_id = endpoint.client_id or f"meteragent-{store.client_id}-source"
     return client_id if name == "main" else f"{client_id}-{name}"

@@ -5,11 +5,11 @@ counted. When a viewer leaves, its queues and means are dropped.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from meteragent.agent.clock import wait_at_most
 from meteragent.core.means import SlotMean, SlotMeans
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.reading import Observer, RegisterUse
@@ -22,11 +22,7 @@ WAITING = 2000
 
 
 class News(NamedTuple):
-    """New events: readings as (time_ms, value_u), records as sent, and the number of dropped events.
-
-    `value_u` is in millionths of the readings' unit. `means` holds the means of the open and the newly closed
-    slots.
-    """
+    """New readings (time, millionths of the unit), records, the count of dropped events, and slots' means."""
 
     readings: list[tuple[int, int]]
     records: list[bytes]
@@ -75,9 +71,7 @@ class Viewer:
 
     async def wait(self, timeout_s: float) -> None:
         """Wait for an event, for at most `timeout_s`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._wake.wait()
+        await wait_at_most(self._wake, timeout_s)
 
     def take(self) -> News:
         """Remove all waiting events, and return them with the means of the open and newly closed slots."""
@@ -99,11 +93,7 @@ class Viewers:
         return bool(self._open)
 
     def enter(self, stream: str, meter: str, topic: str, schedule: Schedule) -> Viewer:
-        """Add a viewer of a meter whose records are sent on `topic`, and return the viewer.
-
-        The viewer receives the means of the schedule's slots. Raises TooManyViewers if `VIEWERS` pages are
-        open.
-        """
+        """Add a viewer of a meter whose records are sent on `topic`. Raises TooManyViewers."""
         if len(self._open) >= VIEWERS:
             raise TooManyViewers
         self._open.append(Viewer(stream, meter, topic, schedule))

@@ -1,6 +1,5 @@
 """The state of the running agent, for `health`, the page and systemd."""
 
-import asyncio
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
@@ -9,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from meteragent import config as settings
 from meteragent.agent import metrics, parts
-from meteragent.agent.clock import SteadyClock
+from meteragent.agent.clock import loop_s
 from meteragent.agent.environment import Context
 from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.agent.link.outlets import Outlets
 from meteragent.agent.metrics import AgentVitals, StreamVitals
 from meteragent.agent.runner import UNERASED_MAX_S
-from meteragent.agent.store_thread import StoreThread
 from meteragent.core.arrivals import ArrivalRow
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.errors import LinkError
@@ -35,10 +33,6 @@ BY_METER = b"meters"
 """The question for what has arrived of each meter; without a question, nobody's name is in the answer."""
 
 
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()
-
-
 class StreamWatch:
     """The state of one stream: its rounds, connections and readings."""
 
@@ -47,45 +41,45 @@ class StreamWatch:
         stream: settings.Stream,
         pipeline: Pipeline,
         outlets: Outlets,
-        clock: SteadyClock,
+        context: Context,
         first_minutes: FirstMinutes,
         crowd: "Keys | None" = None,
     ) -> None:
-        self.name = stream.name
-        self.group = None if stream.group is None else stream.group.name
-        self._crowd = crowd
-        self.shard = None if stream.source.shard is None else str(stream.source.shard)
-        self.heartbeat_s = _now_s()
+        self.heartbeat_s = loop_s()
         self._down = {"source": {stream.name}, "sink": set(outlets.sinks)}
-        self.up = {side: not links for side, links in self._down.items()}
+        self.up = {side: not queues for side, queues in self._down.items()}
         self._faults: dict[tuple[str, str], str] = {}
+        self._stream = stream
         self._pipeline = pipeline
         self._outlets = outlets
         self._limits = parts.intake_limits(stream)
-        self._clock = clock
+        self._context = context
         self._first_minutes = first_minutes
+        self._crowd = crowd
 
     def heartbeat(self) -> None:
         """Record progress of the runner, advance the intake's clock, and log the stream's first minutes."""
-        self.heartbeat_s = _now_s()
-        now_ms = self._clock.newest_ms
+        self.heartbeat_s = loop_s()
+        now_ms = self._context.clock.newest_ms
         self._pipeline.arrivals.advance(now_ms, connected=self.up["source"])
         self._first_minutes.note_answers(self._outlets.unmarked_ids, self._outlets.late_ids)
         self._first_minutes.update(now_ms, self.problems)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the intake's problems; none if the source is disconnected, or for a shard without meters."""
-        if self.up["source"] and not (self.shard is not None and not self._pipeline.meters()):
+        if self.up["source"] and (self._stream.source.shard is None or self._pipeline.meters()):
             yield from self._pipeline.arrivals.problems(self._limits)
 
     def arrivals(self) -> tuple[ArrivalRow, ...]:
         """Return what has arrived of each of the first meters and phases, for those who ask on the device."""
         return tuple(islice(self._pipeline.arrivals.rows(self._limits), metrics.METERS_MAX))
 
-    def note_lost(self, side: str, queue: str) -> None:
-        """Record that a connection is lost; a side is up only while all of its queues are connected."""
-        self._down[side].add(queue)
-        self.up[side] = False
+    def note_event(self, side: str, queue: str, event: str) -> None:
+        """Count an event of a connection; a side is up only while all of its queues are connected."""
+        if event == "lost":
+            self._down[side].add(queue)
+            self.up[side] = False
+        self._context.counts.add(f"{side}_lost" if event == "lost" else event)
 
     def note_failed(self, side: str, queue: str, reason: LinkError) -> None:
         """Record why a connection, or an attempt to connect, has ended."""
@@ -106,12 +100,13 @@ class StreamWatch:
 
         return serve_and_note
 
-    async def vitals(self, thread: StoreThread, now_ms: int | None, *, by_meter: bool) -> StreamVitals:
+    async def vitals(self, now_ms: int | None, *, by_meter: bool) -> StreamVitals:
         """Return the stream's vitals at `now_ms`, which is None while the clock shows no time.
 
         What has arrived of each meter is among them only if `by_meter` is set (law 4).
         """
-        public_ids, connection = self._pipeline.public_ids(), thread.store.connection
+        stream, thread, connection = self._stream, self._context.thread, self._context.store.connection
+        public_ids = self._pipeline.public_ids()
         queues, unmarked_ids = tuple(self._outlets.sinks), self._outlets.unmarked_ids
         waiting_count, first_ms = await thread.call(_waiting, connection, queues, unmarked_ids)
         epsilons: dict[str, Fraction] = {}
@@ -121,16 +116,16 @@ class StreamWatch:
         if self.up["sink"] and not self._outlets.retains:
             faults["sink"] = "no_retain"
         return StreamVitals(
-            name=self.name,
+            name=stream.name,
             source_up=self.up["source"],
             sink_up=self.up["sink"],
             waiting=waiting_count,
             lag_s=0.0 if now_ms is None or first_ms is None else max(now_ms - first_ms, 0) / 1000,
             meters=len(public_ids),
             spent_per_w=epsilons,
-            shard=self.shard,
+            shard=None if stream.source.shard is None else str(stream.source.shard),
             refused_topics=len(self._outlets.refused),
-            group=self.group,
+            group=None if stream.group is None else stream.group.name,
             has_keys=self._crowd is None or now_ms is None or self._crowd.has_slot(now_ms),
             faults=faults,
             is_waiting=self._pipeline.arrivals.is_waiting(self._limits),
@@ -163,7 +158,7 @@ class Watch:
     def __init__(self, streams: Sequence[StreamWatch], context: Context) -> None:
         self._streams = streams
         self._context = context
-        self._start_s = _now_s()
+        self._start_s = loop_s()
 
     async def vitals(self, *, by_meter: bool = False) -> AgentVitals:
         """Return the vitals of the agent; with what has arrived of each meter if `by_meter` is set."""
@@ -179,11 +174,11 @@ class Watch:
             problems.append(problem("disk_full"))
         return AgentVitals(
             service="agent",
-            running_s=_now_s() - self._start_s,
+            running_s=loop_s() - self._start_s,
             store_bytes=path.stat().st_size,
             stands=pause_reason,
             counts=dict(self._context.counts),
-            streams=tuple([await item.vitals(thread, now_ms, by_meter=by_meter) for item in self._streams]),
+            streams=tuple([await item.vitals(now_ms, by_meter=by_meter) for item in self._streams]),
             raised=(*self._context.alarms.active, *problems),
             unerased_s=unerased_s,
         )
@@ -205,4 +200,4 @@ class Watch:
 
     def _silent_s(self) -> float:
         """Return how long ago the runner that has been silent the longest last reported progress."""
-        return _now_s() - min((stream.heartbeat_s for stream in self._streams), default=_now_s())
+        return loop_s() - min((stream.heartbeat_s for stream in self._streams), default=loop_s())

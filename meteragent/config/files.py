@@ -2,6 +2,7 @@
 
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from meteragent.config.model import Broker, Config, Sink, Stream
@@ -174,8 +175,8 @@ def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigErro
 
 def _endpoint(url: str, broker: Broker, password: str | None) -> Endpoint:
     """Return a broker's address. Raises ValueError if `url` is not an address or does not fit the keys."""
-    return Endpoint.parse(
-        url,
+    return replace(
+        Endpoint.parse(url),
         username=broker.username,
         password=password,
         ca_file=broker.ca_file,

@@ -57,10 +57,7 @@ class ConnectionLog:
         self._reasons.clear()
 
     def failed(self, reason: LinkError, lifetime_s: float, delay_s: float) -> None:
-        """Log or count a failed attempt, or the end of a connection that lasted for `lifetime_s`.
-
-        `delay_s` is the pause before the next attempt.
-        """
+        """Log or count the end of an attempt or of a connection; the next attempt follows after `delay_s`."""
         self.close()
         if lifetime_s >= STABLE_S:
             self._reset()

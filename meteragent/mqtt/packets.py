@@ -50,10 +50,7 @@ class Will(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """What a client asks for with CONNECT; with an expiry of 0, the broker keeps no session.
-
-    `receive_maximum` limits the messages that the broker may send without acknowledgement (MQTT 5 only).
-    """
+    """What CONNECT asks for; an expiry of 0 keeps no session, and `receive_maximum` is of MQTT 5 only."""
 
     client_id: str
     session_expiry_s: int
@@ -153,10 +150,7 @@ def _packet(first_byte: int, *parts: bytes) -> bytes:
 
 
 def header(data: bytes, offset: int) -> tuple[int, int] | None:
-    """Return the start and end of the fields of the packet at `offset` (2.1.1).
-
-    Return None if bytes of the header are missing. Raises Malformed if the length has more than four bytes.
-    """
+    """Return where a packet's fields begin and end (2.1.1); None if its header is incomplete."""
     if len(data) > offset + 1 and data[offset + 1] < _MORE:
         return offset + 2, offset + 2 + data[offset + 1]
     value, shift = 0, 0

@@ -18,7 +18,7 @@ Rules
     3. Pieces are joined only when the bytes for the next step are complete, however small the pieces are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from meteragent.domain.errors import LinkError
@@ -40,10 +40,7 @@ _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compar
 
 
 class Connected(NamedTuple):
-    """A CONNACK that accepts the connection; None means as requested.
-
-    MQTT 3.1.1 has no way to say that the broker has no QoS 1, or no retained messages.
-    """
+    """A CONNACK that accepts; None means as requested. Over 3.1.1, no broker denies QoS 1 or retaining."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -166,18 +163,6 @@ class Protocol:
         self._unanswered_count += 1
         return packet_id, packet
 
-    def acknowledge(self, packet_ids: Iterable[int]) -> bytes:
-        """Return the PUBACKs for packet ids."""
-        return b"".join(map(packets.puback, packet_ids))
-
-    def ping(self) -> bytes:
-        """Return a PINGREQ."""
-        return packets.PINGREQ
-
-    def disconnect(self, reason: int = 0) -> bytes:
-        """Return a DISCONNECT, which has a reason only in MQTT 5."""
-        return packets.disconnect(self.level, reason)
-
     def _take_id(self, answer: Kind) -> int:
         """Return the next free packet id, which is in use until its answer arrives. May raise TooMany."""
         if len(self._answers) == LAST_ID:
@@ -298,7 +283,14 @@ class Protocol:
         if not self._receive_maximum or grants.get(_MAXIMUM_PACKET) == 0:
             raise Malformed("a maximum of 0")
         self._publish_max_bytes = grants.get(_MAXIMUM_PACKET, _UNLIMITED_BYTES)
-        return _connected(bool(flags), grants)
+        return Connected(
+            bool(flags),
+            self._receive_maximum,
+            grants.get(_SESSION_EXPIRY),
+            grants.get(_SERVER_KEEP_ALIVE),
+            has_qos_1=bool(grants.get(_MAXIMUM_QOS, True)),
+            retains=bool(grants.get(_RETAIN_AVAILABLE, True)),
+        )
 
     def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
         """Return a PUBACK, read in place; None if it matches no request. Most contain only a packet id."""
@@ -339,18 +331,6 @@ class Protocol:
         if answer is Kind.PUBACK:
             self._unanswered_count -= 1
         return True
-
-
-def _connected(session_present: bool, grants: packets.Properties) -> Connected:
-    """Return the event of a CONNACK that accepts the connection, from its properties."""
-    return Connected(
-        session_present,
-        grants.get(_RECEIVE_MAXIMUM, _UNLIMITED),
-        grants.get(_SESSION_EXPIRY),
-        grants.get(_SERVER_KEEP_ALIVE),
-        has_qos_1=bool(grants.get(_MAXIMUM_QOS, True)),
-        retains=bool(grants.get(_RETAIN_AVAILABLE, True)),
-    )
 
 
 def _qos(first_byte: int) -> int:

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Final, NoReturn, assert_never
 
 from meteragent.domain.errors import LinkError
+from meteragent.mqtt import packets
 from meteragent.mqtt.link import Link, Token
-from meteragent.mqtt.packets import MQTT_3, reason_text
 from meteragent.mqtt.protocol import (
     REFUSED,
     TLS_ANSWER,
@@ -144,7 +144,7 @@ class Session:
         of the event loop are written together; some wait for those of earlier messages (`Unacknowledged`).
         """
         if packet_ids := self._unacknowledged.release(tokens):
-            self._transport.write(self._protocol.acknowledge(packet_ids))
+            self._transport.write(b"".join(map(packets.puback, packet_ids)))
 
     @property
     def unacknowledged(self) -> int:
@@ -219,8 +219,9 @@ class Session:
         """End the session: write the waiting packets and, except over 3.1.1 with a will, a DISCONNECT."""
         self._end(LinkError("the session was closed"))
         # In 3.1.1 a DISCONNECT would make the broker discard the will, which it must publish.
-        is_silent = self._link.will and self.version == MQTT_3
-        await self._transport.close(b"" if is_silent else self._protocol.disconnect(self._disconnect_reason))
+        is_silent = self._link.will and self.version == packets.MQTT_3
+        disconnect = packets.disconnect(self.version, self._disconnect_reason)
+        await self._transport.close(b"" if is_silent else disconnect)
 
     async def _first_of(self, answer: asyncio.Future[Any], request: str) -> None:
         """Wait for `answer`. Raises `_end_reason` if the session ends first; NoAnswer after `timeout_s`."""
@@ -357,7 +358,8 @@ def _refusal_of(version: int, reason: int) -> SubscriptionRefused:
     """Return the error for a subscription that was refused, or granted at QoS 0."""
     if not reason:
         return SubscriptionRefused("subscription granted at QoS 0 only", "qos_refused")
-    return SubscriptionRefused(f"subscription refused: {reason_text(version, reason)} (0x{reason:02x})")
+    text = packets.reason_text(version, reason)
+    return SubscriptionRefused(f"subscription refused: {text} (0x{reason:02x})")
 
 
 async def _first(futures: set[asyncio.Future[Any]], timeout_s: float | None = None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
+from meteragent.mqtt.packets import PINGREQ
 from meteragent.mqtt.protocol import Event, Protocol
 
 CLOSE_TIMEOUT_S: Final = 2.0
@@ -46,10 +47,7 @@ class Transport(asyncio.Protocol):
         await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     def keep_alive(self, keepalive_s: float) -> None:
-        """Ping the broker regularly, and drop it once it has been silent for two keep-alive periods.
-
-        A ping is sent after half a period without a write, or a whole period without a read.
-        """
+        """Ping after half a period without a write, or one without a read; drop a broker silent for two."""
         self._last_read_s = self._loop.time()
         self._tick(keepalive_s)
 
@@ -61,7 +59,7 @@ class Transport(asyncio.Protocol):
             self.abort()
             return
         if now_s - self._last_write_s >= keepalive_s / 2 or now_s - self._last_read_s >= keepalive_s:
-            self.write(self._protocol.ping())
+            self.write(PINGREQ)
         self._timer = self._loop.call_later(keepalive_s / 4, self._tick, keepalive_s)
 
     def _stop_ticking(self) -> None:
@@ -69,10 +67,7 @@ class Transport(asyncio.Protocol):
             self._timer.cancel()
 
     def write(self, packets: bytes) -> None:
-        """Write packets after this iteration of the event loop, together with all its other packets.
-
-        If the connection is closing by then, the packets are dropped.
-        """
+        """Write packets with all others of this iteration of the event loop, unless the connection closes."""
         if not self._packets:
             self._loop.call_soon(self._flush)
         self._packets.append(packets)
@@ -95,10 +90,7 @@ class Transport(asyncio.Protocol):
             self._socket.pause_reading()
 
     async def close(self, last_packet: bytes = b"") -> None:
-        """Write the waiting packets and `last_packet`, and close the connection.
-
-        After CLOSE_TIMEOUT_S, unsent bytes are dropped.
-        """
+        """Write what waits and `last_packet`, and close; after CLOSE_TIMEOUT_S, drop unsent bytes."""
         if self._socket is None:
             return
         self._stop_ticking()

@@ -35,10 +35,7 @@ class Unacknowledged:
         return token
 
     def release(self, tokens: Iterable[Token]) -> list[int]:
-        """Release messages; return the packet ids that may be acknowledged now, in their order.
-
-        Tokens of other connections, and tokens released before, are ignored.
-        """
+        """Release messages; return the ids to acknowledge now, in order. Other tokens are ignored."""
         packet_ids = []
         for token in tokens:
             if self._unreleased.get(id(token)) is not token:

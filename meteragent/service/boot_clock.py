@@ -81,11 +81,7 @@ def kernel_state() -> int:
 def synchronised(
     state: int | None = None, run: Path = _TIMESYNCD, clocks: Path = _HARDWARE_CLOCKS
 ) -> bool | None:
-    """Return whether the wall clock has been synchronised since the machine's start; None if unknown.
-
-    `state` is the result of `kernel_state`, which is called if `state` is None. `run` is the path of
-    timesyncd's file, and `clocks` is the folder of hardware clocks.
-    """
+    """Return whether the wall clock was synchronised since the machine's start; None if unknown."""
     state = kernel_state() if state is None else state
     if state not in (_FAILED, _UNSYNCHRONISED) or run.exists():
         return True

@@ -62,11 +62,7 @@ class Vitals(ABC):
 
 
 def as_json(vitals: Vitals, question: bytes = b"") -> str:
-    """Return the vitals as JSON, with exact numbers as strings, and with `metrics` if they are asked for.
-
-    `problems` holds the problems' texts, `problem_codes` their codes, and `problem_details` all fields of
-    each problem.
-    """
+    """Return the vitals as JSON, exact numbers as strings, and with `metrics` if they are asked for."""
     problems = vitals.problems
     document = asdict(vitals) | {
         "counts": {**vitals.counts},

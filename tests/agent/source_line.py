@@ -23,7 +23,7 @@ class Line:
         in_order: bool = False,
     ) -> None:
         self.counts = Counts()
-        self.source = Source("in/+", inflight, MAX_PAYLOAD, now_ms, self.counts, is_capped=capped)
+        self.source = Source(("in/+",), inflight, MAX_PAYLOAD, now_ms, self.counts, is_capped=capped)
         self._in_order = in_order
         self.session = FakeSession()
 

@@ -8,7 +8,6 @@ from unittest.mock import Mock
 import pytest
 
 from meteragent import config
-from meteragent.agent.clock import SteadyClock
 from meteragent.agent.first_minutes import OF_TIMES, FirstMinutes
 from meteragent.agent.link.outlets import Outlets
 from meteragent.agent.watch import StreamWatch
@@ -21,6 +20,7 @@ from meteragent.store.outbox import WaitingRow
 from tests.agent.sink_line import NOW_MS, Line
 from tests.support.agent_world import START_MS, STREAM, World, quick
 from tests.support.configurations import written
+from tests.support.contexts import context_of
 from tests.support.crowd import group_text, make_group
 from tests.support.stores import open_store
 
@@ -191,8 +191,8 @@ async def test_a_report_that_is_too_late_is_not_the_first(
     stream, counts, pipeline = config.parse(source + crowd).stream[0], Counts(), Mock()
     first = FirstMinutes(stream, counts)
     with open_store(tmp_path / "db") as store:
-        line, clock = Line(store), SteadyClock(lambda: NOW_MS, counts)
-        watch = StreamWatch(stream, pipeline, Outlets({"main": line.sink}), clock, first)
+        line, context = Line(store), context_of(Mock(), Mock(), counts, NOW_MS)
+        watch = StreamWatch(stream, pipeline, Outlets({"main": line.sink}), context, first)
         line.commit(b"late", until_ms=NOW_MS)
         line.commit(b"in time", until_ms=NOW_MS + 1)
         first.on_commit(outbox.pending(store.connection, "main", NOW_MS, 10))

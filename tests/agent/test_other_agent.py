@@ -43,7 +43,7 @@ class Loop:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Loop:
     """A clock that a test sets."""
     made = Loop()
-    monkeypatch.setattr(other_agent, "_now_s", made)
+    monkeypatch.setattr(other_agent, "loop_s", made)
     return made
 
 

@@ -5,14 +5,14 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 import meteragent.agent as module
 from meteragent import config
 from meteragent.agent import page, runner, unit
-from meteragent.agent.clock import SteadyClock
 from meteragent.agent.link.outlets import presence_of
 from meteragent.agent.link.sink import Sink
 from meteragent.agent.page import serialise, view
@@ -28,6 +28,7 @@ from meteragent.store import outbox
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World
 from tests.support.broker import free_port
 from tests.support.configurations import written
+from tests.support.contexts import context_of
 from tests.support.crowd import make_group
 from tests.support.page_world import crowd_world
 from tests.support.stores import LENGTH_MS, TERMS, closing, open_store, opening, persist, sending
@@ -130,13 +131,13 @@ async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch
 
 def told(text: str, store: StoreThread | None = None, key: bytes | None = None) -> view.View:
     """Return what the page gets of a configuration's first stream."""
-    clock, none = SteadyClock(lambda: START_MS + STEP_MS, Counts()), None
-    clock.now_ms()
-    stream = config.parse(text).stream[0]
+    parsed, missing = config.parse(text), cast("Any", None)
+    stream = parsed.stream[0]
     connected = {"source": True, "sink": False}.__getitem__
     receiver, upcoming = Receiver("main", stream.sink.topic), {"m": NEXT}.get
     watched = [view.StreamView(stream, Fraction(0), key, lambda: ["m"], connected, upcoming, receiver)]
-    return view.View(watched, store or none, clock, Counts(), none)  # type: ignore[arg-type]
+    context = context_of(parsed, store or Mock(), Counts(), START_MS + STEP_MS)
+    return view.View(watched, context, missing)
 
 
 @pytest.mark.parametrize("source", ["", ENERGY, REGISTER])
@@ -226,10 +227,10 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     stream = crowd_world(tmp_path).stream
     store = open_store(tmp_path / "db")
     thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
-    clock, none = SteadyClock(lambda: START_MS + STEP_MS, Counts()), None
-    clock.now_ms()
+    missing: Any = None
+    context = context_of(missing, thread, Counts(), START_MS + STEP_MS)
     known = {START_MS + STEP_MS: True}
-    sink = Sink(OutboxReader(thread, "main"), clock.now_ms, Counts(delivered=5, report_late=2))
+    sink = Sink(OutboxReader(thread, "main"), context.clock.now_ms, Counts(delivered=5, report_late=2))
     sink.delivered_ms = START_MS
     keys = SimpleNamespace(has_slot=lambda time_ms: known.get(time_ms, False))
     crowd: Any = SimpleNamespace(sink=sink, crowd=keys)
@@ -237,7 +238,7 @@ async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> N
     watched = view.StreamView(
         stream, Fraction(0), None, lambda: ["m"], lambda _: True, upcoming, receiver, crowd=crowd
     )
-    look = view.View([watched], thread, clock, Counts(), none)  # type: ignore[arg-type]
+    look = view.View([watched], context, missing)
     persist(store, sending(0))
     assert await look.latest_payloads("main", "private/m", 10) == []
     assert await look.history("main", "m") == NONE

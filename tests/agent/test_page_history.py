@@ -3,13 +3,12 @@
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.types import ASGIApp
 
 from meteragent import config
-from meteragent.agent.clock import SteadyClock
 from meteragent.agent.page import app, serialise
 from meteragent.agent.page import history as page_history
 from meteragent.agent.page import view as page
@@ -23,6 +22,7 @@ from meteragent.domain.units import DAY_MS
 from meteragent.store import outbox
 from meteragent.wire.descriptor import topics
 from tests.support.configurations import BUDGET, written
+from tests.support.contexts import context_of
 from tests.support.page_asker import ask
 from tests.support.page_world import START_MS, PageWorld, tariff_world
 from tests.support.stores import open_store, opening, persist
@@ -151,14 +151,13 @@ async def test_the_server_tells_what_left() -> None:
 def page_data(text: str, path: Path) -> tuple[page.View, StoreThread]:
     """The page's data over a store, with one stream."""
     thread = StoreThread(open_store(path), 10**12, 10**9, {"main"}, Counts())
-    clock, nothing = SteadyClock(lambda: NOW_MS, Counts()), None
-    clock.now_ms()
-    stream = config.parse(text).stream[0]
+    parsed, missing = config.parse(text), cast("Any", None)
+    stream = parsed.stream[0]
     receiver = Receiver("main", stream.sink.topic)
     watched = page.StreamView(
         stream, Fraction(0), None, lambda: ["house"], lambda _: True, lambda _: None, receiver
     )
-    return page.View([watched], thread, clock, Counts(), nothing), thread  # type: ignore[arg-type]
+    return page.View([watched], context_of(parsed, thread, Counts(), NOW_MS), missing), thread
 
 
 async def test_history_comes_from_the_outbox(world: PageWorld, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
 ) -> None:
     """One message is the trial; once it is accepted, all that waited follow in order, byte for byte, once."""
     clock_s = [1000.0]
-    monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
+    monkeypatch.setattr(sink, "loop_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2, 3), topic=BAD)
     async with line.connected() as session:
         broker = Broker(line, session)
@@ -127,7 +127,7 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
 async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins with one message of the topic, and sends its descriptor only after that is accepted."""
     clock_s = [1000.0]
-    monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
+    monkeypatch.setattr(sink, "loop_s", lambda: clock_s[0])
     line.describe(BAD, "d1")
     line.commit(*payloads("b", 1, 2), topic=BAD)
     async with line.connected() as session:
@@ -147,7 +147,7 @@ async def test_what_overtook_a_refused_record_leaves_again(
 ) -> None:
     """A record accepted after an earlier one of its meter was refused is sent again after that one."""
     clock_s = [1000.0]
-    monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
+    monkeypatch.setattr(sink, "loop_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2), topic=BAD)
     async with line.connected() as session:
         broker = Broker(line, session)
@@ -243,7 +243,7 @@ async def test_a_broker_that_closes_the_connection_is_found_out(line: Line) -> N
 async def test_a_suspect_is_tried_alone(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour later one message leaves by itself; if it ends the connection, others lose nothing."""
     clock_s = [1000.0]
-    monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
+    monkeypatch.setattr(sink, "loop_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2), topic=BAD)
     for _ in range(ABRUPT + STRIKES + 1):
         await _closing(line, {BAD})

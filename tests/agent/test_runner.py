@@ -8,7 +8,6 @@ import pytest
 
 from meteragent.agent import runner as module
 from meteragent.agent.store_thread import StoreThread
-from meteragent.core.stream import Effects
 from meteragent.domain.commit import Budget, Commit, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
@@ -174,7 +173,7 @@ async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Pa
             await line.until(lambda: row.id in line.sink.unmarked_ids)
         busy = threading.Event()
         other = asyncio.ensure_future(line.store.call(busy.wait))
-        stopped = asyncio.create_task(line.runner._commit(Effects(Commit("main", START_MS + 1))))
+        stopped = asyncio.create_task(line.runner._commit(Commit("main", START_MS + 1)))
         await turns(3)
         stopped.cancel()
         await asyncio.wait({stopped})

@@ -154,7 +154,7 @@ class FakeClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
-        monkeypatch.setattr("meteragent.agent.link.sink._now_s", lambda: self.now_s)
+        monkeypatch.setattr("meteragent.agent.link.sink.loop_s", lambda: self.now_s)
 
 
 async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:

@@ -1,6 +1,6 @@
 """What the MQTT protocol writes (meteragent.mqtt.packets), byte for byte what paho's client writes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
@@ -14,7 +14,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from meteragent.mqtt import packets
 from meteragent.mqtt.packets import MQTT_5, Connect, Cursor, Will
 from meteragent.mqtt.protocol import Protocol
-from tests.mqtt.test_mqtt_protocol import LEVELS, LIMIT, ids, opened, topics
+from tests.mqtt.test_mqtt_protocol import LEVELS, LIMIT, ids, topics
 
 
 class Peer(paho.Client):
@@ -101,23 +101,16 @@ def test_the_connection_is_asked_for_as_paho_does(  # noqa: PLR0917 -- one for e
 @LEVELS
 def test_short_packets_are_what_paho_writes(level: int) -> None:
     """PUBACK, PINGREQ and DISCONNECT."""
-    peer, protocol = Peer(level), opened(level)
+    peer = Peer(level)
 
     def written(send: Callable[[], object]) -> bytes:
         send()
         return peer.written
 
-    assert protocol.acknowledge([513]) == written(lambda: peer._send_puback(513))
-    assert protocol.ping() == written(peer._send_pingreq)
-    assert protocol.disconnect() == written(peer._send_disconnect)
-    assert protocol.disconnect(4) == (b"\xe0\x01\x04" if level == MQTT_5 else b"\xe0\x00")
-
-
-@given(st.lists(ids))
-def test_acknowledgements_are_one_after_the_other(packet_ids: Iterable[int]) -> None:
-    """PUBACKs of one turn are one piece."""
-    written = Protocol(MQTT_5, max_packet_bytes=LIMIT).acknowledge(packet_ids)
-    assert written == b"".join(b"\x40\x02" + packet_id.to_bytes(2) for packet_id in packet_ids)
+    assert packets.puback(513) == written(lambda: peer._send_puback(513))
+    assert written(peer._send_pingreq) == packets.PINGREQ
+    assert packets.disconnect(level) == written(peer._send_disconnect)
+    assert packets.disconnect(level, 4) == (b"\xe0\x01\x04" if level == MQTT_5 else b"\xe0\x00")
 
 
 @given(st.integers(0, 268_435_455))

@@ -23,6 +23,7 @@ from meteragent.domain.commit import Charge, Commit, Outgoing
 from meteragent.domain.reading import Message, Token
 from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
+from meteragent.mqtt.packets import puback
 from meteragent.mqtt.protocol import LAST_ID, Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.service.boot_clock import BootClock
@@ -49,7 +50,7 @@ def acknowledges_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     async def feed(self: Runner, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         effects = self.pipeline.feed(batch, now_ms, closing_ms)
         self.source.acknowledge(effects.acknowledge)
-        await self._commit(effects)
+        await self._commit(effects.commit)
 
     patch.setattr(Runner, "_feed", feed)
 
@@ -149,7 +150,7 @@ def does_not_wait_for_what_waited(patch: pytest.MonkeyPatch) -> None:
     """What fell due while the agent was stopped is closed at once."""
 
     def at_once(self: CatchUp, now_ms: int, *, subscribed: bool) -> int:
-        self._waits = False
+        self.is_over = True
         return now_ms
 
     patch.setattr(CatchUp, "closing_ms", at_once)
@@ -159,7 +160,7 @@ def believes_every_clock(patch: pytest.MonkeyPatch) -> None:
     """A clock that was set back is followed."""
 
     def any_time(self: SteadyClock) -> int:
-        self._newest_ms = max(self._newest_ms, self._wall_ms())
+        self.newest_ms = max(self.newest_ms, self._wall_ms())
         return self._wall_ms()
 
     patch.setattr(SteadyClock, "now_ms", any_time)
@@ -241,9 +242,9 @@ def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
     commit = Runner._commit
     taken: defaultdict[object, set[int]] = defaultdict(set)
 
-    async def taking(self: Runner, effects: Effects) -> None:
+    async def taking(self: Runner, step: Commit) -> None:
         taken[self.outlets] |= self.outlets.unmarked_ids
-        await commit(self, effects)
+        await commit(self, step)
 
     async def flush(self: Runner) -> None:
         delivered = sorted(self.outlets.unmarked_ids - taken[self.outlets])
@@ -323,7 +324,7 @@ def acknowledges_on_any_connection(patch: pytest.MonkeyPatch) -> None:
     def acknowledge(self: Session, tokens: Iterable[MqttToken]) -> None:
         packet_ids = [token[0] for token in tokens]
         if packet_ids:
-            self._transport.write(self._protocol.acknowledge(packet_ids))
+            self._transport.write(b"".join(map(puback, packet_ids)))
 
     def of_all(self: Source, tokens: Iterable[Any]) -> None:
         if self._session is not None:

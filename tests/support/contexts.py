@@ -10,9 +10,11 @@ from meteragent.domain.problem import Alarms
 from meteragent.service.boot_clock import BootClock
 
 
-def context_of(config: Config, thread: StoreThread, counts: Counts) -> Context:
-    """Return the context of an agent that listens for no other, at the time 0."""
+def context_of(config: Config, thread: StoreThread, counts: Counts, now_ms: int = 0) -> Context:
+    """Return the context of an agent that listens for no other, whose clock stands."""
     boot = BootClock(lambda: 0, lambda: None)
-    environment = Environment(wall_ms=lambda: 0, boot=boot, entropy=bytes, listen_s=0)
-    clock = SteadyClock(lambda: 0, counts)
+    environment = Environment(wall_ms=lambda: now_ms, boot=boot, entropy=bytes, listen_s=0)
+    clock = SteadyClock(lambda: now_ms, counts)
+    if now_ms:
+        clock.now_ms()
     return Context(config, environment, thread, clock, counts, Alarms(), Viewers(), {})

@@ -91,7 +91,7 @@ class Line:
         self.store = Watched(store, max_bytes)
         self.session = FakeSession()
         clock = SteadyClock(self._wall_ms, self.counts)
-        self.source = Source("in/+", 100, 100, clock.now_ms, self.counts)
+        self.source = Source(("in/+",), 100, 100, clock.now_ms, self.counts)
         self.sink = Sink(OutboxReader(self.store, "main"), clock.now_ms, self.counts)
         pipeline = Pipeline(STREAM, store.snapshot("main"), Spending(), SystemBits(), self.counts)
         stood_ms = store.clock_ms or START_MS

@@ -110,7 +110,7 @@ async def connected(
     peer, complaints, loop = Peer(), [], asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     tasks = asyncio.all_tasks()
-    endpoint = replace(Endpoint.parse(url, version=version, **(credentials or {})), in_order=in_order)
+    endpoint = replace(Endpoint.parse(url), version=version, in_order=in_order, **(credentials or {}))
     callbacks: dict[str, Any] = {
         "on_message": peer.on_message,
         "on_delivered": peer.on_delivered,

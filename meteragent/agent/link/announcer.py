@@ -7,6 +7,7 @@ starts. If the broker retains no messages, descriptors and devices are also sent
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -49,53 +50,48 @@ UNRETAINED_S = 3600.0
 _log = logging.getLogger("meteragent")
 
 
+@dataclass
 class Announcer:
     """The announcements of one sink, each with the time in the event loop at which it is due."""
 
-    def __init__(
-        self,
-        presence: Presence,
-        outbox: OutboxReader,
-        now_ms: Callable[[], int | None],
-        refusals: Refusals,
-        publish: Publish,
-    ) -> None:
-        self._presence = presence
-        self._outbox = outbox
-        self._now_ms = now_ms
-        self._refusals = refusals
-        self._publish = publish
-        self._status_s = self._descriptors_s = self._devices_s = self._period_s = inf
+    presence: Presence
+    outbox: OutboxReader
+    now_ms: Callable[[], int | None]
+    refusals: Refusals
+    publish: Publish
+    _status_s: float = inf
+    _descriptors_s: float = inf
+    _devices_s: float = inf
+    _period_s: float = inf
 
     async def begin(self, session: Session, now_s: float) -> None:
         """Subscribe to starts of Home Assistant on a new connection, where everything is due at once."""
         self._status_s = self._descriptors_s = self._devices_s = now_s
         self._period_s = inf if session.retains else UNRETAINED_S
-        if self._presence.discovery is not None:
+        if self.presence.discovery is not None:
             try:
-                await session.subscribe(self._presence.discovery.birth)
+                await session.subscribe(self.presence.discovery.birth)
             except LinkError as error:  # Home Assistant finds the retained devices nevertheless
-                _log.warning(
-                    "cannot subscribe to Home Assistant's birth messages at the sink's broker: %s", error
-                )
+                text = "cannot subscribe to Home Assistant's birth messages at the sink's broker: %s"
+                _log.warning(text, error)
 
     def hear(self, topic: str, payload: bytes, retain: bool, now_s: float) -> None:
         """Process a message, which may announce a start of Home Assistant: then the devices are due soon."""
-        discovery = self._presence.discovery
+        discovery = self.presence.discovery
         if discovery is not None and (topic, payload, retain) == (discovery.birth, ONLINE, False):
-            self._devices_s = min(self._devices_s, now_s + self._presence.delay_s)
+            self._devices_s = min(self._devices_s, now_s + self.presence.delay_s)
 
     def next_s(self) -> float:
         """Return when the next announcement is due; while the clock shows no time, no status is."""
-        status_s = inf if self._presence.status is None or self._now_ms() is None else self._status_s
+        status_s = inf if self.presence.status is None or self.now_ms() is None else self._status_s
         return min(status_s, self._descriptors_s, self._devices_s)
 
     async def send_due(self, session: Session, now_s: float) -> None:
         """Publish what is due: the status, then descriptors, then devices."""
-        now_ms = self._now_ms()
-        if self._presence.status is not None and now_s >= self._status_s and now_ms is not None:
+        now_ms = self.now_ms()
+        if self.presence.status is not None and now_s >= self._status_s and now_ms is not None:
             self._status_s = now_s + status.PERIOD_S
-            await self._publish_allowed(session, self._presence.status, status.online(now_ms))
+            await self._publish_allowed(session, self.presence.status, status.online(now_ms))
         if now_s >= self._descriptors_s:
             self._descriptors_s = now_s + self._period_s
             await self._send_descriptors(session)
@@ -104,17 +100,17 @@ class Announcer:
             await self._introduce_all(session)
 
     async def _send_descriptors(self, session: Session) -> None:
-        for descriptor in await self._outbox.descriptors():
-            held_topic = self._refusals.topic_of(descriptor.topic)
-            if held_topic not in self._refusals.held_topics:
+        for descriptor in await self.outbox.descriptors():
+            held_topic = self.refusals.topic_of(descriptor.topic)
+            if held_topic not in self.refusals.held_topics:
                 for topic in descriptor_topics(descriptor.topic, descriptor.id):
-                    await self._publish(session, held_topic, topic, descriptor.payload)
+                    await self.publish(session, held_topic, topic, descriptor.payload)
 
     async def _introduce_all(self, session: Session) -> None:
         """Announce only the devices of meters with open windows, so that deleted devices do not return."""
-        if self._presence.discovery is not None:
-            open_topics = await self._outbox.open_topics()
-            for descriptor in await self._outbox.descriptors():
+        if self.presence.discovery is not None:
+            open_topics = await self.outbox.open_topics()
+            for descriptor in await self.outbox.descriptors():
                 if descriptor.topic in open_topics:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
@@ -124,10 +120,10 @@ class Announcer:
             await self._introduce(session, sink_topic, row.payload)
 
     async def _introduce(self, session: Session, sink_topic: str, descriptor: bytes) -> None:
-        if self._presence.discovery is not None:
-            await self._publish_allowed(session, *self._presence.discovery.message(sink_topic, descriptor))
+        if self.presence.discovery is not None:
+            await self._publish_allowed(session, *self.presence.discovery.message(sink_topic, descriptor))
 
     async def _publish_allowed(self, session: Session, topic: str, payload: bytes) -> None:
         """Publish a status or device, unless the broker refuses its topic."""
-        if self._refusals.may_send(topic, 0, 0):
-            await self._publish(session, topic, topic, payload)
+        if self.refusals.may_send(topic, 0, 0):
+            await self.publish(session, topic, topic, payload)

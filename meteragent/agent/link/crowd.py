@@ -57,10 +57,7 @@ class Keys:
         return self._keys(time_ms // 1000) is not None
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
-        """Open a slot with a new pad and dither; return the accumulator and the sealed pad.
-
-        Raises LinkError if a key is missing or both keys are equal, so check `may_open` first.
-        """
+        """Open a slot; return its accumulator and sealed pad. Raises LinkError unless it `may_open`."""
         slot_s = start_ms // 1000
         keys = self._keys(slot_s)
         if keys is None:
@@ -69,10 +66,7 @@ class Keys:
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
     def close(self, window: OpenWindow, terms: Terms) -> bytes:
-        """Return the report of a complete slot, with the sealed share, to the group that `terms` names.
-
-        Raises ValueError if the window has no pad or the terms name no group.
-        """
+        """Return the report of a complete slot. Raises ValueError without a pad, or a group in the terms."""
         [slot], sealed = window.slots, window.sealed_pad
         if sealed is None or not isinstance(terms.shape, Share):
             raise ValueError("the window has no pad, or its terms name no group")

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from meteragent.agent.clock import loop_s
 from meteragent.agent.environment import Context
 from meteragent.domain import identity
 from meteragent.domain.errors import LinkError
@@ -29,10 +30,6 @@ AT_ONCE = 100
 _SUFFIX = "/privacy"
 
 _log = logging.getLogger("meteragent")
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @dataclass(slots=True)
@@ -66,7 +63,7 @@ class Listener:
 
     def ask(self, sink_topics: Iterable[str]) -> None:
         """Start to find out which of these topics belong to another store."""
-        self._questions |= {name: _Question(_now_s()) for name in sink_topics}
+        self._questions |= {name: _Question(loop_s()) for name in sink_topics}
         self._wake.set()
 
     def clear(self) -> list[str]:
@@ -77,7 +74,7 @@ class Listener:
         broker retains nothing, refuses the subscription or does not grant it within `listen_s` after the
         question.
         """
-        now_s = _now_s()
+        now_s = loop_s()
         for name, question in list(self._questions.items()):
             since_s = question.question_s if question.grant_s is None else question.grant_s
             if question.is_refused or now_s >= since_s + self._listen_s:
@@ -128,11 +125,7 @@ class Listener:
         _log.error("stream %s: %s. %s", self._stream, text, cure)
 
     async def serve(self, session: Session) -> None:
-        """Listen on a connection until cancelled.
-
-        Subscribe to the topics in question, on a new connection to all of them again, and to the records of
-        meters that an earlier store has released.
-        """
+        """Listen at the topics in question, and at meters that an earlier store has released."""
         self._session = session
         self._silent_names = dict.fromkeys(self._silent_names, False)
         for question in self._questions.values():
@@ -163,7 +156,7 @@ class Listener:
         except LinkError:
             return  # the connection has ended, or there is no answer: `clear` ends the wait
         else:
-            question.grant_s = _now_s()
+            question.grant_s = loop_s()
 
     def _settle(self, name: str) -> None:
         """Stop listening on a topic."""

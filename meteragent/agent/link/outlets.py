@@ -7,6 +7,7 @@ a topic, or another store has released on its topic) holds back that receiver on
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from meteragent import config as settings
@@ -40,33 +41,16 @@ _log = logging.getLogger("meteragent")
 class Outlet(NamedTuple):
     """A connection on which records or reports are sent, either to the sink of a stream or to one receiver.
 
-    `queue` names the connection's queue in the outbox. `crowd` takes the operators' keys from this
-    connection; None if the stream has no group.
+    `queue` names the connection's queue in the outbox, and `topic` is the template of its topics. `crowd`
+    takes the operators' keys from this connection; None if the stream has no group.
     """
 
     queue: str
     topic: str
     sink: Sink
     listener: Listener
-    endpoint: Endpoint
-    client_id: str
-    role: str
-    inflight: int
+    link: Link
     crowd: "Keys | None" = None
-
-    @property
-    def link(self) -> Link:
-        """The link to the receiver's broker."""
-        return Link(
-            self.endpoint,
-            self.client_id,
-            on_message=self.on_message,
-            on_delivered=self.sink.on_delivered,
-            on_refused=self.sink.on_refused,
-            will=self.sink.presence.will,
-            inflight=self.inflight,
-            role=self.role,
-        )
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
         """Pass a message to the keys and the listener, then to the sink."""
@@ -165,10 +149,7 @@ def presence_of(stream: settings.Stream, secret: bytes, page: settings.Page | No
 
 
 def outlets_of(stream: settings.Stream, links: parts.Links, context: Context) -> tuple[Outlet, ...]:
-    """Return a stream's connections: one to its sink, or one to each receiver that is admitted.
-
-    Raises ConfigError or StoreError if the settings of a receiver's broker cannot be used.
-    """
+    """Return the connections to a stream's receivers. Raises ConfigError or StoreError for a wrong broker."""
     if links.sink is not None:
         return (_outlet(stream, links.sink, None, context),)
     active = {grant.name: grant for grant in receivers.active(stream, context.store)}
@@ -197,8 +178,12 @@ def _outlet(stream: settings.Stream, endpoint: Endpoint, grant: Grant | None, co
     refusals = Refusals(stream.sink.topic.count("/") + 1)
     reader, counts = OutboxReader(context.thread, queue), context.counts.part()
     sink = Sink(reader, context.clock.now_ms, counts, presence, refusals)
-    topic, inflight, crowd = stream.sink.topic, stream.sink.inflight, _crowd(stream, context)
-    return Outlet(queue, topic, sink, Listener(name, context), endpoint, client_id, role, inflight, crowd)
+    link = replace(_link(endpoint, client_id, sink, role), will=presence.will, inflight=stream.sink.inflight)
+    return Outlet(queue, stream.sink.topic, sink, Listener(name, context), link, _crowd(stream, context))
+
+
+def _link(endpoint: Endpoint, client_id: str, sink: Sink, role: str) -> Link:
+    return Link(endpoint, client_id, sink.on_message, sink.on_delivered, sink.on_refused, role=role)
 
 
 def _crowd(stream: settings.Stream, context: Context) -> "Keys | None":
@@ -229,10 +214,7 @@ def _receiver_client_id(store: Store, queue: str, endpoint: Endpoint) -> str:
 
 
 async def withdraw(grant: Grant, context: Context) -> None:
-    """Send the messages that wait for a revoked receiver, which only withdraw its descriptors.
-
-    If the settings of the receiver's broker cannot be used, a warning is logged and the descriptors stay.
-    """
+    """Withdraw a revoked receiver's descriptors; warn if the settings of its broker cannot be used."""
     try:
         endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
     except (ConfigError, StoreError) as error:
@@ -240,15 +222,8 @@ async def withdraw(grant: Grant, context: Context) -> None:
         return
     thread, clock = context.thread, context.clock
     sink = Sink(OutboxReader(thread, grant.queue), clock.now_ms, context.counts)
-    link = Link(
-        endpoint,
-        f"{_receiver_client_id(context.store, grant.queue, endpoint)}-revoked",
-        on_message=sink.on_message,
-        on_delivered=sink.on_delivered,
-        on_refused=sink.on_refused,
-        session_expiry_s=0,
-        role=f"revoked receiver {grant.name}",
-    )
+    client_id = f"{_receiver_client_id(context.store, grant.queue, endpoint)}-revoked"
+    link = replace(_link(endpoint, client_id, sink, f"revoked receiver {grant.name}"), session_expiry_s=0)
     connection_task = asyncio.create_task(keep_connected(link, sink.serve, context.environment.entropy))
     try:
         while await thread.call(outbox.depth, context.store.connection, grant.queue):

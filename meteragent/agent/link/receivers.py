@@ -79,21 +79,11 @@ def of(stream: settings.Stream, store: Store) -> tuple[Receiver, ...] | None:
 
 
 def next_ms(config: settings.Config, now_ms: int) -> int | None:
-    """Return when a receiver is next to be admitted or revoked after `now_ms`; None if there is no such time.
-
-    Paused receivers do not count.
-    """
-    times_ms = [
-        time_ms
-        for stream, receiver in _pairs(config)
-        if not receiver.paused
-        for time_ms in (
-            None if receiver.start is None else receiver.start - LEAD_MS,
-            revocation_ms(stream, receiver),
-        )
-        if time_ms is not None and time_ms > now_ms
-    ]
-    return min(times_ms, default=None)
+    """Return when a receiver, unless paused, is next admitted or revoked after `now_ms`; None if never."""
+    pairs = [(stream, receiver) for stream, receiver in _pairs(config) if not receiver.paused]
+    times_ms = [receiver.start - LEAD_MS for _, receiver in pairs if receiver.start is not None]
+    times_ms += [end_ms for pair in pairs if (end_ms := revocation_ms(*pair)) is not None]
+    return min((time_ms for time_ms in times_ms if time_ms > now_ms), default=None)
 
 
 def settle(config: settings.Config, store: Store, now_ms: int) -> None:
@@ -102,18 +92,12 @@ def settle(config: settings.Config, store: Store, now_ms: int) -> None:
     The log states the first window of each new or postponed grant. Raises StoreError if the store cannot be
     used or a receipt cannot be written; a later call writes the receipt.
     """
-    reasons = {
-        (stream.name, receiver.name): reason
-        for stream, receiver in _pairs(config)
-        if (reason := _reason(stream, receiver, now_ms)) is not None
-    }
-    admissible = [
-        _grant_request(stream, receiver, now_ms)
-        for stream, receiver in _pairs(config)
-        if (stream.name, receiver.name) not in reasons
-    ]
-    names = {(item.stream, item.name) for item in admissible}
-    reasons |= dict.fromkeys(names, "moved to another broker or topic")
+    reasons, admissible = dict[tuple[str, str], str](), list[Wanted]()
+    for stream, receiver in _pairs(config):
+        reason = _reason(stream, receiver, now_ms)
+        reasons[stream.name, receiver.name] = reason or "moved to another broker or topic"
+        if reason is None:
+            admissible.append(_grant_request(stream, receiver, now_ms))
     if not admissible and not grants.active(store.connection) and not grants.receipts(store.connection):
         return
     streams = {stream.name: stream for stream in config.stream}
@@ -144,30 +128,20 @@ def _log_first_window(stream: settings.Stream, grant: grants.Grant) -> None:
     _log.info("receiver %s gets the windows that begin at %s or later", grant.name, iso_time(first_ms))
     start_ms = next(item.start for item in stream.receivers if item.name == grant.name)
     if start_ms is not None and schedule.first_ms(start_ms) < first_ms:
-        _log.warning(
-            "receiver %s: its start, %s, has passed or is too near, so it gets no window before %s",
-            grant.name,
-            iso_time(start_ms),
-            iso_time(first_ms),
-        )
-
-
-_BROKER = tuple(Broker.model_fields)
+        text = "receiver %s: its start, %s, has passed or is too near, so it gets no window before %s"
+        _log.warning(text, grant.name, iso_time(start_ms), iso_time(first_ms))
 
 
 def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
     """Return the settings of a receiver's broker as JSON; secret files are only named, not read."""
     link = settings.receiver_link(stream, receiver)
     broker = settings.sink_broker(link)
-    facts = {"url": settings.sink_url(link)} | {name: getattr(broker, name) for name in _BROKER}
-    return json.dumps(facts, default=str, sort_keys=True)
+    facts = {name: getattr(broker, name) for name in Broker.model_fields}
+    return json.dumps(facts | {"url": settings.sink_url(link)}, default=str, sort_keys=True)
 
 
 def endpoint(link: str, section: str) -> Endpoint:
-    """Return the broker of a link; error messages name `section`.
-
-    Raises StoreError if the link cannot be parsed, and ConfigError if its address or a file cannot be used.
-    """
+    """Return the broker of a link. Raises StoreError or ConfigError, which name `section`, if it is wrong."""
     try:
         facts = json.loads(link)
         url = facts.pop("url")
@@ -230,10 +204,7 @@ def _promise(item: Terms) -> str:
 
 
 def write_receipt(store: Store, receipt: Receipt) -> Path:
-    """Write a receipt beside the store, completely or not at all, and return its path.
-
-    Raises OSError if the receipt cannot be written, and StoreError if the terms cannot be read.
-    """
+    """Write a receipt beside the store, all or nothing; return its path. Raises OSError or StoreError."""
     path = receipt_path(store.path, receipt)
     new_path = path.with_name(f"{path.name}.new")
     content = receipt_text(receipt, terms(store.connection).get(receipt.grant.stream, []))

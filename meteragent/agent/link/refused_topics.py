@@ -39,7 +39,11 @@ _log = logging.getLogger("meteragent")
 
 
 class Refusals:
-    """The sink topics that one sink's broker refuses, and their trials."""
+    """The sink topics that one sink's broker refuses, and their trials.
+
+    The next trials start at `next_s`, which is infinite if no topic is held. Unless `retains` is set, no
+    message is sent with the flag.
+    """
 
     def __init__(self, sink_topic_segments: int) -> None:
         """Start without refused topics; sink topics have `sink_topic_segments` segments."""
@@ -49,7 +53,7 @@ class Refusals:
         self._due_trials: set[str] = set()
         self._trials: dict[str, int] = {}
         self._accepted_trials: set[str] = set()
-        self._try_s = inf
+        self.next_s = inf
         self._recount = False
         self._abrupt_ends = 0
         self._connection_s = -inf
@@ -78,10 +82,7 @@ class Refusals:
         return self._abrupt_ends >= ABRUPT or not self._suspects.isdisjoint(self._trials)
 
     def may_send(self, topic: str, row: int, size_bytes: int) -> bool:
-        """Return whether a message may be sent: either its topic is not held, or the message becomes a trial.
-
-        The size of a message that may not be sent is added to the waiting bytes.
-        """
+        """Return whether a message may be sent, perhaps as a trial; otherwise count its bytes as waiting."""
         if topic not in self._held_bytes:
             return True
         if topic in self._due_trials:
@@ -97,14 +98,11 @@ class Refusals:
         self._trials.pop(topic, None)
         if topic not in self._held_bytes:
             self._held_bytes[topic] = 0
-            self._try_s = min(self._try_s, now_s + TRY_S)
+            self.next_s = min(self.next_s, now_s + TRY_S)
             self._recount = True
 
     def on_accepted(self, topic: str, row: int, *, retain: bool = False) -> bool:
-        """Record that the broker has accepted a message; return whether it counts as delivered (rule 5).
-
-        `retain` says whether the message is to be retained.
-        """
+        """Record that the broker accepted a message; return whether it counts as delivered (rule 5)."""
         self._strikes.pop(topic, None)
         self._is_retain_tested |= retain and self.retains
         if topic not in self._held_bytes:
@@ -116,23 +114,17 @@ class Refusals:
         return True
 
     def update(self, now_s: float) -> bool:
-        """Stop holding the topics whose trials succeeded, and start the trials that are due.
-
-        Returns whether the outbox must be read from the beginning, which also recounts the waiting bytes.
-        """
+        """End and begin trials; return whether the outbox must be read again, which recounts what waits."""
         from_start = bool(self._accepted_trials) or self._recount
         for topic in self._accepted_trials:
             del self._held_bytes[topic]
         self._suspects -= self._accepted_trials
         self._accepted_trials.clear()
-        if now_s >= self._try_s:
-            self._due_trials, self._try_s, from_start = (
-                self._held_bytes.keys() - self._trials.keys(),
-                now_s + TRY_S,
-                True,
-            )
+        if now_s >= self.next_s:
+            self._due_trials = self._held_bytes.keys() - self._trials.keys()
+            self.next_s, from_start = now_s + TRY_S, True
         if not self._held_bytes:
-            self._try_s = inf
+            self.next_s = inf
         if from_start:
             self.recount()
         return from_start
@@ -141,10 +133,6 @@ class Refusals:
         """Restart the count of waiting bytes, because the outbox is read from the beginning."""
         self._held_bytes = dict.fromkeys(self._held_bytes, 0)
         self._recount = False
-
-    def next_s(self) -> float:
-        """Return the time at which the next trials start; infinite if no topic is held."""
-        return self._try_s
 
     def on_connected(self, now_s: float, *, retains: bool = True, version: int = 4) -> bool:
         """Record a new connection, on which held topics are tried at once unless they are suspected.
@@ -164,10 +152,7 @@ class Refusals:
         return self.retains
 
     def on_ended(self, flights: Collection[tuple[str, bool]], publish_s: float, now_s: float) -> None:
-        """Record the end of a connection with messages in flight: topics, and whether each is to be retained.
-
-        The last message was published at `publish_s`.
-        """
+        """Record a connection's end: topics and retain flags in flight, the last sent at `publish_s`."""
         topics = {topic for topic, _ in flights}
         self._suspects |= {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
         if now_s - self._connection_s > STABLE_S:

@@ -7,7 +7,7 @@ A row goes through these stages:
     outbox      on disk, by (due time, id)
     queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by
                 `_read_outbox`
-    in flight   published, but not yet answered; `_in_flight_max` limits the number of these rows
+    in flight   published, but not yet answered; the session limits the number of these rows
     confirmed   accepted by the broker, and marked in the outbox by the next commit (`note_marked`)
 
 After a crash, all unmarked rows are sent again from the outbox. On a new connection, all unconfirmed rows are
@@ -27,7 +27,6 @@ Rules
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 from bisect import bisect_right
@@ -35,7 +34,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from meteragent.agent.clock import POLL_S
+from meteragent.agent.clock import POLL_S, loop_s, wait_at_most
 from meteragent.agent.link.announcer import Announcer, Presence
 from meteragent.agent.link.refused_topics import Refusals
 from meteragent.agent.store_thread import OutboxReader
@@ -97,10 +96,7 @@ class SendQueue:
 
 
 class Flight(NamedTuple):
-    """A message in flight: its row (0 if not in the outbox), and the topic that a refusal would hold.
-
-    `retain` is set if the message is to be retained.
-    """
+    """A message in flight: its row (0: not in the outbox), the topic that a refusal would hold, its flag."""
 
     row: int
     topic: str
@@ -199,7 +195,7 @@ class Sink:
         if topic not in self.refusals.held_topics:
             text = "the sink's broker refuses a topic (reason 0x%02x): its messages wait until it is accepted"
             _log.warning(text, reason)
-        self.refusals.on_refused(topic, _now_s())
+        self.refusals.on_refused(topic, loop_s())
         self._on_answer()
 
     def _on_answer(self) -> None:
@@ -211,7 +207,7 @@ class Sink:
         """Acknowledge a message, and ignore it unless it announces a start of Home Assistant."""
         if self._session is not None and token is not None:
             self._session.acknowledge([token])
-        self._announcer.hear(topic, payload, retain, _now_s())
+        self._announcer.hear(topic, payload, retain, loop_s())
         self._wake.set()
 
     async def serve(self, session: Session) -> None:
@@ -219,23 +215,23 @@ class Sink:
         self._session = session
         self._in_flight.clear()
         session.retains = self.refusals.on_connected(
-            _now_s(), retains=session.retains, version=session.version
+            loop_s(), retains=session.retains, version=session.version
         )
         try:
-            await self._announcer.begin(session, _now_s())
+            await self._announcer.begin(session, loop_s())
             await self._send(session)
         finally:
             flights = {(flight.topic, flight.retain) for flight in self._in_flight.values()}
-            self.refusals.on_ended(flights, self._publish_s, _now_s())
+            self.refusals.on_ended(flights, self._publish_s, loop_s())
 
     async def _send(self, session: Session) -> None:
-        await self._announcer.send_due(session, _now_s())
+        await self._announcer.send_due(session, loop_s())
         self._queue.forget()
         self._read_again()
         while True:
             self._wake.clear()
-            await self._announcer.send_due(session, _now_s())
-            if self.refusals.update(_now_s()):
+            await self._announcer.send_due(session, loop_s())
+            if self.refusals.update(loop_s()):
                 self._read_again()
             rows = await self._due()
             if not rows:
@@ -271,30 +267,24 @@ class Sink:
     async def _publish(self, session: Session, flight: Flight, topic: str, payload: bytes) -> None:
         """Publish a message as soon as one more may be in flight and the clock shows a time."""
         await self._wait_for_room(session)
-        self._publish_s = _now_s()
+        self._publish_s = loop_s()
         self._in_flight[session.publish(topic, payload, retain=flight.retain)] = flight
 
     async def _due(self) -> list[WaitingRow]:
-        """Return the next rows that are due.
-
-        Rows in the queue do not wait for the store, whose busy times reveal when a home is busy.
-        """
+        """Return the due rows, if possible without the store, whose busy times reveal when a home is busy."""
         now_ms = self._now_ms()
         if now_ms is None:
             return []
         now_ms, queue = min(now_ms, self._last_ms), self._queue
         rows = queue.pop_due(now_ms)
-        if not rows and (queue.end < (now_ms, math.inf) or _now_s() >= self._read_s + POLL_S):
+        if not rows and (queue.end < (now_ms, math.inf) or loop_s() >= self._read_s + POLL_S):
             await self._read_outbox(now_ms)
             rows = queue.pop_due(now_ms)
         return rows
 
     async def _read_outbox(self, now_ms: int) -> None:
-        """Read the rows due within twice `POLL_S`, either those after the queue's end or from the beginning.
-
-        Rows that are in flight, or confirmed or too late but not yet marked, are left out.
-        """
-        self._read_s = _now_s()
+        """Read the rows due within twice `POLL_S` that are neither in flight nor unmarked."""
+        self._read_s = loop_s()
         until_ms, row_count = now_ms + round(2000 * POLL_S), len(self._in_flight) + len(self._unmarked_ids)
         from_start, self._from_start = self._from_start, False
         position = BEGINNING if from_start else self._queue.end
@@ -310,28 +300,17 @@ class Sink:
 
     async def _wait_for_room(self, session: Session) -> None:
         """Wait until another message may be in flight and the clock shows a time (rule 2)."""
-        while len(self._in_flight) >= self._in_flight_max(session) or self._now_ms() is None:
+        while self._now_ms() is None or len(self._in_flight) >= (
+            1 if self.refusals.one_by_one else session.inflight
+        ):
             self._room.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S):
-                    await self._room.wait()
-
-    def _in_flight_max(self, session: Session) -> int:
-        """Return the largest number of messages that may be in flight at once."""
-        return 1 if self.refusals.one_by_one else session.inflight
+            await wait_at_most(self._room, POLL_S)
 
     async def _wait(self, next_ms: int | None) -> None:
         """Wait for a wake-up or the next row, announcement or trial; without a row, at most `POLL_S`."""
-        now_ms, now_s = self._now_ms(), _now_s()
+        now_ms, now_s = self._now_ms(), loop_s()
         pause_s = POLL_S
         if next_ms is not None and now_ms is not None and next_ms <= self._last_ms:
             pause_s = (next_ms - now_ms) / 1000
-        pause_s = min(pause_s, self._announcer.next_s() - now_s, self.refusals.next_s() - now_s)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(pause_s, 0)):
-                await self._wake.wait()
-
-
-def _now_s() -> float:
-    """Return the event loop's time, for schedules that do not depend on the wall clock."""
-    return asyncio.get_running_loop().time()
+        pause_s = min(pause_s, self._announcer.next_s() - now_s, self.refusals.next_s - now_s)
+        await wait_at_most(self._wake, max(pause_s, 0))

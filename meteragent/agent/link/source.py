@@ -34,12 +34,13 @@ Rules
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
+from meteragent.agent.clock import loop_s, wait_at_most
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
 from meteragent.domain.reading import Message
@@ -67,14 +68,12 @@ HELD_UNTESTED = 3
 _log = logging.getLogger("meteragent")
 
 
+@dataclass(eq=False, slots=True)
 class _Delivery:
     """The core's token for a message: the epoch of its delivery, and the session's token."""
 
-    __slots__ = ("epoch", "token")
-
-    def __init__(self, epoch: int, token: MqttToken) -> None:
-        self.epoch = epoch
-        self.token = token
+    epoch: int
+    token: MqttToken
 
 
 class InflightLimitProbe:
@@ -123,9 +122,8 @@ class InflightLimitProbe:
         """Begin a test if one is due; return whether the oldest held message must be acknowledged for it."""
         if self._test_start_s is not None and now_s - self._test_start_s > PROMPT_S:
             self._note_no_answer()
-        if self.limit is not None or self._test_start_s is not None or held_count <= HELD_UNTESTED:
-            return False
-        if 2 * held_count <= self._held_max:
+        held_min = max(HELD_UNTESTED, self._held_max // 2)
+        if self.limit is not None or self._test_start_s is not None or held_count <= held_min:
             return False
         silence_s = SILENCES_S[len(self._answered_counts)] if self._answered_counts else self._silence_s
         if now_s - self._last_arrival_s < silence_s:
@@ -144,7 +142,7 @@ class Source:
 
     def __init__(
         self,
-        topic_filters: str | Sequence[str],
+        topic_filters: Sequence[str],
         inflight: int,
         max_payload: int,
         now_ms: Callable[[], int | None],
@@ -153,7 +151,7 @@ class Source:
         is_capped: bool = True,
         unit_filters: Sequence[str] = (),
     ) -> None:
-        """Prepare to subscribe to one or more topic filters, and first to `unit_filters`, if allowed.
+        """Prepare to subscribe to topic filters, and first to `unit_filters`, if allowed.
 
         `now_ms` returns the time, or None while the clock shows none. If `is_capped` is set, at most
         HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, even if `inflight` is larger. The attribute
@@ -161,7 +159,7 @@ class Source:
         and some waiting messages.
         """
         self.subscribed = asyncio.Event()
-        self._filters = (topic_filters,) if isinstance(topic_filters, str) else tuple(topic_filters)
+        self._filters = topic_filters
         self._unit_filters = unit_filters
         self._inflight = inflight
         self._is_capped = is_capped
@@ -204,7 +202,7 @@ class Source:
         delivery = None
         if token is not None:
             delivery = _Delivery(self._epoch, token)
-            self._probe.note_arrival(asyncio.get_running_loop().time())
+            self._probe.note_arrival(loop_s())
         received_ms = self._now_ms()
         payload = payload[: self._max_payload + 1]
         self._backlog.append((Message(topic, payload, retain, received_ms or 0, delivery), received_ms))
@@ -215,9 +213,7 @@ class Source:
     async def wait(self, timeout_s: float) -> None:
         """Wait for messages or the subscription, for at most `timeout_s`."""
         if not self._backlog:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._arrival.wait()
+            await wait_at_most(self._arrival, timeout_s)
         self._arrival.clear()
 
     @property
@@ -256,10 +252,7 @@ class Source:
         return messages
 
     def _stamp(self, now_ms: int) -> None:
-        """Give each waiting message that lacks a time of arrival the time of the next message, or `now_ms`.
-
-        With the current time, the message would count as newer than a reading that arrived later.
-        """
+        """Give messages without a time of arrival the next one's, or `now_ms`, so that none seems newer."""
         messages: deque[tuple[Message, int | None]] = deque()
         for message, received_ms in reversed(self._backlog):
             now_ms = now_ms if received_ms is None else received_ms
@@ -278,7 +271,7 @@ class Source:
         self._release(deliveries)
         excess = self._held_count() - self._bound()
         if excess <= 0 and not self._backlog:
-            excess = int(self._probe.begin_test(self._held_count(), asyncio.get_running_loop().time()))
+            excess = int(self._probe.begin_test(self._held_count(), loop_s()))
         while excess > 0 and self._held_deliveries:
             # In order, one acknowledgement may free any number of others.
             oldest = list(islice(self._held_deliveries, 1 if self._in_order else excess))

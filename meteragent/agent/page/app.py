@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meteragent.agent.page import serialise
 from meteragent.agent.page.guard import COOKIE, LOGIN, Guard, Keys
-from meteragent.agent.page.view import Promises, Route, Settings, StreamView, View
+from meteragent.agent.page.view import Route, Settings, StreamView, View
 from meteragent.agent.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report import catalogue
 from meteragent.texts import texts
@@ -112,14 +112,11 @@ class _Page:
 
     async def _facts(self, request: Request) -> Response:
         """Answer with the facts about all streams, and the current problems."""
-        promises, problems = await self._stream_promises(), await self._view.problems()
+        streams, problems = self._view.streams, await self._view.problems()
+        promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
         with catalogue.speaking(_language(request)):
-            facts = serialise.facts(self._view.streams, promises, problems)
+            facts = serialise.facts(streams, promises, problems)
         return Response(facts, media_type="application/json")
-
-    async def _stream_promises(self) -> list[Promises]:
-        """Return the promises of each stream, computed in a thread."""
-        return await asyncio.to_thread(lambda: [stream.promises() for stream in self._view.streams])
 
     async def _file(self, request: Request) -> Response:
         file = self._files.get(request.path_params["name"])

@@ -49,10 +49,7 @@ class Period(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """A window's cost under each tariff, the cheapest tariff, and the sureness of this choice.
-
-    `sureness` is None if there is only one tariff.
-    """
+    """A window's cost under each tariff, the cheapest one, and how sure that is (None: only one tariff)."""
 
     currency: str
     tariffs: Mapping[str, Interval]
@@ -61,10 +58,7 @@ class Costs(NamedTuple):
 
 
 class BandWindow(NamedTuple):
-    """A closed window of bands, with the energy of each band, in kWh.
-
-    `costs` is None if there are no tariffs, or if they cannot price the window in a single currency.
-    """
+    """A closed window's energy by band, in kWh; no costs without tariffs of one currency."""
 
     start_ms: int
     end_ms: int

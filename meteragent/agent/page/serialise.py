@@ -36,11 +36,7 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
 def facts(
     streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
 ) -> bytes:
-    """Encode the version, the counters' meanings, the problems, and the facts about each stream.
-
-    The facts are the stream's name, its promise, what `check` says under other presets, its meters, its
-    group, and what has arrived.
-    """
+    """Encode the version, problems, counters' meanings, and each stream's promises, meters and arrivals."""
     views = [
         {
             "name": stream.name,
@@ -169,10 +165,7 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
 
 
 def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | None:
-    """Return a budget's period, its limit and remainder as levels, and how many windows the rest allows.
-
-    The levels are those at the radius. Returns None if there is no budget.
-    """
+    """Return a budget's period, limit and remainder as levels at the radius, and how many windows remain."""
     if allowance is None:
         return None
     remainder = max(allowance.limit - allowance.spent, Fraction(0))

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from meteragent import config as settings
 from meteragent.agent import parts
-from meteragent.agent.clock import SteadyClock
+from meteragent.agent.environment import Context
 from meteragent.agent.link.outlets import Outlet
-from meteragent.agent.store_thread import StoreThread
 from meteragent.agent.unit import Unit
 from meteragent.agent.watch import Watch
 from meteragent.config.accept import is_too_coarse
@@ -27,7 +26,6 @@ from meteragent.core.arrivals import CODES, ArrivalRow
 from meteragent.core.deadlines import Upcoming
 from meteragent.domain import grid, identity
 from meteragent.domain.commit import Receiver
-from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.problem import Problem
@@ -43,6 +41,7 @@ from meteragent.wire import descriptor
 if TYPE_CHECKING:
     from meteragent.agent.page.history import History
 
+Problems = Sequence[Problem]
 _EVER_MS = 2**62
 _RECORDS = 4000
 """The largest number of records used for the history; 30 days of half-hourly slots need 1,440."""
@@ -56,11 +55,7 @@ TOKEN_MIN = 16
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The page's address, its host names besides those of the loopback interface, and its token.
-
-    Raises:
-        ConfigError: other machines can reach the page without a token, or the token is too short.
-    """
+    """The page's address, host names and token. Raises ConfigError if others could read it without one."""
 
     host: str = "127.0.0.1"
     port: int = 8321
@@ -94,10 +89,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Allowance(NamedTuple):
-    """A stream's budget in the current period: its limit, and what the meter has spent over all its streams.
-
-    Both are epsilons in 1/W.
-    """
+    """A budget's current period: its limit, and a meter's charges over all its streams, in 1/W."""
 
     limit: Fraction
     spent: Fraction
@@ -108,10 +100,9 @@ class Allowance(NamedTuple):
 class Reports(NamedTuple):
     """The numbers of a stream's reports to a crowd, and the state of its keys.
 
-    Since the stream started, the broker has confirmed `sent_count` reports, and `late_count` reports were too
-    late. `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the
-    time of the latest of these confirmations; None if there is none. `has_keys` says whether both operators'
-    keys for the current slot are known.
+    Since the stream started, the broker has confirmed `sent_count` reports, the last one at `last_ms`;
+    `late_count` were too late, and `waiting_count` are neither. `has_keys` says whether both operators' keys
+    for the current slot are known.
     """
 
     sent_count: int
@@ -125,10 +116,9 @@ class Glance(NamedTuple):
     """The current state of one meter and its stream.
 
     `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
-    today, this month (both UTC), and ever. `last_message` is the stream's last message, of any meter.
-    `lag_ms` is how long the first undelivered message has been due; None if no message is due. `upcoming` is
-    the slot to be released next; None if there is no such slot. `allowance` is None if the stream has no
-    budget. `reports` is None if the stream sends records.
+    today, this month (both UTC), and ever. `last_message` is the stream's last message, of any meter, and
+    `lag_ms` how long the first undelivered message has been due. `upcoming` is the slot to be released next,
+    `allowance` what remains of a budget. `reports` is None if the stream sends records.
     """
 
     now_ms: int | None
@@ -246,10 +236,7 @@ def _promises(stream: settings.Stream, others_per_day: Fraction) -> Promises:
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
-    """Return the stream under a preset without overrides.
-
-    Returns None if the configuration would be refused, or if the readings are too coarse for the preset.
-    """
+    """Return the stream under a preset; None if that is refused, or the readings are too coarse for it."""
     window = stream.window.model_copy(update={"timezone": stream.window.timezone or "UTC"})
     window = window_of(PRESETS[preset], window)
     preset_stream = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
@@ -264,19 +251,14 @@ class View:
     """The data available to the page: `counts` are the agent's, and `problems` returns the current ones."""
 
     def __init__(
-        self,
-        streams: Sequence[StreamView],
-        thread: StoreThread,
-        clock: SteadyClock,
-        counts: Counts,
-        problems: Callable[[], Awaitable[Sequence[Problem]]],
+        self, streams: Sequence[StreamView], context: Context, problems: Callable[[], Awaitable[Problems]]
     ) -> None:
         self.streams = streams
-        self.counts = counts
+        self.counts = context.counts
         self.problems = problems
         self._by_name = {stream.name: stream for stream in streams}
-        self._thread = thread
-        self._clock = clock
+        self._thread = context.thread
+        self._clock = context.clock
         self._last_rows: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
 
     async def glance(self, name: str, meter: str) -> Glance:
@@ -338,11 +320,7 @@ class View:
 def _read_state(
     connection: sqlite3.Connection, queue: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
-    """Return a meter's epsilons and the state of a queue.
-
-    The state consists of the last delivery since `since_ms` (None if there is none), the number of
-    undelivered messages, and the time at which the first due message was due (None if no message is due).
-    """
+    """Return a meter's epsilons; a queue's last delivery since a time, its depth and first due time."""
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
     epsilons = {
         name: ledger.sum_charges(connection, meter, start_ms, _EVER_MS)
@@ -354,10 +332,7 @@ def _read_state(
 
 
 class Route(NamedTuple):
-    """A further path on the page's server, and a function that returns the status, content type and body.
-
-    To a request without the token, an `open` route answers with its status but not with its body.
-    """
+    """A path and its status, type and body; without the token, an `open` route answers only its status."""
 
     path: str
     answer: Callable[[], Awaitable[tuple[int, str, bytes]]]
@@ -368,12 +343,9 @@ def routes(watch: Watch) -> tuple[Route, ...]:
     """Return the routes for this machine's tools: `/healthz`, `/readyz`, and `/metrics` for Prometheus."""
 
     async def healthz() -> tuple[int, str, bytes]:
-        """Return the problems of the agent itself as text, with status 503 if there are any.
-
-        Those of the intake are not among them: a restart because a phase fell silent would cure nothing, and
-        be visible at the sink.
-        """
+        """Return the problems of the agent itself as text, with status 503 if there are any."""
         vitals = await watch.vitals()
+        # A restart because a phase fell silent would cure nothing, and be visible at the sink.
         return _status([item for item in vitals.problems if item.code not in CODES])
 
     async def readyz() -> tuple[int, str, bytes]:

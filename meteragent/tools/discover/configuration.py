@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
@@ -43,7 +43,7 @@ class Access:
     def endpoint(self, password: str | None) -> Endpoint:
         """Return the broker. Raises ValueError if its address or a file cannot be used."""
         keys: dict[str, Any] = {key: value for key, value in self.keys if key != "password_file"}
-        return Endpoint.parse(self.url, password=password, **keys)
+        return replace(Endpoint.parse(self.url), password=password, **keys)
 
 
 def toml(candidate: Candidate, access: Access, name: str = "home") -> str:

@@ -13,10 +13,8 @@ classes turn the wall clock into times that the rest of the agent can rely on:
 
 The time since the machine's start (`BootClock`) reveals copies (law 1). Memory and disk that are resumed from
 a snapshot contain open windows whose intervals may have been released since, with the same noise: the wall
-clock is then set forward, while the time since the machine's start has not advanced.
-
-A jump ends a SteadyClock permanently: `check` raises ClockJumped, the store is treated as a copy, and the
-agent restarts with a new clock.
+clock is then set forward, while the other has not advanced. Such a jump ends a SteadyClock: `check` raises
+ClockJumped, the store is treated as a copy, and the agent restarts with a new clock.
 """
 
 import asyncio

@@ -34,16 +34,14 @@ class StreamVitals:
 
     waiting         the number of messages that have not been delivered
     lag_s           how long the first of these messages has been due; 0 if none is due or there is no time
-    meters          the number of meters that the agent knows
     spent_per_w     the epsilon that each meter spent over all of its streams since midnight UTC, in 1/W, by
                     public id; empty if there are more than `METERS_MAX` meters or there is no time
-    shard           the stream's part of a fleet; None if it is not sharded
+    shard           the stream's part of a fleet
     refused_topics  the number of topics that the sink's broker refuses
     group           the group whose total includes the stream; None if the stream sends records
     has_keys        whether both operators' keys for the group's current slot are known; True without a group
     faults          the codes of the problems that brokers name, by side ("source" or "sink")
     is_waiting      whether nothing has arrived since the start, for so short a time that this is no problem
-    arrivals        what has arrived of each of the first `METERS_MAX` meters and phases, if that was asked
     """
 
     name: str

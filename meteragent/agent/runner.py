@@ -5,11 +5,8 @@
 Theory of operation
 -------------------
 A runner takes these steps in turn, with at most one commit in progress, so a record can leave and a message
-can be acknowledged only after its transaction (law 2). While a transaction is written and its part of the log
-is erased, the next batch grows, so commits grow with the load. The store has its own thread (`StoreThread`),
-so an fsync blocks nothing else.
-
-The following times, all on the wall clock, drive a round of `Runner.run`:
+can be acknowledged only after its transaction (law 2). Meanwhile the next batch grows, so commits grow with
+the load. These times, all on the wall clock, drive a round of `Runner.run`:
 
     now           windows and slots open up to this time
     closing       slots close up to this time: `now`, except while `catch_up` runs (`CatchUp`)

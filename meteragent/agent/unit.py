@@ -64,7 +64,7 @@ class Unit(NamedTuple):
             on_failed=partial(self.watch.note_failed, side, queue),
             advice=partial(advice, side=side),
         )
-        await keep_connected(link, self.watch.wrap_serve(side, queue, serve), entropy)
+        await keep_connected(link, partial(self.watch.serve, side, queue, serve), entropy)
 
 
 def assemble(stream: settings.Stream, links: parts.Links, context: Context) -> Unit:

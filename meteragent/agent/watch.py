@@ -85,20 +85,15 @@ class StreamWatch:
         """Record why a connection, or an attempt to connect, has ended."""
         self._faults[side, queue] = reason.code
 
-    def wrap_serve(self, side: str, queue: str, serve: Serve) -> Serve:
-        """Return a `serve` that also records the new connection; a source's once it has subscribed."""
-
-        async def serve_and_note(session: Session) -> None:
-            """Record the connection, and serve it."""
-            if side == "source":
-                await serve(session)
-            self._down[side].discard(queue)
-            self.up[side] = not self._down[side]
-            self._faults.pop((side, queue), None)
-            if side == "sink":
-                await serve(session)
-
-        return serve_and_note
+    async def serve(self, side: str, queue: str, serve: Serve, session: Session) -> None:
+        """Record a new connection, a source's once it has subscribed, and serve it."""
+        if side == "source":
+            await serve(session)
+        self._down[side].discard(queue)
+        self.up[side] = not self._down[side]
+        self._faults.pop((side, queue), None)
+        if side == "sink":
+            await serve(session)
 
     async def vitals(self, now_ms: int | None, *, by_meter: bool) -> StreamVitals:
         """Return the stream's vitals at `now_ms`, which is None while the clock shows no time.

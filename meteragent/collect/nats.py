@@ -27,7 +27,7 @@ from meteragent.collect.subject import subjects, topic
 from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
 from meteragent.mqtt import Backoff, Endpoint, Entropy, LoginRefused
-from meteragent.mqtt.connection_log import ConnectionLog
+from meteragent.mqtt.reconnect import ConnectionLog
 
 ACK_WAIT_S: Final = 30
 """The time after which an unacknowledged message is delivered again."""

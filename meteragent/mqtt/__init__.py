@@ -1,6 +1,6 @@
 """An MQTT client that acknowledges messages only after processing, publishes messages, and reconnects.
 
-    watch -> reconnect -> session -> transport -> protocol -> packets; link -> endpoint
+    watch -> reconnect -> session -> transport -> protocol -> packets; link
 
 Theory of operation
     `keep_connected` serves a `Link`: it connects, runs `serve(session)` until the connection ends, and
@@ -32,8 +32,7 @@ Rules
        loop are written together.
 """
 
-from meteragent.mqtt.endpoint import Endpoint
-from meteragent.mqtt.link import WEEK_S, Link, OnMessage, Token
+from meteragent.mqtt.link import WEEK_S, Endpoint, Link, OnMessage, Token
 from meteragent.mqtt.packets import Will
 from meteragent.mqtt.reconnect import Backoff, Entropy, keep_connected
 from meteragent.mqtt.session import LoginRefused, Serve, Session, SubscriptionRefused

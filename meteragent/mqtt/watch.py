@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt.endpoint import Endpoint
-from meteragent.mqtt.link import Link, Token
+from meteragent.mqtt.link import Endpoint, Link, Token
 from meteragent.mqtt.reconnect import Entropy, keep_connected
 from meteragent.mqtt.session import Session
 

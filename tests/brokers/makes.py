@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from tests.brokers.root import CACHE, INSIDE, Missing, Root, can_enter
 from tests.commands.system_parts import run
 from tests.support.broker import Server, free_port

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import aiomqtt
 
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from tests.support.broker import Server
 from tests.support.mqtt_peer import Got, Peer, connected
 

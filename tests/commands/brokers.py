@@ -26,7 +26,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from simulators.commands.option import positive
 from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
 from tests.brokers.behaviours import BEHAVIOURS, connects, falls_back, measure

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from meteragent.domain.grid import parse_time
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from meteragent.service.health import ask, socket_path
 from tests.integration.agent import Agent
 from tests.integration.judge import Messages, slots, value, violations

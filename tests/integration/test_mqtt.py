@@ -10,7 +10,7 @@ import pytest
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from tests.conftest import MakeBroker
 from tests.integration.service import until
 from tests.support.broker import Broker, Certificates

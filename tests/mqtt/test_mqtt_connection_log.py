@@ -7,7 +7,7 @@ import pytest
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import LoginRefused
-from meteragent.mqtt.connection_log import REASONS_MAX, STABLE_S, SUMMARY_S, ConnectionLog
+from meteragent.mqtt.reconnect import REASONS_MAX, STABLE_S, SUMMARY_S, ConnectionLog
 
 
 class Clock:

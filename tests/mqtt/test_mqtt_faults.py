@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from tests.support.fake_broker import DISCONNECT, PUBLISH, SUBSCRIBE, FakeBroker, Packet, Wire, packet_id
 from tests.support.mqtt_peer import connected, soon
 

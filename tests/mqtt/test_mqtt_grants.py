@@ -7,7 +7,7 @@ import pytest
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Will
 from meteragent.mqtt import session as module
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from tests.support.fake_broker import PINGREQ, PUBACK, PUBLISH, FakeBroker, Wire
 from tests.support.mqtt_peer import connected, soon, token, turns
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.mqtt import Backoff, Endpoint
-from meteragent.mqtt.connection_log import STABLE_S
-from meteragent.mqtt.endpoint import Version
-from meteragent.mqtt.reconnect import CEILING_S, FLOOR_S
+from meteragent.mqtt.link import Version
+from meteragent.mqtt.reconnect import CEILING_S, FLOOR_S, STABLE_S
 from tests.support.fake_broker import PUBLISH, FakeBroker, Script, Wire
 from tests.support.mqtt_peer import connected, soon
 
@@ -134,7 +133,7 @@ async def test_a_broker_that_never_answers_is_given_up() -> None:
 
 async def test_a_broker_that_is_not_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused TCP connection is an attempt like any other, and not counted as lost."""
-    monkeypatch.setattr("meteragent.mqtt.connection_log.SUMMARY_S", 0.0)
+    monkeypatch.setattr("meteragent.mqtt.reconnect.SUMMARY_S", 0.0)
     async with FakeBroker(accept) as broker:
         url = broker.url
     async with connected(

@@ -7,7 +7,7 @@ import pytest
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from tests.support.fake_broker import (
     DISCONNECT,
     PUBACK,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from meteragent.mqtt import Will
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from tests.support.fake_broker import DISCONNECT, PUBLISH, FakeBroker, Packet, Wire
 from tests.support.mqtt_peer import connected, soon
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from meteragent.mqtt import Endpoint, Entropy, Link, Session, Token, keep_connected
-from meteragent.mqtt.endpoint import Version
+from meteragent.mqtt.link import Version
 from tests.support.fake_broker import TASK
 
 T = TypeVar("T")

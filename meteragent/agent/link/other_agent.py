@@ -28,6 +28,10 @@ from meteragent.store import ledger
 AT_ONCE = 100
 """The largest number of subscriptions to request at once."""
 _SUFFIX = "/privacy"
+_UNCHECKED = (
+    "stream %s: cannot find out whether another agent releases a meter: let the sink's user read"
+    " <sink topic>/privacy, which the broker must retain"
+)
 
 _log = logging.getLogger("meteragent")
 
@@ -47,13 +51,10 @@ class Listener:
     def __init__(self, stream: str, context: Context) -> None:
         """Start without topics; `stream` names the stream and the receiver in the log."""
         self._stream = stream
-        self._claim_key = context.store.claim_key
+        self._context = context
         self._taken_over_ms = ledger.taken_over_ms(context.store.connection)
-        self._listen_s = context.environment.listen_s
-        self._counts = context.counts
-        self._alarms = context.alarms
         for code in ("other_agent", "earlier_store"):  # an earlier run's listener may have raised them
-            self._alarms.clear(code, stream)
+            context.alarms.clear(code, stream)
         self._questions: dict[str, _Question] = {}
         self._clear_topics: list[str] = []
         self._foreign_names: set[str] = set()
@@ -74,17 +75,13 @@ class Listener:
         broker retains nothing, refuses the subscription or does not grant it within `listen_s` after the
         question.
         """
-        now_s = loop_s()
+        now_s, listen_s = loop_s(), self._context.environment.listen_s
         for name, question in list(self._questions.items()):
             since_s = question.question_s if question.grant_s is None else question.grant_s
-            if question.is_refused or now_s >= since_s + self._listen_s:
+            if question.is_refused or now_s >= since_s + listen_s:
                 if question.grant_s is None:
-                    self._counts.add("unchecked")
-                    _log.warning(
-                        "stream %s: cannot find out whether another agent releases a meter:"
-                        " let the sink's user read <sink topic>/privacy, which the broker must retain",
-                        self._stream,
-                    )
+                    self._context.counts.add("unchecked")
+                    _log.warning(_UNCHECKED, self._stream)
                 self._settle(name)
                 self._clear_topics.append(name)
         sink_topics, self._clear_topics = self._clear_topics, []
@@ -112,17 +109,17 @@ class Listener:
             self._foreign_names.add(name)
             if self._silent_names.pop(name, False):
                 self._unsubscribe(name)
-            text = "another agent releases a meter to a receiver, which gets none of its windows here"
+            code, who = "other_agent", "another agent releases"
         else:
             self._silent_names[name] = False
             self._wake.set()
-            text = "an earlier store has released a meter to a receiver, which gets none of its windows here"
-        for code, names in (("other_agent", self._foreign_names), ("earlier_store", self._silent_names)):
-            self._alarms.clear(code, self._stream)
+            code, who = "earlier_store", "an earlier store has released"
+        for item, names in (("other_agent", self._foreign_names), ("earlier_store", self._silent_names)):
+            self._context.alarms.clear(item, self._stream)
             if names:
-                self._alarms.raise_(code, self._stream, meters=len(names))
-        cure = PROBLEMS["other_agent" if is_live else "earlier_store"].cure
-        _log.error("stream %s: %s. %s", self._stream, text, cure)
+                self._context.alarms.raise_(item, self._stream, meters=len(names))
+        text = "stream %s: %s a meter to a receiver, which gets none of its windows here. %s"
+        _log.error(text, self._stream, who, PROBLEMS[code].cure)
 
     async def serve(self, session: Session) -> None:
         """Listen at the topics in question, and at meters that an earlier store has released."""
@@ -177,7 +174,7 @@ class Listener:
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)
-            if facts.get("store") == identity.claim(self._claim_key, sink_topic):
+            if facts.get("store") == identity.claim(self._context.store.claim_key, sink_topic):
                 return False
             return parse_time(facts["valid_from"]) >= self._taken_over_ms
         return None

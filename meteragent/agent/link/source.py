@@ -2,27 +2,24 @@
 
 Theory of operation
 -------------------
-A message passes through two sets. It *waits* from its arrival until `batch` hands it to the core. It is
-*held* from then until the core returns its token and `acknowledge` tells the broker. While a QoS 1 message
-waits or is held, the broker keeps it and sends it again after a crash, so open spans survive without being
-stored. A QoS 0 message has no token and is never held.
+A message *waits* from its arrival until `batch` hands it to the core, and is *held* from then until the core
+returns its token and `acknowledge` tells the broker. While a QoS 1 message waits or is held, the broker keeps
+it and sends it again after a crash, so open spans survive without being stored. A QoS 0 message has no token
+and is never held.
 
-Each connection is an *epoch*. A token of an earlier epoch acknowledges nothing: the delivery ended with its
-connection, and the broker sends the message again. Such a token is dropped when the core returns it. A
-message of an earlier epoch that still waits is processed like any other, because the core recognises
-redeliveries.
+Each connection is an *epoch*. A token of an earlier epoch acknowledges nothing and is dropped when the core
+returns it: the delivery ended with its connection, and the broker sends the message again. If the message
+still waits, it is processed like any other, because the core recognises redeliveries.
 
-Brokers limit the number of unacknowledged messages. A power reading is held until the next reading, so at
-least one message of each meter is held; with more meters than the limit, the broker would send nothing until
-a slot closes. The number of held messages is therefore bounded: beyond the bound, the oldest messages are
-acknowledged early, and a crash may then lose the end of their spans. The bound is `inflight`, or less if the
-broker's limit is lower (`InflightLimitProbe`).
+Brokers limit the number of unacknowledged messages. A power reading is held until the next one, so with more
+meters than the limit, the broker would send nothing until a slot closes (rule 2).
 
 Rules
 1. A message is acknowledged when the core returns its token, after the commit of all that it contributes.
-2. The number of held messages is bounded by `inflight`. Over MQTT 3.1.1, where brokers do not state their
-   limits, the bound is 16 unless the configuration sets another. Beyond the bound, the oldest messages are
-   acknowledged early and counted.
+2. The number of held messages is bounded by `inflight`, or by less if the broker's limit is lower
+   (`InflightLimitProbe`). Over MQTT 3.1.1, where brokers do not state their limits, the bound is 16 unless
+   the configuration sets another. Beyond the bound, the oldest messages are acknowledged early and counted;
+   a crash may then lose the end of their spans.
 3. The number of waiting messages is bounded. QoS 0 messages beyond Receive Maximum are shed and counted. QoS
    1 messages beyond what the protocol allows end the connection, and the broker sends them again; before
    that, reading is paused, because mosquitto 2.0.11 sends a backlog without regard to Receive Maximum. A

@@ -224,15 +224,9 @@ def _promises(stream: settings.Stream, others_per_day: Fraction) -> Promises:
     """Return a stream's promises; a crowd's have no other presets."""
     promise = guarantee.of(stream, other_charges=others_per_day)
     names = [] if stream.group else [name for name in settings.COMPLETE if name != promise.terms.preset]
-    variants = {name: _with_preset(stream, name) for name in names}
-    return Promises(
-        promise,
-        {
-            name: guarantee.of(variant, other_charges=others_per_day)
-            for name, variant in variants.items()
-            if variant is not None
-        },
-    )
+    variants = {name: variant for name in names if (variant := _with_preset(stream, name)) is not None}
+    others = {name: guarantee.of(item, other_charges=others_per_day) for name, item in variants.items()}
+    return Promises(promise, others)
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:

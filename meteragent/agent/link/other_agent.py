@@ -109,17 +109,17 @@ class Listener:
             self._foreign_names.add(name)
             if self._silent_names.pop(name, False):
                 self._unsubscribe(name)
-            code, who = "other_agent", "another agent releases"
+            code, releaser = "other_agent", "another agent releases"
         else:
             self._silent_names[name] = False
             self._wake.set()
-            code, who = "earlier_store", "an earlier store has released"
+            code, releaser = "earlier_store", "an earlier store has released"
         for item, names in (("other_agent", self._foreign_names), ("earlier_store", self._silent_names)):
             self._context.alarms.clear(item, self._stream)
             if names:
                 self._context.alarms.raise_(item, self._stream, meters=len(names))
         text = "stream %s: %s a meter to a receiver, which gets none of its windows here. %s"
-        _log.error(text, self._stream, who, PROBLEMS[code].cure)
+        _log.error(text, self._stream, releaser, PROBLEMS[code].cure)
 
     async def serve(self, session: Session) -> None:
         """Listen at the topics in question, and at meters that an earlier store has released."""

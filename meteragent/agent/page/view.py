@@ -225,8 +225,8 @@ def _promises(stream: settings.Stream, others_per_day: Fraction) -> Promises:
     promise = guarantee.of(stream, other_charges=others_per_day)
     names = [] if stream.group else [name for name in settings.COMPLETE if name != promise.terms.preset]
     variants = {name: variant for name in names if (variant := _with_preset(stream, name)) is not None}
-    others = {name: guarantee.of(item, other_charges=others_per_day) for name, item in variants.items()}
-    return Promises(promise, others)
+    guarantees = {name: guarantee.of(item, other_charges=others_per_day) for name, item in variants.items()}
+    return Promises(promise, guarantees)
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:

@@ -22,7 +22,7 @@ from meteragent.privacy.bits import SecretBits
 from meteragent.privacy.composition import Odometer
 from meteragent.privacy.sampling import SystemBits
 from meteragent.service.boot_clock import BootClock, boot_clock
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from meteragent.store import Store, restore_at
 
 LISTEN_S = 10.0

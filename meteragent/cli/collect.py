@@ -12,8 +12,7 @@ from typing import Any
 from meteragent.cli import common
 from meteragent.collect import configuration
 from meteragent.domain.errors import ConfigError, LinkError
-from meteragent.service.notify import Notify
-from meteragent.service.process import log_to_stderr, until_signalled
+from meteragent.service.process import Notify, log_to_stderr, until_signalled
 
 _EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
 """The extras that each kind of source needs, besides the sink's extra."""

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from meteragent.cli import common
 from meteragent.domain.grid import iso_time
 from meteragent.domain.refusal import text_of_file
-from meteragent.service.notify import Notify
-from meteragent.service.process import log_to_stderr, until_signalled
-from meteragent.service.secrecy import forbid_dumps
+from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, until_signalled
 
 if TYPE_CHECKING:
     from meteragent.operators.configuration import Settings

@@ -16,8 +16,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
 from meteragent.mqtt.watch import watch
 from meteragent.privacy.sampling import SystemBits
-from meteragent.service.process import until_signalled
-from meteragent.service.secrecy import forbid_dumps
+from meteragent.service.process import forbid_dumps, until_signalled
 from meteragent.tools.rehearse import Rehearsal, View
 
 TICK_S = 0.2

@@ -10,9 +10,7 @@ import sys
 from meteragent import config
 from meteragent.agent import Agent, environment
 from meteragent.cli import admission, common
-from meteragent.service.notify import Notify
-from meteragent.service.process import log_to_stderr, until_signalled
-from meteragent.service.secrecy import forbid_dumps
+from meteragent.service.process import Notify, forbid_dumps, log_to_stderr, until_signalled
 
 COLLECT_AFTER = 10_000
 """Python looks for reference cycles after this many more objects are allocated than freed. Readings create no

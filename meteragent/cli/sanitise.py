@@ -16,7 +16,7 @@ from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
 from meteragent.report.format import amount, full
 from meteragent.report.wording import windows
-from meteragent.service.secrecy import forbid_dumps
+from meteragent.service.process import forbid_dumps
 
 _COVERAGE_MIN, _COVERAGE_MAX = 0.9, 1.05
 """Bounds for the fraction of time that readings cover; outside these bounds, a setting is probably wrong."""

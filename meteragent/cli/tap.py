@@ -15,8 +15,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.domain.problem import advice
 from meteragent.mqtt import Endpoint
 from meteragent.mqtt.watch import OnMessage, watch
-from meteragent.service.process import until_signalled
-from meteragent.service.secrecy import forbid_dumps
+from meteragent.service.process import forbid_dumps, until_signalled
 from meteragent.tools.tap.view import StreamView, View
 
 TICK_S = 1.0

@@ -21,7 +21,7 @@ from meteragent.collect.vitals import CollectVitals
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Backoff, Entropy
 from meteragent.service import health
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from meteragent.service.vitals import as_json
 
 BATCH: Final = 5_000

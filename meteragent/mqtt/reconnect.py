@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt.link import Link, Version
+from meteragent.mqtt.packets import MQTT_3, MQTT_5
 from meteragent.mqtt.session import NoConnack, Serve, Session, VersionRefused
 
 Entropy = Callable[[int], bytes]
@@ -59,7 +60,7 @@ async def _one_connection(
     try:
         await session.open()
         opened_s = now_s()
-        log.connected("MQTT 5" if session.version == 5 else "MQTT 3.1.1")
+        log.connected("MQTT 5" if session.version == MQTT_5 else "MQTT 3.1.1")
         await session.run(serve)
     except LinkError as reason:
         return None if opened_s is None else now_s() - opened_s, reason
@@ -75,7 +76,7 @@ class _Versions:
     """
 
     def __init__(self, version: Version) -> None:
-        self.next_version = 4 if version == "3.1.1" else 5
+        self.next_version = MQTT_3 if version == "3.1.1" else MQTT_5
         self._is_configured = version != "auto"
         self._has_worked = False
 
@@ -84,7 +85,7 @@ class _Versions:
         self._has_worked |= has_worked
         is_unanswered = isinstance(reason, NoConnack) and not self._has_worked
         if not self._is_configured and (is_unanswered or isinstance(reason, VersionRefused)):
-            self.next_version = 4 if self.next_version == 5 else 5
+            self.next_version = MQTT_3 if self.next_version == MQTT_5 else MQTT_5
             self._has_worked = False
 
 

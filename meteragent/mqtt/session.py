@@ -89,7 +89,7 @@ class NoAnswer(LinkError):
 
 
 class Session:
-    """One connection, created by `keep_connected` and usable until it ends; `closed` then raises the reason.
+    """One connection, created by `keep_connected` and usable until it ends.
 
     version          5, or 4 for MQTT 3.1.1
     accepted         whether the broker has accepted the connection
@@ -167,11 +167,6 @@ class Session:
         self._publish_times_s[packet_id] = self._loop.time()
         self._transport.write(packet)
         return packet_id
-
-    async def closed(self) -> NoReturn:
-        """Wait until the session ends, then raise the reason, perhaps an error of `serve` or a callback."""
-        await asyncio.shield(self._session_end)
-        raise self._end_reason
 
     # --- calls from keep_connected -------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from meteragent.operators.store import Store
 from meteragent.operators.vitals import PROBLEMS, OperatorVitals
 from meteragent.service import health
 from meteragent.service.health import socket_path
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from meteragent.service.vitals import as_json
 
 BATCH: Final = 5_000

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from meteragent.domain.errors import StoreError
 from meteragent.domain.problem import Problem
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 
 STATUS_S = 10.0
 """The longest time between two status messages to systemd."""

@@ -1,11 +1,17 @@
-"""How a service logs, and runs until a signal stops it."""
+"""How a service logs, forbids dumps of its memory, runs until a signal stops it, and tells systemd."""
 
 import asyncio
 import contextlib
+import ctypes
 import logging
+import resource
 import signal
+import socket
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+
+_PR_SET_DUMPABLE = 4
 
 
 def log_to_stderr(level: int) -> None:
@@ -21,3 +27,40 @@ async def until_signalled(work: Awaitable[object]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+def forbid_dumps() -> None:
+    """Forbid dumps of this process, both to core files and to a program that the kernel pipes them to.
+
+    The resource limit alone is not enough, because the kernel ignores it if `core_pattern` is a pipe. A
+    process that may not be dumped cannot be traced or read by the user's other processes, either. On a system
+    without such a flag, only the limit applies.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """The address of systemd (sd_notify(3)), and the interval of its watchdog; each may be None (not set)."""
+
+    address: str | None = None
+    watchdog_s: float | None = None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], pid: int) -> "Notify":
+        """Return the address and the interval that systemd sets in a process's environment."""
+        address = environment.get("NOTIFY_SOCKET") or None
+        micros, watched_pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(pid))
+        has_watchdog = address is not None and micros.isdecimal() and watched_pid == str(pid)
+        return cls(address, int(micros) / 10**6 if has_watchdog else None)
+
+    def send(self, *lines: str) -> None:
+        """Send lines to systemd, if it has set an address; errors of the socket are ignored."""
+        if self.address is None:
+            return
+        # An address that starts with "@" is in the abstract namespace, whose names start with a NUL.
+        address = "\0" + self.address[1:] if self.address.startswith("@") else self.address
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+            connection.sendto("\n".join(lines).encode(), address)

@@ -18,6 +18,9 @@ from meteragent.wire.number import figure
 
 _COVERAGE = 0.95
 
+LATEST = "/privacy"
+"""What follows a sink topic in the topic of its latest descriptor."""
+
 
 class TermsDescriptor(NamedTuple):
     """The part that all descriptors of the same terms have in common; `id` is the hash of the `facts`."""
@@ -105,4 +108,4 @@ def facts_id(facts: dict[str, Any]) -> str:
 
 def topics(sink_topic: str, id_: str) -> tuple[str, str]:
     """Return the topics on which a descriptor is retained: one for the latest descriptor, one for its id."""
-    return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"
+    return f"{sink_topic}{LATEST}", f"{sink_topic}{LATEST}/{id_}"

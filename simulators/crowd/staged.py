@@ -20,8 +20,7 @@ from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service
 from meteragent.service.boot_clock import BootClock
-from meteragent.service.notify import Notify
-from meteragent.service.process import log_to_stderr, until_signalled
+from meteragent.service.process import Notify, log_to_stderr, until_signalled
 
 AGENT = "agent"
 POLL_S = 0.01

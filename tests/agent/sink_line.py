@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from meteragent.agent.link.announcer import Presence
-from meteragent.agent.link.sink import Sink
+from meteragent.agent.link.sink import Presence, Sink
 from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.store import Store, outbox

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.agent.link import sink
-from meteragent.agent.link.announcer import UNRETAINED_S, Presence
+from meteragent.agent.link.sink import UNRETAINED_S, Presence
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
 from meteragent.mqtt import Will

@@ -19,7 +19,7 @@ from meteragent.agent.watch import StreamWatch
 from meteragent.domain.counters import COUNTERS
 from meteragent.service import health
 from meteragent.service.health import ask, socket_path
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from meteragent.store import transaction
 from tests.support.agent_world import STEP_MS, STREAM, World, quick
 from tests.support.fake_session import LIMIT_S

@@ -14,8 +14,7 @@ from pathlib import Path
 from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service
-from meteragent.service.notify import Notify
-from meteragent.service.process import log_to_stderr, until_signalled
+from meteragent.service.process import Notify, log_to_stderr, until_signalled
 
 START_S = 1_794_981_600
 """A morning, so that no test meets midnight."""

@@ -14,7 +14,7 @@ from meteragent.mqtt.link import Version
 from tests.conftest import MakeBroker
 from tests.integration.service import until
 from tests.support.broker import Broker, Certificates
-from tests.support.mqtt_peer import Peer, connected, soon
+from tests.support.mqtt_peer import Peer, closed, connected, soon
 
 BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])
 
@@ -147,7 +147,7 @@ async def test_a_killed_broker_is_found_again_with_its_session(mosquitto: MakeBr
             assert await numbers(peer, 5) == [0, 1, 2, 3, 4]
             broker.kill()
             with pytest.raises(LinkError, match="the connection was lost"):
-                await soon(first.closed())
+                await soon(closed(first))
             broker.start()
             assert (await peer.session()).session_present
             assert await numbers(peer, 5) == [0, 1, 2, 3, 4]
@@ -175,7 +175,7 @@ async def test_a_forbidden_publication_is_not_a_delivery(mosquitto: MakeBroker) 
             session = await peer.session()
             session.publish("forbidden", b"1")
             with pytest.raises(LinkError, match="publication refused: reason 0x87"):
-                await soon(session.closed())
+                await soon(closed(session))
             await peer.session()
             assert peer.counts == ["publish_refused", "lost"]
             assert peer.delivered.empty()

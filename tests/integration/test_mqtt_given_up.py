@@ -11,7 +11,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt.transport import CLOSE_TIMEOUT_S
 from tests.support.broker import Certificates
 from tests.support.fake_broker import PINGREQ, FakeBroker, Wire
-from tests.support.mqtt_peer import connected, soon, turns
+from tests.support.mqtt_peer import closed, connected, soon, turns
 
 
 async def accept(wire: Wire) -> None:
@@ -41,7 +41,7 @@ async def test_a_half_open_connection_is_given_up(unsent_bytes: int) -> None:
         started_s = now_s()  # the broker is silent from here on; to hand over 32 MiB takes a while
         session.publish("t", bytes(unsent_bytes))
         with pytest.raises(LinkError, match="the connection was lost"):
-            await soon(session.closed())
+            await soon(closed(session))
         assert 1.9 < now_s() - started_s < 3.0 + CLOSE_TIMEOUT_S
         gone.set()
         await peer.session()

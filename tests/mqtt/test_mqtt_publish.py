@@ -8,7 +8,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Session
 from meteragent.mqtt.protocol import LAST_ID
 from tests.support.fake_broker import PUBLISH, FakeBroker, Wire, packet_id
-from tests.support.mqtt_peer import connected, soon, token, turns
+from tests.support.mqtt_peer import closed, connected, soon, token, turns
 
 
 async def accept(wire: Wire) -> None:
@@ -31,7 +31,7 @@ async def test_a_refused_publication_ends_the_session_and_is_no_delivery() -> No
         session = await peer.session()
         assert [session.publish("t", b"a"), session.publish("t", b"b")] == [1, 2]
         with pytest.raises(LinkError, match="publication refused: reason 0x97"):
-            await soon(session.closed())
+            await soon(closed(session))
         await peer.session()
         assert peer.counts == ["publish_refused", "lost"]
         assert peer.delivered.empty()
@@ -60,7 +60,7 @@ async def test_a_refused_topic_is_reported_where_somebody_asks() -> None:
         assert await soon(peer.delivered.get()) == (2, 0)
         session.publish("t", b"c")
         with pytest.raises(LinkError, match="publication refused: reason 0x97"):
-            await soon(session.closed())
+            await soon(closed(session))
         assert peer.counts[:2] == ["publish_refused", "publish_refused"]
         assert refused == [(1, 0x87)]
 

@@ -11,7 +11,7 @@ import pytest
 from meteragent.mqtt import Endpoint, Entropy, Link, SubscriptionRefused
 from meteragent.operators import published
 from meteragent.service.health import tell
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from tests.operators.test_operators_service import Still, make_service
 from tests.support.crowd import SLOT_S, Street, fixed_entropy, make_group
 from tests.support.fake_session import LIMIT_S, FakeSession

@@ -18,7 +18,7 @@ from meteragent.operators.desk import Arrival, Desk, Step
 from meteragent.operators.link import REPORTS_MAX
 from meteragent.operators.service import BATCH, Service, _Worker
 from meteragent.operators.store import Store
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from tests.support.crowd import HELPER, LEADER, SLOT_S, Street, fixed_entropy, make_group
 from tests.support.fake_session import LIMIT_S, FakeSession
 from tests.support.mqtt_peer import turns

@@ -13,7 +13,7 @@ from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import LedgerLine, Step
 from meteragent.operators.service import Service
 from meteragent.operators.silence import PATIENCE_S, Silence
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from tests.support.crowd import LEADER, SLOT_S, make_group
 
 GROUP: Final = make_group()

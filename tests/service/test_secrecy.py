@@ -17,13 +17,13 @@ from meteragent.service import health
 from tests.support.agent_world import quick
 
 NOBODY = 65_534
-FORBID = "from meteragent.service.secrecy import forbid_dumps; forbid_dumps()\n"
+FORBID = "from meteragent.service.process import forbid_dumps; forbid_dumps()\n"
 DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
 ASK = f"""
 import asyncio, concurrent.futures.thread, os  # the last may be unreadable for nobody
 from pathlib import Path
 from meteragent.service.health import bind_socket, ask
-from meteragent.service.secrecy import forbid_dumps
+from meteragent.service.process import forbid_dumps
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid({NOBODY})

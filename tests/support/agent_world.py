@@ -21,7 +21,7 @@ from meteragent.mqtt import Entropy, Link, Session, Token
 from meteragent.privacy.bits import SecretBits
 from meteragent.privacy.sampling import SystemBits
 from meteragent.service.boot_clock import BootClock
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from tests.support.fake_session import LIMIT_S, FakeSession, Publication
 
 START_MS = 1_800_000_000_000

@@ -10,7 +10,7 @@ from meteragent.collect import configuration
 from meteragent.collect.core import Message
 from meteragent.collect.service import Service
 from meteragent.collect.vitals import CollectVitals
-from meteragent.service.notify import Notify
+from meteragent.service.process import Notify
 from tests.support.collecting import NOW_MS, TEMPLATE
 
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from meteragent.mqtt import Endpoint, Entropy, Link, Session, Token, keep_connected
 from meteragent.mqtt.link import Version
@@ -31,6 +31,12 @@ def token(got: Got) -> Token:
     """Return the token of a QoS 1 message."""
     assert got.token is not None
     return got.token
+
+
+async def closed(session: Session) -> NoReturn:
+    """Wait until a session ends, then raise the reason."""
+    await asyncio.shield(session._session_end)
+    raise session._end_reason
 
 
 class Peer(logging.Handler):

@@ -24,10 +24,10 @@ from meteragent.domain.grid import parse_time
 from meteragent.domain.problem import PROBLEMS
 from meteragent.mqtt import Session, SubscriptionRefused
 from meteragent.store import ledger
+from meteragent.wire.descriptor import LATEST
 
 AT_ONCE = 100
 """The largest number of subscriptions to request at once."""
-_SUFFIX = "/privacy"
 _UNCHECKED = (
     "stream %s: cannot find out whether another agent releases a meter: let the sink's user read"
     " <sink topic>/privacy, which the broker must retain"
@@ -89,10 +89,10 @@ class Listener:
 
     def hear(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Process a message from the sink's connection: perhaps a descriptor, or another agent's record."""
-        name = topic.removesuffix(_SUFFIX)
+        name = topic.removesuffix(LATEST)
         if name in self._silent_names and not retain:
             self._note_foreign(name, is_live=True)
-        if name not in self._questions or not topic.endswith(_SUFFIX):
+        if name not in self._questions or not topic.endswith(LATEST):
             return
         is_foreign = self._is_foreign(name, payload)
         if is_foreign is None:
@@ -147,7 +147,7 @@ class Listener:
             question.is_refused = True
             return
         try:
-            await session.subscribe(name + _SUFFIX)
+            await session.subscribe(name + LATEST)
         except SubscriptionRefused:
             question.is_refused = True
         except LinkError:
@@ -159,7 +159,7 @@ class Listener:
         """Stop listening on a topic."""
         question = self._questions.pop(name)
         if question.grant_s is not None:
-            self._unsubscribe(name + _SUFFIX)
+            self._unsubscribe(name + LATEST)
 
     def _unsubscribe(self, topic: str) -> None:
         if self._session is not None:

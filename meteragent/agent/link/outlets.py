@@ -15,10 +15,9 @@ from meteragent.agent import parts
 from meteragent.agent.clock import POLL_S
 from meteragent.agent.environment import Context
 from meteragent.agent.link import receivers
-from meteragent.agent.link.announcer import Presence
 from meteragent.agent.link.other_agent import Listener
 from meteragent.agent.link.refused_topics import Refusals
-from meteragent.agent.link.sink import Sink
+from meteragent.agent.link.sink import Presence, Sink
 from meteragent.agent.store_thread import OutboxReader
 from meteragent.domain import identity
 from meteragent.domain.commit import Commit, Destination

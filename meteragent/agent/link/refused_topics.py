@@ -23,6 +23,7 @@ from collections.abc import Collection
 from math import inf
 
 from meteragent.domain.problem import PROBLEMS
+from meteragent.mqtt.packets import MQTT_3, MQTT_5
 
 TRY_S = 3600.0
 """The time after which refused topics are tried again on the same connection."""
@@ -134,14 +135,14 @@ class Refusals:
         self._held_bytes = dict.fromkeys(self._held_bytes, 0)
         self._recount = False
 
-    def on_connected(self, now_s: float, *, retains: bool = True, version: int = 4) -> bool:
+    def on_connected(self, now_s: float, *, retains: bool = True, version: int = MQTT_3) -> bool:
         """Record a new connection, on which held topics are tried at once unless they are suspected.
 
         `retains` says whether the broker claims to retain messages, and `version` which MQTT it speaks (4 for
         3.1.1). Returns whether it is asked to retain messages.
         """
         self._connection_s = now_s
-        if version == 5:
+        if version == MQTT_5:
             self._avoids_retain, self._is_retain_tested = False, True
         self._refusal_times_s.clear()
         self._trials.clear()

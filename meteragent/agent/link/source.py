@@ -43,6 +43,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.domain.reading import Message
 from meteragent.mqtt import Session, SubscriptionRefused
 from meteragent.mqtt import Token as MqttToken
+from meteragent.mqtt.packets import MQTT_5
 
 BATCH = 1000
 """The largest number of messages in one batch, so that a commit stays short."""
@@ -50,7 +51,6 @@ HELD_MAX_3_1_1 = 16
 """The largest number of held messages over MQTT 3.1.1; mosquitto's default limit is 20."""
 PACKET_IDS = 65_535
 """The largest number of unacknowledged messages that any broker can send, because packet ids have 16 bits."""
-_MQTT_5 = 5
 
 SILENCES_S = (10.0, 11.0, 12.5)
 """Silences after which a test shows whether the broker waits for an acknowledgement: it does if it answers
@@ -297,6 +297,6 @@ class Source:
 
     def _bound(self) -> int:
         """Return the largest number of messages that may be held (rule 2)."""
-        is_mqtt_5 = self._session is None or self._session.version == _MQTT_5
+        is_mqtt_5 = self._session is None or self._session.version == MQTT_5
         bound = self._inflight if is_mqtt_5 or not self._is_capped else min(self._inflight, HELD_MAX_3_1_1)
         return bound if self._probe.limit is None else min(bound, self._probe.limit)

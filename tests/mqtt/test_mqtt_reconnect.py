@@ -181,8 +181,7 @@ def test_the_pause_starts_over_only_after_a_connection_that_stood(stood_s: float
 
 async def test_a_connection_that_stood_makes_the_next_pause_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause is given how long the connection stood."""
-    for module in ("reconnect", "connection_log"):
-        monkeypatch.setattr(f"meteragent.mqtt.{module}.STABLE_S", 0.02)
+    monkeypatch.setattr("meteragent.mqtt.reconnect.STABLE_S", 0.02)
 
     async def script(wire: Wire) -> None:
         await wire.accept()

@@ -35,13 +35,12 @@ from meteragent.agent.viewers import Viewers
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.commit import Budget, Commit
 from meteragent.domain.counters import Counts
+from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.reading import Message
 from meteragent.store import outbox
 
 UNERASED_MAX_S = 600.0
 """How long another reader may keep old accumulators in the log before processing pauses."""
-PAUSED_UNERASED = "another program has had the store open for reading for too long: stop it"
-PAUSED_FULL = "the store is full of undelivered messages: check the sink's broker, or raise store.max_mb"
 
 _log = logging.getLogger("meteragent")
 
@@ -166,7 +165,8 @@ class Runner:
                     is_paused = True
                     self.catch_up.restart()
                     self.counts.add("store_unerased" if is_unerased else "store_full")
-                    _log.warning("processing paused: %s", PAUSED_UNERASED if is_unerased else PAUSED_FULL)
+                    meaning = PROBLEMS["unerased_stands" if is_unerased else "store_full"]
+                    _log.warning("%s. %s", meaning.cause, meaning.cure)
                 if not is_unerased:
                     await self.flush()
             await asyncio.sleep(POLL_S)

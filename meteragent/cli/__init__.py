@@ -71,10 +71,7 @@ def _report_failure(error: BaseException, options: argparse.Namespace) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open the null device for each standard stream that is closed, for example by `>&-`.
-
-    Otherwise, the next file or socket would get the stream's descriptor and receive the printed text.
-    """
+    """Open the null device for each standard stream that is closed, or the next file would get its text."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: the stream's own

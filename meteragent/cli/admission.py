@@ -22,10 +22,7 @@ _KEPT = (
 
 
 def stored_streams(path: Path) -> set[str]:
-    """Return the names of the streams in a store; none if there is no file that this user can read.
-
-    Raises StoreError if the file is not a usable store.
-    """
+    """Return the streams in a store; none if this user can read no file. Raises StoreError."""
     if not os.access(path, os.R_OK):
         return set()
     with read_only(path) as connection:

@@ -11,10 +11,7 @@ _SAMPLES_MIN = 100
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the verdict on each mechanism; return 0, or 3 if a mechanism breaks its promise.
-
-    Return 1 without a verdict if the extra for audits is missing.
-    """
+    """Print the verdict on each mechanism; return 0, 3 if one breaks its promise, or 1 without the extra."""
     settings = config.load(options.config)
     if common.lacks("analysis", "an audit"):
         return common.EXIT_CRASH

@@ -17,10 +17,7 @@ from meteragent.texts import ENGLISH
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the promises of all streams and the next step; return 0. JSON and a statement are in English.
-
-    If anything is refused, print the refusals instead, and return 78.
-    """
+    """Print the promises of all streams and the next step, or the refusals; return 0 or 78."""
     is_plain_text = not (options.json or options.statement)
     language = options.lang or catalogue.of_environment(os.environ)
     with catalogue.speaking(language if is_plain_text else ENGLISH):

@@ -5,14 +5,15 @@ task for its caller (`Question`, `Listen`, `Say`), receives the answer, and retu
 the command line answers are not asked.
 """
 
+import os
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from meteragent import config
-from meteragent.cli import draft, new_files
+from meteragent.cli import draft
 from meteragent.cli.draft import Draft, Reading, Stated
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import holds_name
@@ -32,8 +33,7 @@ class Refused(Exception):
     """The conversation cannot continue; the text gives the reason and a remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A question to the operator; `key` is the option that answers it.
 
     With `choices` (value and text), the answer is one of the values or its number, counted from 1. Without a
@@ -47,15 +47,13 @@ class Question:
     secret: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
+class Listen(NamedTuple):
     """A request to listen to a broker; the answer is Findings, or a LoginRefused error."""
 
     endpoint: Endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(NamedTuple):
     """A message to show."""
 
     text: str
@@ -79,10 +77,7 @@ Conversation = Generator[Step, Any, Draft]
 
 
 def converse(options: Options) -> Conversation:
-    """Ask for everything that a configuration needs, and return the files to write.
-
-    Raises Refused if the command line, the folder or the broker allows no configuration.
-    """
+    """Ask for everything that a configuration needs, and return the files to write. Raises Refused."""
     default_out = _default_out(options)
     result, access, password = yield from _listen(options)
     reading = yield from _choose_meter(options, result)
@@ -96,7 +91,7 @@ def converse(options: Options) -> Conversation:
     question = Question("topic", text, default="private")
     topic = yield from _ask(options, question, _topic_objection(base, preset))
     question = Question("out", "Save the configuration as", default=default_out)
-    out = yield from _ask(options, question, new_files.file_objection)
+    out = yield from _ask(options, question, _file_objection)
     unit_file = yield from _choose_unit(options)
     return draft.draft(base, preset, topic, Path(out), password, unit_file)
 
@@ -135,10 +130,7 @@ def _ask(
 
 
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
-    """Listen to a broker, with a login if required; return the findings, the access and the typed password.
-
-    The password is None if none was typed. Raises Refused if the broker cannot be used or has no meter.
-    """
+    """Listen to a broker, with a login if required; return findings, access and a password that was typed."""
     question = Question("url", "Which broker receives your meter's readings?", default="mqtt://127.0.0.1")
     option_url = options.answers.get("url", "").strip()
     if option_url and (fault := _url_fault(option_url)):
@@ -257,10 +249,7 @@ def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Readin
 def _choose_quantities(
     options: Options, reading: Reading, has_solar: bool
 ) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
-    """Return the streams to release: one quantity or, with solar panels, perhaps both directions.
-
-    Raises Refused if no quantity can be released, or if --quantity names none of them.
-    """
+    """Return the streams to release. Raises Refused if there are none, or --quantity names none of them."""
     selections = draft.selections(reading, has_solar)
     if not selections:
         raise Refused(f"{reading.names[0]} has no quantity that can be released")
@@ -285,10 +274,7 @@ def _name_objection(name: str) -> str | None:
 
 
 def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, str]:
-    """Return the chosen preset; each choice states what the preset hides and how exact its numbers are.
-
-    Raises Refused if no preset is possible.
-    """
+    """Return the chosen preset. Raises Refused if no preset is possible."""
     offers = draft.lines_of_presets(base)
     if not offers:
         raise Refused("these readings are too coarse for all presets: see docs/choosing.md")
@@ -321,18 +307,18 @@ def _default_out(options: Options) -> str:
 
     Raises Refused if a requested file or the folder cannot be written to or, with --yes, home.toml exists.
     """
-    for key, objection in (("out", new_files.file_objection), ("unit-file", _unit_objection)):
+    for key, objection in (("out", _file_objection), ("unit-file", _unit_objection)):
         option = options.answers.get(key)
         if option is not None and (expected := objection(option)):
             raise Refused(f"--{key}: found {option!r}; expected {expected}")
     if "out" in options.answers:
         return options.answers["out"]
-    if fault := new_files.folder_fault(Path(DEFAULT_OUT)):
+    if fault := _folder_fault(Path(DEFAULT_OUT)):
         raise Refused(f"nothing can be written here: with --out, name a file in {fault}")
-    if options.yes and (file := new_files.existing(Path(DEFAULT_OUT))):
+    if options.yes and (file := _existing(Path(DEFAULT_OUT))):
         raise Refused(f"{file.name} already exists: name another file with --out")
     names = chain([DEFAULT_OUT], (f"home-{number}.toml" for number in count(2)))
-    return next(name for name in names if new_files.existing(Path(name)) is None)
+    return next(name for name in names if _existing(Path(name)) is None)
 
 
 def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
@@ -350,4 +336,31 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
 
 def _unit_objection(name: str) -> str | None:
     """Return None for the answer "no" or a file that can be created, else the expected answer."""
-    return None if name == NO else new_files.unit_objection(name)
+    return None if name == NO else _objection(name, name if os.path.lexists(name) else None)
+
+
+def _existing(path: Path) -> Path | None:
+    """Return the first existing file among a configuration, its password file and its store, or None."""
+    paths = (path, draft.beside(path, ".password"), draft.beside(path, ".db"))
+    return next((path for path in paths if os.path.lexists(path)), None)
+
+
+def _folder_fault(path: Path) -> str | None:
+    """Return a description of a usable folder if a file cannot be created in a path's folder, else None."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return f"a folder that exists, not {folder}"
+    return None if os.access(folder, os.W_OK | os.X_OK) else f"a folder that you may write to, not {folder}"
+
+
+def _file_objection(name: str) -> str | None:
+    """Return the expected answer if the configuration cannot be created; None if it can."""
+    return _objection(name, _existing(Path(name)))
+
+
+def _objection(name: str, file: Path | str | None) -> str | None:
+    """Return the expected answer if a file exists, or if the folder cannot be written to."""
+    if file is not None:
+        return f"another name: {file} exists, and `init` never overwrites files"
+    fault = _folder_fault(Path(name))
+    return None if fault is None else f"a file in {fault}"

@@ -54,10 +54,7 @@ def _entries(path: Path, stream: str) -> Iterator[entry.Entry]:
 
 
 def _series(folder: Path, stream: str) -> dict[str, Series]:
-    """Return the series of an output of `sanitise`, or of one stream of a dataset of `collect`.
-
-    Raises FormatError if pyarrow is missing.
-    """
+    """Return the series of an output of `sanitise`, or of one stream of a dataset of `collect`."""
     _require_pyarrow("reading")
     if (folder / "descriptor.parquet").exists():
         return read_table(folder, stream, 0, _END_MS)
@@ -70,10 +67,7 @@ def _require_pyarrow(task: str) -> None:
 
 
 def _write_readings(entries: list[entry.Entry], path: Path) -> None:
-    """Write a Parquet file for `sanitise`, and print the `[source]` table that describes its values.
-
-    Raises FormatError if pyarrow is missing, and FileExistsError if the file exists.
-    """
+    """Write a Parquet file for `sanitise`, and print the `[source]` table that describes its values."""
     _require_pyarrow("writing")
     import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
 

@@ -60,10 +60,7 @@ def _ledger(options: argparse.Namespace) -> int:
 
 
 def _key(options: argparse.Namespace) -> int:
-    """Create or load an identity, and print its public key; return 0.
-
-    Return 1 if the file cannot be written. Raises KeyMissing if it cannot be read or holds no identity.
-    """
+    """Create or load an identity, and print its public key; return 0, or 1 if it cannot be written."""
     from meteragent.operators import identity  # noqa: PLC0415 -- it needs the extra
 
     try:

@@ -12,8 +12,7 @@ from meteragent.cli import common
 def run(options: argparse.Namespace) -> int:
     """Run the demonstration in a separate process, because the agent never imports the simulators.
 
-    Return its exit code. If the simulators, their broker or, for --crowd, the cryptography of a crowd are
-    missing, print what to install and return 2.
+    Return its exit code, or 2 after printing what to install, if something is missing.
     """
     if any(importlib.util.find_spec(module) is None for module in ("simulators", "amqtt")):
         hint = extras.hint("demo", extras.SIMULATORS)

@@ -45,10 +45,7 @@ def run(options: argparse.Namespace) -> int:
     except (ConfigError, ValueError) as error:
         return common.fail(error)
     if not listener.messages:
-        return common.fail(
-            f"no message arrived in {seconds} s: does the broker let this user read {options.topic!r}, and"
-            " is anything publishing? Some devices send every few minutes: --seconds 600"
-        )
+        return common.fail(silence(seconds, f" {options.topic!r}"))
     print(report(listener, access, seconds, profiles))
     return 0
 
@@ -60,6 +57,14 @@ def _endpoint(access: Access, password_file: Path | None) -> mqtt.Endpoint:
         return access.endpoint(password)
     except ValueError as error:
         raise ConfigError("--url", str(error), "mqtt://host[:port] or mqtts://host[:port]") from None
+
+
+def silence(seconds: int, topic: str = "") -> str:
+    """Return what to do if no message arrived."""
+    return (
+        f"no message arrived in {seconds} s: does the broker let this user read{topic}, and is anything"
+        " publishing? Some devices send every few minutes: --seconds 600"
+    )
 
 
 async def listen(endpoint: mqtt.Endpoint, name: str, topic: str, seconds: float, listener: Listener) -> None:
@@ -79,10 +84,7 @@ async def _show_progress(listener: Listener) -> None:
 
 
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:
-    """Listen until the time is up or Ctrl-C is pressed; return the time spent listening, in whole seconds.
-
-    Raises LinkError if the connection fails.
-    """
+    """Listen until the time is up or Ctrl-C is pressed; return the time spent listening, in whole seconds."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     task = asyncio.ensure_future(listen(endpoint, "discover", options.topic, options.seconds, listener))

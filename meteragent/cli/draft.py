@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from meteragent import __version__, config
 from meteragent.domain import presets
@@ -79,16 +79,14 @@ class Reading:
     source: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(NamedTuple):
     """One quantity to release; `name` is the last segment of its topic."""
 
     offer: Quantity
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """Streams that can be chosen together: by one of their `names`, after a question that shows `text`."""
 
     names: tuple[str, ...]
@@ -96,8 +94,7 @@ class Selection:
     streams: tuple[Stream, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(NamedTuple):
     """A configuration without its preset and sink."""
 
     access: Access
@@ -107,12 +104,8 @@ class Base:
     timezone: str
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """The content and mode of the files to write, by path; the first file is the configuration.
-
-    `unit` is the path of the systemd unit; None if no unit will be written.
-    """
+class Draft(NamedTuple):
+    """The content and mode of the files to write: the configuration, and perhaps a password and a unit."""
 
     config: Path
     files: Mapping[Path, tuple[str, int]]
@@ -220,7 +213,7 @@ def _with_names(selections: Sequence[Selection]) -> list[Selection]:
     for place, selection in enumerate(selections, 1):
         names = [name for name in (*selection.names, f"choice-{place}") if name and name not in used_names]
         used_names.add(names[0])
-        named_selections.append(replace(selection, names=(names[0], *selection.names)))
+        named_selections.append(selection._replace(names=(names[0], *selection.names)))
     return named_selections
 
 
@@ -257,10 +250,7 @@ _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
 
 
 def _figure(value: float, name: str) -> str:
-    """Return a 95% half-width, to two significant figures or, from 100, to a whole number.
-
-    `value` is the half-width itself if `name` is `ci95`, and otherwise a standard deviation.
-    """
+    """Return a 95% half-width, from itself (`ci95`) or a standard deviation, to two figures or in whole."""
     half_width = value if name == "ci95" else 1.96 * value
     return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
 

@@ -67,10 +67,7 @@ def _is_at_end(stdin: TextIO) -> bool:
 
 
 def _options(options: argparse.Namespace) -> Options:
-    """Return the answers given on the command line.
-
-    Raises ConfigError if the password file cannot be used, and Refused if a file to write already exists.
-    """
+    """Return the answers on the command line. Raises ConfigError or Refused if a file cannot be used."""
     answers = {
         name.replace("_", "-"): str(value)
         for name, value in vars(options).items()
@@ -91,10 +88,7 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 
 
 def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
-    """Perform the steps that the conversation yields; return its result.
-
-    Raises EOFError if the input ends, and Refused and LinkError as the conversation and `_hear` do.
-    """
+    """Perform the steps that the conversation yields; return its result. Raises EOFError."""
     answer: object = None
     is_explained = False
     while True:
@@ -129,9 +123,9 @@ def _ask(question: Question) -> str:
 
 
 def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
-    """Return the findings on a broker, or the error if the broker refuses the login.
+    """Return the findings on a broker, or the error if it refuses the login.
 
-    Raises LinkError if the connection fails for another reason, and Refused if no message arrives.
+    Raises LinkError if the connection fails otherwise, and Refused if no message arrives.
     """
     print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
@@ -142,10 +136,7 @@ def _hear(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]
     except LinkError as error:
         raise LinkError(common.connection_failure(error)) from None
     if not listener.messages:
-        raise Refused(
-            f"no message arrived in {seconds} s: does the broker let this user read, and is anything"
-            " publishing? Some devices send every few minutes: --seconds 600"
-        )
+        raise Refused(discover.silence(seconds))
     return findings(listener, profiles)
 
 
@@ -166,10 +157,7 @@ def _write(draft: Draft) -> None:
 
 
 def _check(draft: Draft) -> int:
-    """Show the promises of the new configuration, the next steps, and the commands that install the unit.
-
-    Return the exit code. If the configuration is refused, show no commands.
-    """
+    """Show the promises, the next steps, and the commands that install the unit; return the exit code."""
     print()
     code = check.print_new(draft.config)
     if draft.unit is not None and code == 0:

@@ -21,10 +21,7 @@ Now = Callable[[], datetime]
 
 
 def run(options: argparse.Namespace, now: Now = lambda: datetime.now(UTC)) -> int:
-    """Run the action; return the exit code, which is 1 if the action fails.
-
-    Raises KeyRefused if the file holds no key, or other users can read it.
-    """
+    """Run the action; return the exit code. Raises KeyRefused if the file is no key of this user alone."""
     try:
         return _ACTIONS[options.action](options, now)
     except OSError as error:
@@ -51,10 +48,7 @@ def _show(options: argparse.Namespace, now: Now) -> int:
 
 
 def _forget(options: argparse.Namespace, now: Now) -> int:
-    """Erase the keys of epochs that end by a date, if there are any; return 0.
-
-    If the date is after today, print an error instead; return 1.
-    """
+    """Erase the keys of epochs that end by a date; return 0, or 1 if the date is after today."""
     if options.before > now().date():
         return common.fail("--before is later than today, so today's windows could not be released")
     key = keys.Key.load(options.file)

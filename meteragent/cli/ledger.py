@@ -15,10 +15,7 @@ from meteragent.store import commands, ledger, read_only, restore_at, view
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the privacy spent, or repair the store; return 0.
-
-    Raises ConfigError if the configuration is refused, and StoreError if there is no usable store.
-    """
+    """Print the privacy spent, or repair the store; return 0. Raises StoreError without a usable store."""
     settings = config.load(options.config)
     path = settings.store.path
     if options.restored_at is not None:

@@ -31,11 +31,7 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would be sent, without opening the store; return 0. If readings are too coarse, only warn.
-
-    Return 1 if standard output is not a terminal or a connection fails, and 78 if a stream belongs to a
-    crowd. Raises ConfigError if the configuration or a file that it names cannot be used.
-    """
+    """Show what would be sent, without opening the store; warn of coarse readings; return the exit code."""
     if not sys.stdout.isatty():
         return common.fail(_NO_TERMINAL)
     config = settings.load(options.config)

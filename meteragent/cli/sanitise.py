@@ -29,9 +29,9 @@ _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Release an archive, or show what a run would do; return 0, 1 after a failure, or 130 after Ctrl-C.
+    """Release an archive, or show what a run would do; return the exit code.
 
-    Raises ConfigError if the configuration is refused, and KeyRefused if the key is refused.
+    Raises ConfigError or KeyRefused if the configuration or the key is refused.
     """
     if options.dry_run and options.engine != "local":
         return fail("--dry-run needs --engine local, whose accounting is the same")
@@ -52,10 +52,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _perform(policy: Policy, options: argparse.Namespace) -> str:
-    """Release an archive, or preview its release; return the summary, as text or as JSON.
-
-    The modules that need pyarrow or Spark are imported only here, so the agent never imports them.
-    """
+    """Release an archive, or preview its release; return the summary, as text or as JSON."""
+    # Only what is asked for is imported: it needs pyarrow or Spark.
     if options.dry_run:
         module = importlib.import_module("meteragent.archive.preview")
         preview = module.preview(policy, options.input, options.output, show)
@@ -85,8 +83,7 @@ def summary(result: Any) -> str:
         *_terms(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
     ]
-    if not account.released_windows:
-        lines.append(f"nothing was released: {_ALL_REFUSED}")
+    lines += [] if account.released_windows else [f"nothing was released: {_ALL_REFUSED}"]
     return "\n".join(lines)
 
 
@@ -138,16 +135,13 @@ def preview_json(preview: Any, *, clamp: bool = False) -> str:
 def _facts(result: Any, counts: Any, row: dict[str, float] | None, texts: list[str]) -> dict[str, Any]:
     """Return what the facts of a run and of its preview have in common; `texts` are checks."""
     account, usual = result.account, result.policy.usual
-    numbers = None
-    if counts is not None:
-        numbers = {"read": counts.numbers, "missing": counts.gap, "clamped": counts.clamped}
     return {
         "output": str(result.out),
         "run": account.run,
         "released_windows": account.released_windows,
         "refused_windows": account.refused_windows,
         "numbers_per_window": usual.n,
-        "numbers": numbers,
+        "numbers": counts and {"read": counts.numbers, "missing": counts.gap, "clamped": counts.clamped},
         "row": row,
         "epsilon": exact(usual.epsilon),
         "level": exact(usual.level),
@@ -167,18 +161,15 @@ def _consequence(preview: Any, *, clamp: bool) -> str:
         return "the ledger already has this run: it would be resumed or repeated, with the same values"
     if preview.counts.are_mostly_clamped and not clamp:
         return "the run would be refused: most numbers are outside window.range (--clamp accepts this)"
-    return (
-        f"the ledger would get {_windows(preview)}"
-        if preview.account.released_windows
-        else f"nothing would be released: {_ALL_REFUSED}"
-    )
+    if preview.account.released_windows:
+        return f"the ledger would get {_windows(preview)}"
+    return f"nothing would be released: {_ALL_REFUSED}"
 
 
 def _windows(result: Any) -> str:
     """Return the number of released windows and the count of numbers in each, in words."""
-    return (
-        f"{counted(result.account.released_windows, 'window')} of {counted(result.policy.usual.n, 'number')}"
-    )
+    numbers = counted(result.policy.usual.n, "number")
+    return f"{counted(result.account.released_windows, 'window')} of {numbers}"
 
 
 def _refused(count: int) -> str:
@@ -190,11 +181,9 @@ def _refused(count: int) -> str:
 def _terms(result: Any) -> list[str]:
     """Return lines about the promise, the noise, the meters' names and the keys."""
     usual = result.policy.usual
-    promise = (
-        f"{usual.epsilon} per {usual.value_unit} in each of the {windows(usual)}: level {full(usual.level)}"
-    )
+    epsilon = f"{usual.epsilon} per {usual.value_unit}"
     return [
-        f"  epsilon        {promise}",
+        f"  epsilon        {epsilon} in each of the {windows(usual)}: level {full(usual.level)}",
         f"  noise          {amount(usual.sd, usual.value_unit)} in each number (one standard deviation)",
         *[f"  Warning:       {text}" for text in _own_names_texts(result)],
         *([f"  keys           {', '.join(sorted(result.account.keys))}"] if result.account.keys else []),
@@ -251,22 +240,15 @@ def _coverage_lines(result: Any, windows: int) -> list[str]:
 
 
 def _row(result: Any, rows: int) -> dict[str, float] | None:
-    """Return how many numbers each row has, and the time that each of them covers, in seconds.
-
-    Return None for single readings, and if the rows differ in length.
-    """
+    """Return how many numbers each row has, and for how many seconds each; None if the rows are not alike."""
     numbers = result.counts.numbers
     if result.layout != "wide" or not rows or numbers % rows:
         return None
-    seconds = result.policy.usual.length_ms * rows / numbers / 1000
-    return {"numbers": numbers // rows, "seconds": seconds}
+    return {"numbers": numbers // rows, "seconds": result.policy.usual.length_ms * rows / numbers / 1000}
 
 
 def _coverage_texts(result: Any, windows: int) -> list[str]:
-    """Return a warning if readings leave gaps or overlap, given the configured hold or interval.
-
-    Overlaps are reported only for interval energies. Return no warning for rows of windows.
-    """
+    """Return a warning if readings, not rows of windows, leave gaps or, for interval energies, overlap."""
     policy = result.policy
     usual, numbers = policy.usual, result.counts.present
     if result.layout == "wide" or not windows:
@@ -286,9 +268,8 @@ def _clamp_texts(result: Any) -> list[str]:
     counts = result.counts
     if not counts.are_mostly_clamped:
         return []
-    percent = 100 * counts.clamped // counts.present
-    finding = f"{percent}% of the numbers are outside window.range and are clamped to it"
-    return [f"{finding}: are they in {result.policy.usual.readings.unit}?"]
+    percent, unit = 100 * counts.clamped // counts.present, result.policy.usual.readings.unit
+    return [f"{percent}% of the numbers are outside window.range and are clamped to it: are they in {unit}?"]
 
 
 def _unit_texts(preview: Any) -> list[str]:

@@ -28,11 +28,7 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show each stream's source and sink until Ctrl-C or SIGTERM; return 0.
-
-    Return 1 if standard output is not a terminal or a connection fails. Raises ConfigError if the
-    configuration or a file that it names cannot be used.
-    """
+    """Show each stream's source and sink until Ctrl-C or SIGTERM; return the exit code."""
     if not sys.stdout.isatty():
         return common.fail(_NO_TERMINAL)
     config = settings.load(options.config)
@@ -53,10 +49,7 @@ def _write(text: str) -> None:
 
 
 async def _show(config: settings.Config, meter: str | None) -> None:
-    """Listen to each stream's source and sink until a signal.
-
-    Raises LinkError if a connection fails, and ConfigError if an address or a file cannot be used.
-    """
+    """Listen to each stream's source and sink until a signal. Raises LinkError if a connection fails."""
     streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
     view = View(streams, _write, common.now_ms)
     log_lines = LogLines(view)

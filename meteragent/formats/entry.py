@@ -49,10 +49,7 @@ class Entry(NamedTuple):
 
 
 def released(meters: Iterable[Series]) -> Iterator[Entry]:
-    """Yield the entries of released series.
-
-    Raises FormatError for peaks, energies above a threshold and amounts.
-    """
+    """Yield the entries of released series. Raises FormatError if their values are not additive."""
     for series in meters:
         for record in series.records:
             if not series.terms(record).shape.is_additive:

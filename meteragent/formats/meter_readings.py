@@ -14,6 +14,7 @@ IEC sells the schema, which has not been used here. The elements and their order
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from meteragent.domain.errors import FormatError
@@ -46,19 +47,15 @@ def reading_type(entry: Entry) -> str:
         raise FormatError(
             "meter-readings cannot carry intervals of this length, only of 1, 5, 10, 15, 30 or 60 min or 1 d"
         )
-    accumulation, kind = (4, 12) if entry.is_energy else (6, 37)
-    average = 0 if entry.is_energy else 2
+    average, accumulation, kind, uom = (0, 4, 12, 72) if entry.is_energy else (2, 6, 37, 38)
     kilo = 3 if entry.unit.startswith("k") else 0
-    uom = 72 if entry.is_energy else 38
     return f"0.{average}.{period}.{accumulation}.0.1.{kind}.0.0.0.0.0.0.0.0.{kilo}.{uom}.0"
 
 
 def write(entries: Iterable[Entry], _now_ms: int = 0) -> bytes:
     """Return entries as a payload. Raises FormatError if the payload cannot carry one of them."""
     root = ET.Element(f"{NAMESPACE}MeterReadings")
-    for meter, meter_entries in groupby(
-        require_intervals(entries, "meter-readings"), lambda entry: entry.meter
-    ):
+    for meter, meter_entries in groupby(require_intervals(entries, "meter-readings"), attrgetter("meter")):
         element = child(root, f"{NAMESPACE}MeterReading")
         values = sorted(meter_entries, key=lambda entry: (reading_type(entry), entry.start_ms))
         for code, block in groupby(values, reading_type):

@@ -6,11 +6,14 @@ As `sanitise` expects, an energy is stamped with the end of its interval, and a 
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from meteragent.domain.errors import FormatError
 from meteragent.domain.grid import format_duration
 from meteragent.formats.entry import Entry, decimal
+
+_ORDER = attrgetter("meter", "start_ms")
 
 
 def table(entries: Sequence[Entry]) -> Any:
@@ -22,7 +25,7 @@ def table(entries: Sequence[Entry]) -> Any:
     import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
     _require_uniform(entries)
-    rows = _sort(entries)
+    rows = sorted(entries, key=_ORDER)
     times = [entry.end_ms if entry.is_energy else entry.start_ms for entry in rows]
     return pa.table(
         {
@@ -42,10 +45,6 @@ def source_lines(entries: Sequence[Entry]) -> str:
     return f'kind = "{kind}"\nunit = "{first.unit}"\n{key} = "{length}"'
 
 
-def _sort(entries: Sequence[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: (entry.meter, entry.start_ms))
-
-
 def _require_uniform(entries: Sequence[Entry]) -> None:
     if not entries:
         raise FormatError("there are no values")
@@ -56,6 +55,6 @@ def _require_uniform(entries: Sequence[Entry]) -> None:
         raise FormatError(f"values in {' and '.join(sorted(units))}: convert each unit separately")
     if len({entry.end_ms - entry.start_ms for entry in entries}) > 1:
         raise FormatError("the intervals have several lengths: convert each length separately")
-    for entry, next_entry in pairwise(_sort(entries)):
+    for entry, next_entry in pairwise(sorted(entries, key=_ORDER)):
         if entry.meter == next_entry.meter and next_entry.start_ms < entry.end_ms:
             raise FormatError("two intervals of a meter overlap: remove one of them")

@@ -1,10 +1,9 @@
 """Audit a configuration's mechanisms: does each keep its promise, and how powerful is the test?
 
-`meteragent.privacy.audit` tests each distinct mechanism of a stream (those of calendar windows can differ in
-epsilon). First the mechanism is tested alone, with many windows. Then, unless that would take too long, it is
-tested from readings to messages (`pipeline_mechanism`), with fewer windows, because the whole core runs
-for each slot. ALARM bounds the probability that a correct configuration is rejected; it is divided equally
-among all audits.
+Each distinct mechanism of a stream (those of calendar windows can differ in epsilon) is tested alone, with
+many windows. Then, unless that would take too long, it is tested from readings to messages
+(`pipeline_mechanism`), with fewer windows, because the whole core runs for each slot. ALARM bounds the
+probability that a correct configuration is rejected; it is divided equally among all audits.
 """
 
 import json
@@ -15,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent import config as settings
+from meteragent.domain.figures import counted
 from meteragent.domain.units import DAY_MS
 from meteragent.privacy.audit import ALARM, Audit, audit
 from meteragent.privacy.bits import Bits
@@ -25,17 +25,16 @@ from meteragent.wire.descriptor import TermsDescriptor, describe
 _SIDES = 13  # sample sets that an audit draws: one for the distribution, and two for each of six shifts
 _NUMBERS_MAX, _SAMPLES_MAX = 100_000_000, 20_000
 _CORE_SLOTS, _CORE_SAMPLES_MAX, _CORE_N_MAX = 50_000, 2000, 2000  # the core takes about 0.1 ms for each slot
+_REPORT_IT = "Then report it as SECURITY.md says, with this text and the output of `meteragent --version`."
 _CORE_SIDES = 25  # sample sets of a small audit, including the sets for exact checks and dithers
 _END_MS = 5000 * 365 * DAY_MS  # consecutive windows start in 1970, and end before the year 9999
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The audits of a stream's mechanism: alone, and from readings to messages.
+    """The audits of a stream's mechanism: alone, and from readings to messages, unless that takes too long.
 
-    `messages` is None if that audit would take too long, as it would for windows of many slots or for many
-    mechanisms. `descriptors` describe all windows with this mechanism; the windows may differ in length, but
-    not in noise.
+    `descriptors` describe all windows with this mechanism, which may differ in length, but not in noise.
     """
 
     stream: str
@@ -72,9 +71,8 @@ def trials(
 ) -> tuple[Trial, ...]:
     """Audit every mechanism that a configuration runs.
 
-    `samples` is the number of windows for the distribution and for each side of each shift; by default, as
-    many as fit into a few seconds in total. The core gets at most this number of windows. `bits` come from
-    the operating system by default.
+    `samples` is the number of windows for the distribution and for each side of each shift, of which the core
+    may get fewer; by default, as many as fit into a few seconds. `bits` are the system's by default.
     """
     kinds = [(stream.name, kind) for stream in config.stream for kind in _kinds(config, stream)]
     return tuple(_trial(name, kind, len(kinds), samples, bits) for name, kind in kinds)
@@ -125,9 +123,7 @@ def as_text(trials: Sequence[Trial]) -> str:
     failures = sum(not check.passed for check in checks)
     if failures:
         lines.append(f"VIOLATED: {failures} of {len(checks)} checks failed. Stop the agent: release nothing.")
-        lines.append(
-            "Then report it as SECURITY.md says, with this text and the output of `meteragent --version`."
-        )
+        lines.append(_REPORT_IT)
     else:
         lines.append(f"All {len(checks)} checks passed: no evidence against the promise.")
     lines.append(f"At most one audit in {1 / ALARM:,.0f} rejects a correct configuration.")
@@ -136,7 +132,7 @@ def as_text(trials: Sequence[Trial]) -> str:
 
 def _claim(trial: Trial) -> list[str]:
     facts, ids = trial.descriptors[0].facts, ", ".join(descriptor.id for descriptor in trial.descriptors)
-    unit, slots = facts["unit"], f"{facts['n']:,} {'slot' if facts['n'] == 1 else 'slots'}"
+    unit, slots = facts["unit"], counted(facts["n"], "slot")
     lattice = f"{slots} per window, on multiples of {facts['quantum']} {unit}"
     epsilon = f"epsilon = {facts['epsilon']} per {unit}"
     return [
@@ -146,10 +142,7 @@ def _claim(trial: Trial) -> list[str]:
 
 
 def _verdict(trial: Trial, title: str, result: Audit | None, kinds: int) -> list[str]:
-    """Return the measured loss, the detectable violations, and each check with its verdict.
-
-    If there is no result, return the reason: the windows are too long, or too long for `kinds` mechanisms.
-    """
+    """Return the measured loss, the detectable violations and each check, or why there is no result."""
     facts = trial.descriptors[0].facts
     if result is None:
         reason = f"windows of {facts['n']:,} slots take too long"

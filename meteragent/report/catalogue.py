@@ -29,10 +29,7 @@ def speaking(language: str) -> Iterator[None]:
 
 
 def say(key: str, **values: object) -> str:
-    """Return a text in the current language, with its placeholders filled in.
-
-    Raises KeyError if there is no such text, or one of its placeholders has no value.
-    """
+    """Return a text in the current language, with its placeholders filled in. Raises KeyError."""
     return texts(_language.get())[key].format(**values)
 
 
@@ -51,10 +48,7 @@ def of_reader(accept: str) -> str:
 
 
 def _range(item: str) -> tuple[float, str]:
-    """Return the quality and the language of one range of Accept-Language, such as ``de-AT;q=0.8``.
-
-    A malformed quality counts as 0.
-    """
+    """Return the quality (0 if malformed) and language of a range of Accept-Language: ``de-AT;q=0.8``."""
     name, _, parameter = item.partition(";")
     key, _, number = parameter.strip().partition("=")
     try:

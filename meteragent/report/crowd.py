@@ -3,18 +3,17 @@
 from meteragent import config
 from meteragent.config.files import address
 
-HEAD = (
-    (
-        "Readings are never stored and never sent. A slot's energy is split into two shares; each operator of"
-        " the group can open one, and adds noise of its own to the sum of all homes."
-    ),
-    (
-        "A copy of the disk shows, for each open slot, a share, which is uniform whatever energy is used. Two"
-        " copies show the energy used between them; to an operator, one copy shows the energy of that slot up"
-        " to the copy or from then on. Encrypt the disk if it can be stolen."
-    ),
-    "Reports are deleted once they are delivered; the account of privacy spent is kept for ever.",
+_SHARES = (
+    "Readings are never stored and never sent. A slot's energy is split into two shares; each operator of the"
+    " group can open one, and adds noise of its own to the sum of all homes."
 )
+_COPY = (
+    "A copy of the disk shows, for each open slot, a share, which is uniform whatever energy is used. Two"
+    " copies show the energy used between them; to an operator, one copy shows the energy of that slot up to"
+    " the copy or from then on. Encrypt the disk if it can be stolen."
+)
+_KEPT = "Reports are deleted once they are delivered; the account of privacy spent is kept for ever."
+HEAD = (_SHARES, _COPY, _KEPT)
 """The sentences about all streams of groups, which replace the sentences about records."""
 
 WHO = (

@@ -108,14 +108,11 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
 
 
 def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
-    """Return the distances for an event that starts `start_ms` after the start of a window, largest first.
-
-    All windows that the event fills have the same distance; if the event happens once, this distance is
-    computed only once.
-    """
+    """Return the distances for an event that starts `start_ms` after the start of a window, largest first."""
     last_window = (start_ms + event.duration_ms - 1) // terms.length_ms
     count = last_window - start_ms // terms.length_ms - 1  # of windows that a single event fills
     if days == 1 and count >= _WINDOWS_FEW:
+        # All windows that the event fills have the same distance.
         full_distance = _distance(event, terms, _filled(terms, 0, terms.length_ms))
         ends = replace(event, duration_ms=event.duration_ms - count * terms.length_ms)
         return tuple(sorted((*_aligned(ends, terms, start_ms, 1), *[full_distance] * count), reverse=True))
@@ -129,10 +126,7 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return the distance, in the unit of values, if the event lasts `filled_ms` in each slot of a window.
-
-    It is the largest change in any slot or, in l1, the sum of the changes in all slots.
-    """
+    """Return the distance, in the unit of values, if the event lasts `filled_ms` in each slot of a window."""
     parts = [
         Fraction(ms, HOUR_MS if terms.is_energy else terms.slot_ms(index)) for index, ms in filled_ms.items()
     ]
@@ -143,8 +137,7 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
     """Return how long, in ms, a stretch of a window overlaps each slot, by the slot's index.
 
-    If slots are equal, only the first two and the last are returned, because all others overlap as much as
-    the second.
+    Of equal slots, only the first two and the last are returned: the others overlap as much as the second.
     """
     if terms.places:
         stretches = [place.stretches for place in terms.places]

@@ -65,13 +65,8 @@ def _in_all(guarantee: Guarantee) -> dict[str, Any]:
     which each later slot may differ.
     """
     periods = [
-        {
-            "days": period.days,
-            "slots": period.slots,
-            "level": figure(float(rounded_up(period.level))),
-            "right_of_100": period.success_percent,
-        }
-        for period in guarantee.in_all
+        {"days": days, "slots": slots, "level": figure(float(rounded_up(level))), "right_of_100": percent}
+        for days, slots, level, percent in guarantee.in_all
     ]
     step_wh = str(loads.step_wh(guarantee.terms))
     return {"without_limits": guarantee.is_in_all, "step_wh": step_wh, "periods": periods}

@@ -18,7 +18,6 @@ WIDTH = 100
 _NO_BREAK = "\u00a0"
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?Wh?|min|h|s|ms|days?|Tage?|%)\b|%)")
 _RATE_PLACES = 1000
-_PERCENT_BELOW = 10
 _LIMIT_FIGURES = 4
 _ODDS_FIGURES = 3
 _ODDS_IN_FULL = 10**6
@@ -53,10 +52,7 @@ def duration(duration_ms: int, units: int = 5) -> str:
 
 
 def amount(number: float, unit: str) -> str:
-    """Return a number, as `figures` formats it, with its unit.
-
-    A tie is rounded towards zero: 659.5 becomes 659.
-    """
+    """Return a number, as `figures` formats it, but with ties rounded towards zero, with its unit."""
     return f"{figures(math.nextafter(number, 0))} {unit}"
 
 
@@ -90,10 +86,7 @@ def _place(level: Fraction, count: int) -> Fraction:
 
 
 def odds_figures(level: Fraction) -> str:
-    """Return e^level, the largest factor by which the odds change, for any level.
-
-    It has three figures or, from 1,000 to a million, is a whole number.
-    """
+    """Return e^level to three figures or, from 1,000 to a million, as a whole number."""
     return localised(_factor(level))
 
 
@@ -129,20 +122,6 @@ def mean_of(count: int) -> str:
 def percent(number: str) -> str:
     """Write a number as a percentage, in the language's form."""
     return say("number.percent", number=number)
-
-
-def share_of_home(power_w: float) -> str:
-    """Return a power as a share of a home's mean: ``12.3%`` or, from 1000% on, ``15 times``."""
-    share = power_w / MEAN_W
-    if share < _PERCENT_BELOW:
-        return percent(figures(100 * share))
-    return say("number.times", count=localised(f"{share:,.0f}"))
-
-
-def column(number: float) -> str:
-    """Format a number to about four figures, to fit a column, and never in exponent notation."""
-    decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
-    return f"{number:.{decimals}f}"
 
 
 def filled(text: str, indent: str = "", hanging: str = "  ") -> str:

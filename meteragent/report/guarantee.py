@@ -1,7 +1,7 @@
 """A stream's promise and its cost, as one value (law 8).
 
-`of` computes it once, before anything is released. The terminal, the statement, the page, the plan and the
-demo only render it; `wording` has the sentences that they share.
+`of` computes it once, before anything is released; the terminal, the statement, the page, the plan and the
+demo only render it.
 """
 
 import math
@@ -62,9 +62,8 @@ class Exposure(NamedTuple):
 
 
 class InAll(NamedTuple):
-    """The cost of a change by the hidden energy in all, over the slots of `days` days.
+    """The level that a change by the hidden energy in all costs over the slots of `days` days.
 
-    `slots` is the number of slots, `level` is the level that the change costs over all slots, and
     `success_percent` is an attacker's success limit for such a change within one slot.
     """
 
@@ -93,8 +92,7 @@ class TariffCost(NamedTuple):
 class TariffPair(NamedTuple):
     """The smallest true difference between two tariffs' costs that will be recognised.
 
-    In at least 95% of months with such a difference, the released difference has the right sign and a p-value
-    of at most 5%.
+    In 95% of such months, the released difference has the right sign and a p-value of at most 5%.
     """
 
     tariffs: tuple[str, str]
@@ -102,11 +100,7 @@ class TariffPair(NamedTuple):
 
 
 class TariffErrors(NamedTuple):
-    """The errors of a month's costs, in `currency`, over `windows` windows.
-
-    `has_unknown` states whether there may be energy whose band is unknown and for which some tariff
-    has no price.
-    """
+    """The errors of a month's costs, in `currency`; `has_unknown` if energy may have no band and no price."""
 
     currency: str
     windows: int
@@ -122,9 +116,8 @@ class Guarantee:
     `errors` has the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
     totals, `month_total` for amounts in the unit, `mean_of_100` and `mean_of_1000` for one slot over that
     many homes, and `combined` and `combined_ci95` for combined numbers of nested streams. A stream of a crowd
-    has only the means, and energies above a threshold have no totals. `tariffs` has the errors of costs.
-    `parts` has the topics that are added and subtracted, if there are several. `warn_of_stream` returns the
-    warnings about the settings.
+    has only the means, and energies above a threshold have no totals. `parts` has the topics that are added
+    and subtracted, if there are several. `warn_of_stream` returns the warnings about the settings.
     """
 
     stream: str
@@ -188,10 +181,7 @@ class Guarantee:
 
     @property
     def is_in_all(self) -> bool:
-        """Whether the promise in all needs no limit on days.
-
-        This is so if readings and rounding add at most `IN_ALL_SHARE` of the hidden energy.
-        """
+        """Whether the promise in all needs no limit on days (see `IN_ALL_SHARE`)."""
         terms, slots = self.terms, self.in_all[-1].slots
         rounding_wh = loads.rounding_wh(terms) if terms.rounding == "half-up" else 0
         added_wh = loads.in_all_wh(terms, terms.hides_wh, slots) - terms.hides_wh + slots * rounding_wh
@@ -219,53 +209,43 @@ def of(
     configuration has an [archive], and `sanitise` releases the stream. `report.whole` adds what depends on
     the configuration's other streams and tariffs.
     """
-    terms = terms_of(stream, other_charges, archived=archived)
-    exposures = tuple(_exposure(event, terms) for event in events)
+    terms = config.terms(stream, other_charges, "half-up" if archived else "dithered")
+    shard, topic = stream.source.shard, config.topic_of(stream.source)
     return Guarantee(
         stream.name,
-        _fleet(stream),
+        None if shard is None else Fleet(shard, topic.filter, topic.shard is not None),
         config.formula(stream.source) if stream.source.part else None,
         describe(terms, archive=archived),
         dict(_errors(terms)),
-        exposures,
+        tuple(_exposure(event, terms) for event in events),
         tuple(_in_all(terms)),
         partial(warn.of_stream, stream, stored_streams, archived=archived),
     )
-
-
-def _fleet(stream: config.Stream) -> Fleet | None:
-    shard, topic = stream.source.shard, config.topic_of(stream.source)
-    return None if shard is None else Fleet(shard, topic.filter, topic.shard is not None)
-
-
-def terms_of(
-    stream: config.Stream, other_charges: Fraction = Fraction(0), *, archived: bool = False
-) -> Terms:
-    """Return the terms of an ordinary window as released by the agent or, if `archived`, by `sanitise`."""
-    return config.terms(stream, other_charges, "half-up") if archived else config.terms(stream, other_charges)
 
 
 # Errors -------------------------------------------------------------------------------------------
 
 
 def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
+    sds = {homes: terms.sd / math.sqrt(homes) for homes in CROWDS}
+    unit, home_value = terms.value_unit, _home_value(terms)
     if isinstance(terms.shape, Share):  # no home's value leaves, and a total has the noise of both operators
-        home_value = MEAN_W * terms.step_ms / HOUR_MS
-        for homes in CROWDS:
-            yield f"mean_of_{homes}", error(sd_of_crowd(terms.mechanism, homes) / homes, "Wh", home_value)
-        return
-    home_value = _home_value(terms)
-    yield "number", error(terms.sd, terms.value_unit, home_value)
-    yield "ci95", error(terms.half_width(0.95), terms.value_unit, 0.0)
-    yield from _errors_of_sums(terms, home_value)
-    for homes in CROWDS:
-        yield f"mean_of_{homes}", error(terms.sd / math.sqrt(homes), terms.value_unit, home_value)
+        sds = {homes: sd_of_crowd(terms.mechanism, homes) / homes for homes in CROWDS}
+        unit, home_value = "Wh", MEAN_W * terms.step_ms / HOUR_MS
+    else:
+        yield "number", error(terms.sd, unit, home_value)
+        yield "ci95", error(terms.half_width(0.95), unit, 0.0)
+        yield from _errors_of_sums(terms, home_value)
+    for homes, sd in sds.items():
+        yield f"mean_of_{homes}", error(sd, unit, home_value)
 
 
 def _home_value(terms: Terms) -> float:
     """Return the value of an average home with which an error is compared; 0 if none is comparable."""
     if isinstance(terms.shape, Amount):
-        return _mean_price(terms, terms.shape) * MEAN_W * terms.length_ms / HOUR_MS / 1000
+        pieces_u = pieces(terms.prices, terms.shape.default_u, 0, terms.length_ms)
+        absolute = sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in pieces_u)
+        return absolute / MICRO * MEAN_W / HOUR_MS / 1000
     if not terms.shape.counts_all:
         return 0.0
     return MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(_kwh_per_unit(terms))
@@ -273,23 +253,14 @@ def _home_value(terms: Terms) -> float:
 
 def _errors_of_sums(terms: Terms, home_value: float) -> Iterator[tuple[str, Error]]:
     """Yield the errors of the sums of a day's and a month's values."""
-    is_whole = terms.shape.is_additive and _is_filled(terms)
-    if isinstance(terms.shape, Amount) and terms.length_ms <= MONTH_DAYS * DAY_MS:
-        windows = MONTH_DAYS * DAY_MS / terms.length_ms
-        yield "month_total", error(terms.sd * math.sqrt(windows), terms.value_unit, home_value * windows)
-    for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)) if is_whole else ():
-        if terms.length_ms <= days * DAY_MS:
-            windows = days * DAY_MS / terms.length_ms
-            total = terms.sd * math.sqrt(windows) * math.hypot(*_kwh_per_unit(terms))
-            yield name, error(total, "kWh", MEAN_W * 24 * days / 1000)
-
-
-def _mean_price(terms: Terms, shape: Amount) -> float:
-    """Return the mean absolute price of a window, per kWh."""
-    prices = pieces(terms.prices, shape.default_u, 0, terms.length_ms)
-    return (
-        sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in prices) / terms.length_ms / MICRO
-    )
+    is_filled = sum(map(terms.slot_ms, range(terms.n))) == terms.length_ms
+    for name, days in (("day_kwh", 1), ("month_kwh", MONTH_DAYS)):
+        windows = days * DAY_MS / terms.length_ms
+        sd = terms.sd * math.sqrt(windows)
+        if windows >= 1 and isinstance(terms.shape, Amount) and days == MONTH_DAYS:
+            yield "month_total", error(sd, terms.value_unit, home_value * windows)
+        elif windows >= 1 and terms.shape.is_additive and is_filled:
+            yield name, error(sd * math.hypot(*_kwh_per_unit(terms)), "kWh", MEAN_W * 24 * days / 1000)
 
 
 def error(value: float, unit: str, home_value: float) -> Error:
@@ -297,17 +268,11 @@ def error(value: float, unit: str, home_value: float) -> Error:
     return Error(figure(value), unit, value < USEFUL_ERROR_SHARE * home_value)
 
 
-def _is_filled(terms: Terms) -> bool:
-    """Return whether a window's slots fill the window."""
-    return sum(map(terms.slot_ms, range(terms.n))) == terms.length_ms
-
-
 def _kwh_per_unit(terms: Terms) -> list[float]:
     """Return, for each slot of a window, the energy, in kWh, that one unit of its value stands for."""
     base = Fraction(UNIT_FACTOR[terms.readings.unit], 1000)
-    if terms.is_energy:
-        return [float(base)] * terms.n
-    return [float(base * terms.slot_ms(index) / HOUR_MS) for index in range(terms.n)]
+    hours = [1 if terms.is_energy else Fraction(terms.slot_ms(slot), HOUR_MS) for slot in range(terms.n)]
+    return [float(base * part) for part in hours]
 
 
 # Events -------------------------------------------------------------------------------------------
@@ -324,32 +289,27 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
     Before the attack it is equally likely that the event happened and that it did not. An event that starts
     just off the grid is rounded up in two windows instead of one. A further quantum (in l1, one for each
     slot) covers that: in every window if windows last a day or longer, and otherwise in the window that the
-    event changes least. If a window spans several days, the distances for
-    these days add up. If each slot has its own dithered noise, the sum of all distances also bounds the
-    probability (THEORY T.7); off the grid, the event can touch one more window per day, which adds one step
-    of the readings.
+    event changes least. If a window spans several days, the distances for these days add up. If each slot has
+    its own dithered noise, the sum of all distances also bounds the probability (THEORY T.7); off the grid,
+    the event can touch one more window per day, which adds one step of the readings.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
-    windows_days, repetitions = (1, days) if terms.length_ms < DAY_MS else (days, 1)
-    alignments = distances(event, terms, windows_days)
     if terms.length_ms < DAY_MS:
+        repetitions, alignments = days, distances(event, terms)
         moves = [(*alignment[:-1], alignment[-1] + off_grid) for alignment in alignments]
     else:
+        repetitions, alignments = 1, distances(event, terms, days)
         moves = [tuple(distance + off_grid for distance in alignment) for alignment in alignments]
     chance = max(success_bound(terms.mechanism, move, repetitions) for move in moves)
     in_all = repetitions * max(map(sum, alignments)) + days * step
-    return _percent(_least(chance, terms, in_all))
+    return _percent(chance, terms, in_all)
 
 
-def _least(chance: float, terms: Terms, in_all: Fraction) -> float:
+def _percent(chance: float, terms: Terms, in_all: Fraction) -> int:
     """Return `chance` or, if it applies and is smaller, the limit for a change by `in_all`, in the unit."""
-    if terms.slots_per_bound > 1 or terms.rounding == "half-up":
-        return chance
-    return min(chance, success_in_all(terms.mechanism, in_all))
-
-
-def _percent(chance: float) -> int:
+    if terms.slots_per_bound == 1 and terms.rounding != "half-up":
+        chance = min(chance, success_in_all(terms.mechanism, in_all))
     return math.ceil(100 * chance - _ROUNDING)
 
 
@@ -363,17 +323,15 @@ def _in_all(terms: Terms) -> Iterator[InAll]:
 
 
 def _in_all_cost(terms: Terms, days: int, windows: int) -> InAll:
-    """Return the cost of a change by the hidden energy in all over a number of windows.
-
-    A change within one slot changes its window by `loads.distance`, and later windows by a step.
-    """
+    """Return the cost of a change by the hidden energy in all over a number of windows."""
     slots, per_unit = windows * terms.n, loads.wh_per_unit(terms)
     step = loads.step_wh(terms) / per_unit
+    # A change within one slot changes later windows by a step.
     first = max(loads.distance(terms, terms.hides_wh), step)
     chance = success_bound(terms.mechanism, [first, *[step] * (windows - 1)])
     level = loads.level_in_all(terms, terms.hides_wh, slots)
     moved = loads.in_all_wh(terms, terms.hides_wh, slots) / per_unit
-    return InAll(days, slots, level, _percent(_least(chance, terms, moved)))
+    return InAll(days, slots, level, _percent(chance, terms, moved))
 
 
 def _habits(exposures: Sequence[Exposure]) -> list[str]:

@@ -17,16 +17,40 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, crowd, fields, sharing, tariffs, whole, wording
+from meteragent.report import archive, crowd, sharing, tariffs, whole, wording
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from meteragent.wire import descriptor, total
 from meteragent.wire.descriptor import TermsDescriptor, canonical, describe
+from meteragent.wire.record import RecordFormat
 
+_FIELDS = {
+    "v": "the version of the format; public",
+    "meter": "the meter's name, as above; public",
+    "t": "the start of the slot, in UTC; public",
+    "for": "the length of the slot; public",
+    "band": "the hours of the day that the number is for; public",
+    "value": "**private**: what was measured in the slot, with noise",
+    "unit": "its unit; public",
+    "sd": "the standard deviation of the noise; public",
+    "d": "the id of the descriptor; public",
+    "draws": "how often noise was drawn: once, and at most once more for each restart in the window; public",
+}
+"""What each field of a record says."""
 _WIDTH = 100
 _ANYBODY = "anyone who sees it, whatever else they know and whatever computing power they have"
+_NEVER_STORED = (
+    "Readings are never stored and never sent. The noise of a slot is drawn from the operating system's"
+    " random number generator before its first reading is added, and no key can remove it."
+)
+_COPY = (
+    "A copy of the disk shows, for each open slot, its energy so far, as well hidden by the slot's noise as"
+    " in the number that leaves later. Together with that number, it shows the energy from the time of the"
+    " copy to the slot's end or, for a register, the count at the slot's end, to within a quantum. Encrypt"
+    " the disk if it can be stolen."
+)
 StoredTerms = Mapping[str, Sequence[Terms]]
 """The terms in a store, by stream."""
 
@@ -35,10 +59,9 @@ class Part(NamedTuple):
     """The facts for one stream's part of the statement.
 
     `shapes` has the descriptors of all kinds of windows, by id, beginning with that of an ordinary window;
-    `stored_terms` has the terms in the store, or None for an archive, or if there is no store.
+    `stored_terms` has the terms in the store, or None if there is no store.
     """
 
-    settings: config.Config
     stream: config.Stream
     guarantee: Guarantee
     shapes: Mapping[str, TermsDescriptor]
@@ -59,8 +82,7 @@ def page(
         blocks += ["## Receivers", _list(*sharing.lines(settings))]
     for stream in settings.stream:
         promise = whole.of(settings, stream, events, stored_terms or ())
-        stored = None if promise.is_archive else stored_terms
-        part = Part(settings, stream, promise, _shapes(stream, promise), stored)
+        part = Part(stream, promise, _shapes(stream, promise), stored_terms)
         blocks.append(f"## Stream {stream.name}")
         for title, section in _SECTIONS.items():
             blocks += [f"### {title}", *section(part)]
@@ -78,10 +100,9 @@ def _shapes(stream: config.Stream, promise: Guarantee) -> dict[str, TermsDescrip
 
 def _text(text: str, indent: str = "") -> str:
     """Wrap a paragraph."""
-    lines = textwrap.wrap(
+    return textwrap.fill(
         text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(lines)
 
 
 def _list(*items: str) -> str:
@@ -115,22 +136,8 @@ def _agent_lines(settings: config.Config) -> Sequence[str]:
     if all(stream.group is not None for stream in settings.stream):
         return crowd.HEAD
     keep = duration_text(settings.store.keep)
-    return (
-        (
-            "Readings are never stored and never sent. The noise of a slot is drawn from the operating"
-            " system's random number generator before its first reading is added, and no key can remove it."
-        ),
-        (
-            "A copy of the disk shows, for each open slot, its energy so far, as well hidden by the slot's"
-            " noise as in the number that leaves later. Together with that number, it shows the energy from"
-            " the time of the copy to the slot's end or, for a register, the count at the slot's end, to"
-            " within a quantum. Encrypt the disk if it can be stolen."
-        ),
-        (
-            f"Released records are kept for {keep} and can be exported; the account of privacy spent is kept"
-            " for ever."
-        ),
-    )
+    retention = f"Released records are kept for {keep} and can be exported"
+    return (_NEVER_STORED, _COPY, f"{retention}; the account of privacy spent is kept for ever.")
 
 
 def _leaves(part: Part) -> list[str]:
@@ -146,14 +153,15 @@ def _leaves(part: Part) -> list[str]:
         return [_text(crowd.leaves(stream)), _list(*_schedule(stream, terms))]
     if not stream.is_received:
         return [_text("Nothing: all receivers of this stream are paused.")]
-    meanings = fields.meanings(part.guarantee.descriptor)
+    restarts = "restarts of the agent, " if terms.shape.is_redrawn else ""
+    record = json.loads(RecordFormat.of(part.guarantee.descriptor).record("m1", 0, 0, 0))
     return [
         *([] if stream.receivers else _leaves_on(stream, terms)),
         *(block for name, link in links.items() for block in _leaves_on(link, terms, name)),
-        _table(["field of a record", "what it says"], _named(meanings)),
+        _table(["field of a record", "what it says"], _named({name: _FIELDS[name] for name in record})),
         _text(
             "Nothing else leaves except the protocol traffic of the connection. Every field but the measured"
-            f" value follows from the configuration, the meter's name, the clock, {_restarts(terms)}and the"
+            f" value follows from the configuration, the meter's name, the clock, {restarts}and the"
             " time of a meter's first reading."
         ),
         _list(*_schedule(stream, terms)),
@@ -168,10 +176,9 @@ def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None)
     identity = "by a keyed pseudonym of its name" if keyed else f"by {name}"
     latest, by_id = descriptor.topics(stream.sink.topic, "<id>")
     prefix = "" if receiver is None else f"{receiver}, at "
+    tls = "with" if broker.tls else "without"
     return [
-        _text(
-            f"To {prefix}the broker {broker.host}:{broker.port}, {'with' if broker.tls else 'without'} TLS:"
-        ),
+        _text(f"To {prefix}the broker {broker.host}:{broker.port}, {tls} TLS:"),
         _list(
             f"a record for each {'band' if terms.places else 'slot'} of each meter, on `{stream.sink.topic}`;"
             f" a meter is identified {identity}",
@@ -218,24 +225,11 @@ def _counts(stream: config.Stream, terms: Terms) -> list[str]:
     ]
 
 
-def _restarts(terms: Terms) -> str:
-    """Return the words for restarts, on which a number of draws may depend; empty if it does not."""
-    return "restarts of the agent, " if terms.shape.is_redrawn else ""
-
-
-def _distance(terms: Terms) -> str:
-    """Return what d(x, y) is, up to the word `of`."""
-    return "largest difference" if terms.metric is Metric.LINF else "sum of the differences"
-
-
 def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     late = f"{duration_text(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
     number, *counts = _counts(stream, terms)
-    lines = [
-        number,
-        f"each slot closes {late}, and its record leaves, whatever was measured in it",
-        *counts,
-    ]
+    closes = f"each slot closes {late}, and its record leaves, whatever was measured in it"
+    lines = [number, closes, *counts]
     if terms.clock is Clock.EVENT:
         return [*lines, "`clock = 'event'`: the time at which a record leaves shows when a reading arrived"]
     if stream.sink.spread:
@@ -249,6 +243,7 @@ def _guarantee(part: Part) -> list[str]:
     terms, unit, promise = part.terms, part.terms.value_unit, part.guarantee
     adversary = archive.WHO if promise.is_archive else crowd.WHO if part.stream.group else _ANYBODY
     odds = wording.indistinguishable(promise)
+    distance = "largest difference" if terms.metric is Metric.LINF else "sum of the differences"
     loads = f"{wording.of_curves(promise)} {wording.of_loads(promise)}"
     return [
         _text(f"{wording.hidden(promise)} {odds} That holds against {adversary}."),
@@ -257,7 +252,7 @@ def _guarantee(part: Part) -> list[str]:
         "Exactly: for any two series of readings x and y in a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         _text(
-            f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the {_distance(terms)} of"
+            f"with epsilon = {terms.epsilon} per {unit} and d(x, y) the {distance} of"
             f" {wording.slot_values(terms)}, after gaps are filled and values clamped, rounded up to"
             f" multiples of {full(terms.quantum)} {unit}. If windows differ in length, the section Changes"
             " lists the radius and epsilon of each."
@@ -307,17 +302,10 @@ def _errors(part: Part) -> list[str]:
 
 
 def _changes(part: Part) -> list[str]:
-    unit, shapes = part.terms.value_unit, [(id_, shape.terms) for id_, shape in part.shapes.items()]
-    rows = [
-        (
-            f"`{id_}`",
-            duration_text(terms.length_ms),
-            f"{terms.n:,}",
-            f"{full(terms.radius)} {unit}",
-            terms.epsilon,
-        )
-        for id_, terms in shapes
-    ]
+    unit, rows = part.terms.value_unit, []
+    for id_, terms in ((id_, shape.terms) for id_, shape in part.shapes.items()):
+        size = duration_text(terms.length_ms), f"{terms.n:,}", f"{full(terms.radius)} {unit}"
+        rows.append((f"`{id_}`", *size, terms.epsilon))
     return [
         _text(
             "Every record names its descriptor by an id that is computed from the terms, so different terms"

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -81,9 +82,7 @@ class PipelineMechanism:
         terms, self._price_u, self._offset = _audited(terms)
         self._terms = replace(terms, readings=replace(terms.readings, low_u=-_FAR_U, high_u=_FAR_U))
         self._registers = terms.readings.kind is Kind.REGISTER
-        self._quantum_u = (
-            terms.lattice(0) // self._price_u // terms.readings.interval_ms if self._registers else 0
-        )
+        self._quantum_u = self._lattice(0) // terms.readings.interval_ms if self._registers else 0
         lattices = [self._quantum_u] if self._registers else map(self._lattice, range(terms.n))
         self._steps_per_quantum = math.gcd(4, *lattices)
         self._claim = DitheredLaplace(terms.epsilon, terms.quantum, self.n, self.step)
@@ -178,35 +177,25 @@ class PipelineMechanism:
 
     def _register_readings(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
         """Return the readings around the parts (start, duration, slot, number) and at the ends of slots."""
-        used_u, register_u = Counter[int](), 0
+        used_u = Counter[int]()
         for start_ms, stretch_ms, index, number in parts:
             stretches = self._terms.stretches(index)
             used_u[start_ms + stretch_ms] += number * (self._quantum_u // self._steps_per_quantum)
             used_u[start_ms] += 0
             used_u[start_ms - stretches[0][0] + stretches[-1][1]] += 0
-        readings = dict[int, int]()
-        for time_ms in sorted(used_u):
-            register_u += used_u[time_ms]
-            readings[time_ms] = register_u
-        return readings
+        times_ms = sorted(used_u)
+        return dict(zip(times_ms, accumulate(used_u[time_ms] for time_ms in times_ms), strict=True))
 
     def _power_readings(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
         """Return the readings that carry the parts (start, duration, slot, number), with gaps elsewhere."""
         gaps, carriers = {self._terms.length_ms - 1: self._terms.readings.gap_u}, dict[int, int]()
         for part in parts:
-            self._carry(*part, gaps, carriers)
+            self._carry(part, gaps, carriers)
         return {**gaps, **carriers}
 
-    def _carry(
-        self,
-        start_ms: int,
-        stretch_ms: int,
-        index: int,
-        number: int,
-        gaps: dict[int, int],
-        carriers: dict[int, int],
-    ) -> None:
+    def _carry(self, part: tuple[int, int, int, int], gaps: dict[int, int], carriers: dict[int, int]) -> None:
         """Add the readings that carry one slot's number, and a reading of `gap_u` before or after them."""
+        start_ms, stretch_ms, index, number = part
         terms, power = self._terms, self._terms.readings.kind is Kind.POWER
         reach_ms = min(stretch_ms, terms.readings.hold_ms + 1 if power else terms.readings.interval_ms)
         integral = number * (self._lattice(index) // self._steps_per_quantum)
@@ -273,9 +262,5 @@ def _below_readings(terms: Terms) -> tuple[Terms, int, int]:
     return replace(terms, shape=replace(shape, threshold_w=threshold_w)), 1, _LOW_QUANTA * terms.length_ms
 
 
-_PLAIN_SUMS = {
-    Space.PEAK: _of_one_part,
-    Space.WEIGHTED: _of_one_price,
-    Space.ABOVE: _below_readings,
-}
+_PLAIN_SUMS = {Space.PEAK: _of_one_part, Space.WEIGHTED: _of_one_price, Space.ABOVE: _below_readings}
 """The kinds whose values are not plain sums already."""

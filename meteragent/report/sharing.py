@@ -42,27 +42,24 @@ class Row(NamedTuple):
 
 def rows(settings: config.Config) -> list[Row]:
     """Return the receivers in the order of their streams."""
-    return [_row(stream, receiver) for stream in settings.stream for receiver in stream.receivers]
-
-
-def _row(stream: config.Stream, receiver: config.Receiver) -> Row:
-    return Row(
-        name=receiver.name,
-        stream=stream.name,
-        preset=receiver.preset,
-        url=config.sink_url(config.receiver_link(stream, receiver)),
-        topic=receiver.topic,
-        start=None if receiver.start is None else iso_time(receiver.start),
-        end=None if receiver.end is None else iso_time(receiver.end),
-        is_paused=receiver.paused,
-    )
+    return [
+        Row(
+            name=receiver.name,
+            stream=stream.name,
+            preset=receiver.preset,
+            url=config.sink_url(config.receiver_link(stream, receiver)),
+            topic=receiver.topic,
+            start=None if receiver.start is None else iso_time(receiver.start),
+            end=None if receiver.end is None else iso_time(receiver.end),
+            is_paused=receiver.paused,
+        )
+        for stream in settings.stream
+        for receiver in stream.receivers
+    ]
 
 
 def level_together(settings: config.Config) -> Fraction:
-    """Return the sum of the levels of a change by `MOVED_WH` in one slot of each stream.
-
-    Streams that are paused for all of their receivers are left out.
-    """
+    """Return the level of a change by `MOVED_WH` in one slot of each stream that has a receiver."""
     streams = (stream for stream in settings.stream if stream.is_received)
     return sum((loads.level(config.terms(stream), MOVED_WH) for stream in streams), Fraction(0))
 
@@ -75,8 +72,7 @@ def epsilon_per_day(settings: config.Config) -> Fraction:
 
 def lines(settings: config.Config) -> Iterator[str]:
     """Yield a line for each receiver, then the sentences that apply to all of them."""
-    for row in rows(settings):
-        yield row.text
+    yield from (row.text for row in rows(settings))
     yield say("receivers.same")
     level, epsilon = level_together(settings), epsilon_per_day(settings)
     yield say("receivers.together", wh=MOVED_WH, odds=odds(level), epsilon=figures(epsilon))
@@ -86,10 +82,6 @@ def facts(settings: config.Config) -> dict[str, Any]:
     """Return the receivers and their total cost, for `check --json`; empty if there are no receivers."""
     if not settings.receiver:
         return {}
-    together = {
-        "moved_wh": str(MOVED_WH),
-        "level": exact(level_together(settings)),
-        "epsilon_per_day": exact(epsilon_per_day(settings)),
-        "epsilon_unit": "1/W",
-    }
+    level, epsilon = exact(level_together(settings)), exact(epsilon_per_day(settings))
+    together = {"moved_wh": str(MOVED_WH), "level": level, "epsilon_per_day": epsilon, "epsilon_unit": "1/W"}
     return {"receivers": [row._asdict() for row in rows(settings)], "together": together}

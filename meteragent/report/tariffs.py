@@ -1,8 +1,8 @@
 """The errors of tariff costs and comparisons, computed before anything is released (law 8).
 
-The noise of a cost is the sum of the bands' independent noises, each times its price. If a tariff has no
-price for energy whose band is unknown, the largest price counts for its noise (`consume.tariff`). The errors
-do not include the uncertainty about that energy's price, because its amount is not known in advance.
+The noise of a cost is the sum of the bands' independent noises, each times its price or, if a tariff has none
+for energy whose band is unknown, its largest price (`consume.tariff`). The errors do not include the
+uncertainty about that energy's price, because its amount is not known in advance.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,10 +51,7 @@ def _cost(tariff: Tariff, terms: Terms, month: config.Month) -> TariffCost:
 
 
 def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> TariffPair:
-    """Return the difference that is recognised.
-
-    It is the sum of two quantiles of the noise: one for the p-value, one for the probability of a miss.
-    """
+    """Return the difference that is recognised: two quantiles of the noise, for the p-value and a miss."""
     weights = _weights(partial(price_difference, tariff, second), terms, month)
     noise = [Term(terms.mechanism, weight, windows, terms.rounding) for weight, windows in weights]
     recognised = 2 * quantile(noise, MISTAKEN) if noise else 0.0

@@ -37,10 +37,9 @@ def next_step(
     program: str = "meteragent",
     is_new: bool = False,
 ) -> str:
-    """Return the next step for a configuration: to correct it, to run it, or to release an archive.
+    """Return the next step for a configuration: to correct it, to rehearse it if it `is_new`, or to run it.
 
-    Each command starts with `program` and is alone on its line, so that it can be copied. For a configuration
-    that `is_new`, the first step is a rehearsal.
+    Each command starts with `program` and is alone on its line, so that it can be copied.
     """
     if refused:
         return filled(say("next.refused"))

@@ -120,8 +120,7 @@ def _load_warnings(stream: config.Stream, terms: Terms) -> Iterator[str]:
 def unknown_of_loads(terms: Terms) -> str:
     """Return the property of the source that is unknown, as it stands in the keys of texts.
 
-    If nothing is known of a power, one of two properties is enough: it is sent at regular times, or on
-    change.
+    If nothing is known of a power, one of two is enough: it is sent at regular times, or on change.
     """
     if terms.readings.kind is not Kind.POWER:
         return "step"
@@ -130,10 +129,7 @@ def unknown_of_loads(terms: Terms) -> str:
 
 
 def _count_warning(scale: Fraction, terms: Terms) -> str:
-    """Return the warning about a meter that may count in steps of `scale`.
-
-    Each end of a slot may be off by one count, which adds two counts to the radius.
-    """
+    """Return the warning about a meter that may count in steps of `scale`, one at each end of a slot."""
     level = terms.epsilon * ceil((terms.radius + 2 * scale) / terms.quantum) * terms.quantum
     step = f"{localised(exact(scale))} {terms.readings.unit}"
     return say("warning.count", step=step, energy=energy(terms.hides_wh), level=figures(level))

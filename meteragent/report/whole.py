@@ -1,12 +1,21 @@
-"""The guarantees of a configuration's streams, with the errors that depend on other streams and tariffs."""
+"""The guarantees of a configuration's streams, with the errors that depend on other streams and tariffs.
+
+A receiver gets further numbers by combining nested streams (`consume.nested`).
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from meteragent import config
-from meteragent.report import combined, guarantee, tariffs
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR
+from meteragent.privacy import nested
+from meteragent.privacy.nested import Kind, Path
+from meteragent.report import guarantee, tariffs
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.guarantee import Guarantee
+from meteragent.report.format import MEAN_W
+from meteragent.report.guarantee import Error, Guarantee, error
 
 
 def of(
@@ -15,15 +24,49 @@ def of(
     events: Sequence[Event] = EVENTS,
     stored_streams: Collection[str] = (),
 ) -> Guarantee:
-    """Compute the guarantee of a configuration's stream, released by the agent or from an archive.
-
-    `stored_streams` are the names of the streams in the store.
-    """
-    other_charges = config.others_per_day(settings, stream)
-    archived = settings.archive is not None
-    promise = guarantee.of(stream, events, stored_streams, other_charges, archived=archived)
+    """Compute the guarantee of a configuration's stream; `stored_streams` are the names in the store."""
+    charges = config.others_per_day(settings, stream)
+    promise = guarantee.of(stream, events, stored_streams, charges, archived=settings.archive is not None)
     return replace(
         promise,
-        errors={**promise.errors, **combined.errors(settings, stream, promise.terms)},
+        errors={**promise.errors, **combined_errors(settings, stream, promise.terms)},
         tariffs=tariffs.of(stream, promise.terms, config.tariffs(settings, stream)),
     )
+
+
+def path_of(settings: config.Config, stream: config.Stream) -> Path:
+    """Return the path to a stream's numbers in the tree of nested streams; () if the stream is not nested.
+
+    The tree assumes ordinary windows: a day has 24 hours and a month 30 days.
+    """
+    streams = settings.nested_with(stream)
+    if len(streams) < 2:
+        return ()
+    terms = [config.terms(part) for part in streams]
+    counts = [coarse.length_ms // fine.length_ms for fine, coarse in pairwise(terms)]
+    path = nested.regular([Kind(part.mechanism, part.rounding, _kwh(part)) for part in terms], counts)
+    [index] = [index for index, part in enumerate(streams) if part is stream]
+    return path[: len(path) - index]
+
+
+def combined_errors(settings: config.Config, stream: config.Stream, terms: Terms) -> dict[str, Error]:
+    """Return the errors of a number that a receiver has combined with the other nested streams' numbers.
+
+    Numbers for a day or longer are energies in kWh, whatever the unit of the records.
+    """
+    path = path_of(settings, stream)
+    if not path:
+        return {}
+    per_kwh, unit, home_value = 1 / _kwh(terms), terms.value_unit, 0.0
+    if terms.length_ms >= DAY_MS:
+        per_kwh, unit, home_value = 1.0, "kWh", MEAN_W * terms.length_ms / HOUR_MS / 1000
+    return {
+        "combined": error(nested.sd(path) * per_kwh, unit, home_value),
+        "combined_ci95": error(nested.half_width(path) * per_kwh, unit, 0.0),
+    }
+
+
+def _kwh(terms: Terms) -> float:
+    """Return the energy, in kWh, that one unit of a window's value stands for."""
+    hours = 1.0 if terms.is_energy else terms.length_ms / HOUR_MS
+    return float(UNIT_FACTOR[terms.readings.unit]) * hours / 1000

@@ -3,7 +3,7 @@
 Each function fills in texts of the catalogue with numbers from `guarantee`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from meteragent.domain import loads
 from meteragent.domain.problem import Problem, fill
@@ -11,7 +11,6 @@ from meteragent.domain.shapes import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
 from meteragent.report.catalogue import say
-from meteragent.report.event import Event
 from meteragent.report.format import (
     MEAN_W,
     amount,
@@ -193,8 +192,7 @@ def of_loads(guarantee: Guarantee) -> str:
 def in_all(guarantee: Guarantee) -> str:
     """Return the sentences about a change of the hidden energy in all, over many slots.
 
-    They state the limit on the odds and, if the change costs more than the level, the reasons and the limit
-    on an attacker's success.
+    If it costs more than the level, they state the reasons and the limit on an attacker's success.
     """
     terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
     if guarantee.is_in_all:
@@ -213,10 +211,7 @@ def in_all(guarantee: Guarantee) -> str:
 
 
 def _joined_limits(limits: Mapping[int, str], terms: Terms) -> str:
-    """Join the limits, which are keyed by number of days; if all are equal, state the limit once.
-
-    A limit is stated without a number of days only if it does not grow with the number of slots.
-    """
+    """Join the limits by number of days, or state one without days if it does not grow with the slots."""
     if len(set(limits.values())) == 1:
         if not loads.step_wh(terms) and terms.rounding != "half-up":
             return next(iter(limits.values()))
@@ -296,20 +291,10 @@ def summary(guarantee: Guarantee) -> str:
 # Hidden and not hidden ----------------------------------------------------------------------------
 
 
-def guess_limit(percent: int, events: str) -> str:
-    """Return how often, at most, a guess is right about these events or, without any, the hidden size."""
-    return say("guess.limit" if events else "guess.limit_of_size", percent=percent, events=events)
-
-
 def guess_columns() -> tuple[str, ...]:
     """Return the column headings of `guess_rows`."""
     daily = (say("guess.daily", days=days) for days in REPETITIONS[1:])
     return (say("guess.event"), say("guess.moves"), say("guess.once"), *daily)
-
-
-def names(events: Iterable[Event]) -> str:
-    """Join the titles of events; return an empty string if there are none."""
-    return "; ".join(event.title for event in events)
 
 
 def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:

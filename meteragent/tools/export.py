@@ -1,8 +1,7 @@
 """The CSV export of the delivered records that the store still keeps.
 
-Only messages that the broker has acknowledged are exported, so an export contains only records that have
-already been sent. The numbers of a record are written digit for digit; only the column `nonnegative` is
-computed.
+Only messages that the broker has acknowledged are exported. The numbers of a record are written digit for
+digit; only the column `nonnegative` is computed.
 """
 
 import csv
@@ -10,7 +9,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from meteragent.consume import Descriptor, Record, Series, nonnegative
 from meteragent.consume.cell import cell_of
@@ -18,6 +17,7 @@ from meteragent.consume.message import load
 from meteragent.domain.errors import RecordError, StoreError
 from meteragent.domain.grid import iso_time
 from meteragent.store import commands, terms
+from meteragent.store.outbox import DeliveredRow
 from meteragent.wire.descriptor import describe
 
 COLUMNS = ("stream", "meter", "time", "for", "band", "value", "unit", "sd", "descriptor", "delivered")
@@ -25,20 +25,12 @@ VIEW = "nonnegative"
 _FIELDS = ("meter", "t", "for", "band", "value", "unit", "sd", "d")
 
 
-class ExportedRecord(NamedTuple):
-    """A delivered record: its stream, its payload, and the time at which the broker confirmed it."""
-
-    stream: str
-    payload: bytes
-    delivered_ms: int
-
-    def row(self) -> list[str]:
-        """Return the columns, with the record's exact digits; `band` is empty if the slot is not a band."""
-        values = _fields(self.payload)
-        fields = [values.get(name, "") for name in _FIELDS]
-        for index in map(_FIELDS.index, ("meter", "band")):
-            fields[index] = cell_of(fields[index])
-        return [self.stream, *fields, iso_time(self.delivered_ms)]
+def _row(record: DeliveredRow) -> list[str]:
+    """Return the columns, with the record's exact digits; `band` is empty if the slot is not a band."""
+    values = _fields(record.payload)
+    fields = {name: values.get(name, "") for name in _FIELDS}
+    fields |= {name: cell_of(fields[name]) for name in ("meter", "band")}
+    return [record.stream, *fields.values(), iso_time(record.delivered_ms)]
 
 
 def _fields(payload: bytes) -> Mapping[str, Any]:
@@ -46,37 +38,35 @@ def _fields(payload: bytes) -> Mapping[str, Any]:
     return load(json.loads(payload, parse_float=str, parse_int=str))
 
 
-def records(connection: sqlite3.Connection) -> Iterator[ExportedRecord]:
+def records(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     """Yield the delivered records that are still kept, in the order of their commits."""
     for row in commands.delivered(connection):
         # Descriptors and running totals have no field `for`, and a withdrawn descriptor has no payload.
         if row.payload and "for" in _fields(row.payload):
-            yield ExportedRecord(row.stream, row.payload, row.delivered_ms)
+            yield row
 
 
 def write(connection: sqlite3.Connection, file: IO[str]) -> int:
     """Write all records as CSV with a header, line by line. Return 0, because every total is preserved."""
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows(record.row() for record in records(connection))
+    table.writerows(map(_row, records(connection)))
     return 0
 
 
 def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
-    """Write the CSV with the view of `consume.nonnegative` as an additional column.
+    """Write the CSV with the view of `consume.nonnegative`, up to six decimals, as an additional column.
 
-    Return the number of totals that the view cannot preserve.
-
-    The view has up to six decimals. If records of a day or window are missing from the export, the view
-    is computed without them, so it can change when those records are delivered. Raises StoreError if the
-    records of a meter do not form a series, for example because the store does not have the terms of a
-    record.
+    Return the number of totals that the view cannot preserve. If records of a day or window are missing from
+    the export, the view is computed without them, so it can change when they are delivered. Raises StoreError
+    if the records of a meter do not form a series, for example because the store lacks a record's terms.
     """
     exported = list(records(connection))
     views, raised_count = _views(exported, descriptors(connection))
     table = csv.writer(file, lineterminator="\n")
     table.writerow((*COLUMNS, VIEW))
-    table.writerows([*row.row(), _decimal(view)] for row, view in zip(exported, views, strict=True))
+    decimals = (f"{view:.6f}".rstrip("0").rstrip(".") for view in views)
+    table.writerows([*_row(row), decimal] for row, decimal in zip(exported, decimals, strict=True))
     return raised_count
 
 
@@ -86,7 +76,7 @@ def descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
     return {descriptor.id: Descriptor.parse(descriptor.message("", 0)) for descriptor in described}
 
 
-def _views(exported: Iterable[ExportedRecord], descriptors: dict[str, Descriptor]) -> tuple[list[float], int]:
+def _views(exported: Iterable[DeliveredRow], descriptors: dict[str, Descriptor]) -> tuple[list[float], int]:
     """Return the view's value for each record, and the number of days or windows with a negative total."""
     meters: defaultdict[tuple[str, str, str], dict[int, Record]] = defaultdict(dict)
     for index, row in enumerate(exported):
@@ -103,7 +93,3 @@ def _views(exported: Iterable[ExportedRecord], descriptors: dict[str, Descriptor
         values.update({index: by_slot[record] for index, record in rows.items()})
         raised_count += len(view.raised_ms)
     return [values[index] for index in sorted(values)], raised_count
-
-
-def _decimal(value: float) -> str:
-    return f"{value:.6f}".rstrip("0").rstrip(".")

@@ -35,6 +35,10 @@ def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[s
 
 
 PARSERS = dict(parsers(usage.parser("0")))
+COMMANDS, DESIGN, SIGNS = (
+    (ROOT / "docs" / f"{name}.md").read_text().partition("xit codes")[2]
+    for name in ("commands", "design", "signs")
+)
 
 
 def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -56,7 +60,7 @@ def section(text: str, title: str) -> list[str]:
 def test_all_commands_are_walked() -> None:
     """Each module of a command is in the list, and so are the actions of `key`, `profile` and `crowd`."""
     modules = {path.stem for path in (ROOT / "meteragent" / "cli").glob("*.py")}
-    shared = {"__init__", "admission", "common", "conversation", "draft", "new_files", "outlet", "rehearsal"}
+    shared = {"__init__", "admission", "common", "conversation", "draft", "outlet", "rehearsal"}
     actions = {"key new", "key show", "key forget", "profile test"}
     actions |= {f"crowd {action}" for action in ("leader", "helper", "ledger", "key")}
     actions |= {"crowd key new", "crowd key show"}
@@ -116,7 +120,7 @@ def test_the_example_is_a_command_line(name: str) -> None:
 def test_the_list_of_commands_has_their_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     """`meteragent --help` says of each command what it does, and what exit codes mean."""
     text = " ".join(help_of("", capsys).split())
-    for name, (_, sentence) in usage.COMMANDS.items():
+    for name, sentence in usage.COMMANDS.items():
         assert f" {name} {sentence}" in text
     for code, meaning in usage.CODES.items():
         assert f" {code} {meaning}" in text
@@ -133,7 +137,7 @@ def test_help_imports_nothing_heavy(name: str) -> None:
         "print(*[m for m in heavy if m in sys.modules], *sorted(commands), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    groups = [usage.COMMANDS[name.split(maxsplit=1)[0]][0]] if name else []
+    groups = [group for group, names in usage.GROUPS.items() if name and name.split(maxsplit=1)[0] in names]
     light = {f"meteragent.cli.{name}" for name in ("common", "outlet", "usage", "usage.command")}
     light |= {f"meteragent.cli.usage.{group}" for group in groups}
     assert set(done.stderr.split()) <= light
@@ -160,3 +164,25 @@ def test_without_a_command_the_commands_are_listed(
     assert ended.value.code == 2
     listed = section(capsys.readouterr().err, "commands")
     assert [line.split()[0] for line in listed if re.match(r"  (?:  )?[a-z]", line)] == [*usage.COMMANDS]
+
+
+def codes_of(command: str) -> set[int]:
+    """The exit codes in the help of a command and of its actions."""
+    names = [name for name in PARSERS if name.split()[0] == command]
+    return {
+        int(line.split()[0]) for name in names for line in section(PARSERS[name].epilog or "", "exit codes")
+    }
+
+
+def test_documents_state_the_exit_codes_of_help() -> None:
+    """The list of commands may leave out 1 and 2, the contract has all, and the runbook those of `run`."""
+    rows = re.findall(r"^\| `meteragent (\w+)[^`]*` \|.*\| (.*) \|$", COMMANDS, re.MULTILINE)
+    assert {command for command, _ in rows} == {*usage.COMMANDS}
+    for command in usage.COMMANDS:
+        codes = {int(code) for name, text in rows if name == command for code in re.findall(r"\b\d+", text)}
+        assert codes_of(command) - {1, 2} <= codes <= codes_of(command), command
+    contract, signs = (
+        {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} for text in (DESIGN, SIGNS)
+    )
+    assert contract == set().union(*map(codes_of, usage.COMMANDS))
+    assert signs == codes_of("run")

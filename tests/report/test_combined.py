@@ -16,7 +16,7 @@ from meteragent.core.noise import Noise
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import SeededBits
-from meteragent.report import combined, whole
+from meteragent.report import whole
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import streams, written
@@ -91,14 +91,14 @@ def test_every_stream_gains_by_the_others() -> None:
         alone_kwh = terms.sd * terms.length_ms / HOUR_MS / 1000
         assert promised(settings().stream.index(stream))[0] < alone_kwh
     alone = config.parse(written())
-    assert combined.path_of(alone, alone.stream[0]) == ()
+    assert whole.path_of(alone, alone.stream[0]) == ()
     assert "combined" not in whole.of(alone, alone.stream[0]).errors
 
 
 def test_only_streams_of_one_table_are_combined() -> None:
     """Two tables with the same lengths share nothing."""
     two = config.parse(streams(("one", "a/{meter}", "'x/{meter}'"), ("two", "b/{meter}", "'y/{meter}'")))
-    assert [combined.path_of(two, stream) for stream in two.stream] == [(), ()]
+    assert [whole.path_of(two, stream) for stream in two.stream] == [(), ()]
     assert two.nested_with(two.stream[1]) == (two.stream[1],)
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from meteragent.domain.figures import exact, figures
 from meteragent.report import format as written
+from meteragent.report.plan.render import share_of_home
+from meteragent.tools.tap.view import column
 
 LEVELS = st.fractions(min_value=0, max_value=1000, max_denominator=10**6)
 
@@ -114,7 +116,7 @@ def test_a_level_is_right_to_three_figures(level: Fraction) -> None:
 def test_homes_and_their_share() -> None:
     """One home or many, and a power beside a home's 330 W: a percentage, or how many times."""
     assert [written.mean_of(count) for count in (1, 1000)] == ["one home", "the mean of 1,000 homes"]
-    assert [written.share_of_home(watts) for watts in (33, 1.1, 3299, 3300)] == [
+    assert [share_of_home(watts) for watts in (33, 1.1, 3299, 3300)] == [
         "10%",
         "0.333%",
         "1,000%",
@@ -127,4 +129,4 @@ def test_homes_and_their_share() -> None:
 )
 def test_a_column_has_no_power_of_ten(number: float, text: str) -> None:
     """About four figures, and always plain digits."""
-    assert written.column(number) == text
+    assert column(number) == text

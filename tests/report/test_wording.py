@@ -9,6 +9,7 @@ from meteragent.agent.page import serialise
 from meteragent.cli import main
 from meteragent.report import catalogue, guarantee, markdown, terminal, wording
 from meteragent.report.guarantee import Guarantee
+from meteragent.report.plan.render import guess_limit
 from tests.support.configurations import energy, streams, written
 from tests.support.not_run import ROOT
 from tests.support.page_world import PageWorld
@@ -91,7 +92,7 @@ def test_plan_says_it_as_check_does(capsys: pytest.CaptureFixture[str]) -> None:
     """The success limit in a plan has the words of the table, and the number of its own event."""
     assert main(["plan", "--hide", "kettle", "--share", "half-hour"]) == 0
     told = joined(capsys.readouterr().out)
-    assert wording.guess_limit(70, "which programme was on, 1 h; a kettle; a TV evening") in told
+    assert guess_limit(70, "which programme was on, 1 h; a kettle; a TV evening") in told
 
 
 def test_the_page_s_headings_are_those_of_the_statement() -> None:

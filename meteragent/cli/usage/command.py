@@ -87,10 +87,7 @@ class Command:
 
 
 class Format(argparse.RawDescriptionHelpFormatter):
-    """A help formatter as wide as the terminal, up to WIDTH_MAX.
-
-    It keeps the line breaks of the description and the epilog.
-    """
+    """A help formatter as wide as the terminal, up to WIDTH_MAX, that keeps the epilog's line breaks."""
 
     def __init__(self, prog: str) -> None:
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)

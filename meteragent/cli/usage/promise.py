@@ -76,10 +76,7 @@ COMMANDS = {
                     "level", "L", "the level of a window; smaller is more private; default: 1", default="1"
                 ),
                 _part(
-                    "timezone",
-                    "ZONE",
-                    "the time zone of local days and months; default: UTC",
-                    default="UTC",
+                    "timezone", "ZONE", "the time zone of local days and months; default: UTC", default="UTC"
                 ),
             ],
             "output": [_part("plot", "FILE", _PLOT), _LANGUAGE, JSON],

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from meteragent import config
 from meteragent.domain.figures import exact
 from meteragent.domain.terms import Terms
-from meteragent.report import facts, guarantee, wording
+from meteragent.report import facts, guarantee
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS
 from meteragent.report.format import amount, energy, filled, localised, mean_of
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, forms
-from meteragent.report.plan.setting import HEAD, largest
+from meteragent.report.plan.render import paste_lines, titles
+from meteragent.report.plan.setting import configuration, largest, level_text
 from meteragent.wire.number import figure
 
 _MONEY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([A-Z]{3})", re.ASCII)
@@ -103,7 +104,7 @@ class AmountSetting:
     @cached_property
     def text(self) -> str:
         """The configuration to paste."""
-        question, level = self.question, self.question.level
+        question = self.question
         keys = {
             "window.length": f'"{question.share.length}"',
             "window.timezone": f'"{question.timezone}"',
@@ -111,9 +112,9 @@ class AmountSetting:
             "window.weights.bound": exact(question.bound.value),
             "window.weights.topic": '"prices/market"    # or [[window.weights.price]] with hours and prices',
             "privacy.hide": f'"{exact(self.hide_wh)}Wh"',
-            "privacy.level": f'"{level}"' if level.denominator > 1 else str(level),
+            "privacy.level": level_text(question.level),
         }
-        return HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
+        return configuration(keys)
 
     @cached_property
     def stream(self) -> config.Stream:
@@ -138,11 +139,7 @@ class AmountSetting:
 
 @dataclass(frozen=True)
 class AmountAnswer:
-    """The setting, whether its error is within the goal, and the best setting within the goal.
-
-    `limit` is the setting that hides the most energy within the goal; it is None if there is no goal, or if
-    no setting is within the goal.
-    """
+    """The setting, whether its error is within the goal, and what hides most within the goal, if anything."""
 
     question: AmountQuestion
     setting: AmountSetting
@@ -153,8 +150,8 @@ class AmountAnswer:
 def solve(question: AmountQuestion) -> AmountAnswer:
     """Find the error that hiding an energy costs, or the largest energy that can be hidden within an error.
 
-    Raises ValueError if the question states neither energy nor error; error and price are in different
-    currencies; or the question states no energy, and its error is too small to hide anything.
+    Raises ValueError if the question states neither, if its error is too small to hide anything, or if error
+    and price are in different currencies.
     """
     hide, goal = question.hide, question.goal
     if goal is not None and goal.currency != question.bound.currency:
@@ -171,10 +168,7 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 
 
 def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
-    """Return the setting that hides the most energy within the goal; None if no setting is found.
-
-    The energy has three significant figures. It is at least roughly 1 mWh, and at most `ENERGY_MAX_WH`.
-    """
+    """Return the setting that hides the most energy within the goal; None if it would be below 1 mWh."""
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
     # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times the scale.
     limit_wh = 1000 * error_of_one_home * float(question.level / question.bound.value) / math.sqrt(2)
@@ -199,12 +193,11 @@ def as_text(answer: AmountAnswer) -> str:
     lines += [f"  {say('plan.one_home', within=within)}", ""]
     if not answer.is_possible and answer.limit is not None:
         lines += [say("plan.amount_limit", energy=energy(answer.limit.hide_wh)), ""]
-    events = wording.names(event for event in EVENTS if event.energy_wh <= setting.hide_wh)
+    events = titles(event for event in EVENTS if event.energy_wh <= setting.hide_wh)
     hides = say("plan.amount_hides", energy=energy(setting.hide_wh), events=events or say("plan.no_example"))
     if question.hide is None and setting.is_largest:
         hides += f" {say('plan.search_limit', energy=energy(setting.hide_wh))}"
-    paste = [say("plan.paste"), "", *setting.text.splitlines(), "", filled(say("plan.next"))]
-    return "\n".join([*lines, filled(hides), "", *paste])
+    return "\n".join([*lines, filled(hides), "", *paste_lines(setting.text)])
 
 
 def _verdict(answer: AmountAnswer) -> str:

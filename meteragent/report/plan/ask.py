@@ -24,10 +24,7 @@ _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "
 
 
 class Hide(NamedTuple):
-    """A change to hide: an event, or any change by an energy, whatever its shape.
-
-    `name` is the event's name, or the energy as the question states it.
-    """
+    """A change to hide: an event, or any change by an energy, which `name` states as the question does."""
 
     name: str
     energy_wh: Fraction
@@ -44,7 +41,7 @@ class Hide(NamedTuple):
 class Share(NamedTuple):
     """Numbers to share: one for each `step_ms`, on the epoch grid or the calendar (`unit`).
 
-    `blocks` is the number of values in a calendar window, or 0 if `setting.advised` chooses it; `step_ms` is
+    `blocks` is the number of values in a calendar window, or 0 if `setting` chooses it; `step_ms` is
     the total duration of one value in an ordinary window. `quantum_w` is the coarsest sufficient quantum.
     `name` is the English name, which JSON uses. `words` are the names that a question may use.
     """
@@ -103,7 +100,7 @@ CURVE = Share(
     0,
     Space.CURVE,
 )
-"""A share whose number of blocks `setting.advised` chooses."""
+"""A share whose number of blocks `setting` chooses."""
 MORE_SHARES = (
     Share("quarter hours", ("quarter-hourly values", "quarter hour", "15min"), 15 * MINUTE_MS, Fraction(1)),
     Share("hours", ("hourly values", "hour", "1h", "60min", "hourly"), HOUR_MS, Fraction(1)),
@@ -127,8 +124,7 @@ class Goal:
     def watts(self, share: Share) -> float:
         """Return the goal as mean power over a number's time; `%` refers to a home's mean, `MEAN_W`.
 
-        Raises ValueError if the goal is an energy, but the share is a power (bands of a day, blocks
-        of a curve).
+        Raises ValueError if the goal is an energy, but the share a power (bands of a day, blocks of a curve).
         """
         if self.unit == "%":
             return float(self.amount * MEAN_W / 100)
@@ -143,10 +139,9 @@ class Goal:
 
 
 def hide(text: str) -> Hide:
-    """Parse what to hide, such as ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh`` or ``2000W 30min``.
+    """Parse what to hide, such as ``kettle``, ``tv evening``, ``110Wh`` or ``2000W 30min``.
 
-    Raises ValueError if the text is none of these, or the change is too large; the error states what is
-    expected.
+    Raises ValueError, as all parsers here do, with what is expected.
     """
     if match := _ENERGY.fullmatch(text.strip()):
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
@@ -163,10 +158,9 @@ def hide(text: str) -> Hide:
 
 
 def _public_event(text: str) -> Event:
-    """Find the public event whose name contains all words of the text.
+    """Find the public event whose name has all words of the text and, if several have, no others.
 
-    Of several such events, the result is the one whose name has no other words. Raises ValueError if
-    there is no such event, or there are several, each with other words; the error states the choices.
+    Raises ValueError with the choices if there is none.
     """
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
@@ -186,10 +180,7 @@ def _words(text: str) -> set[str]:
 
 
 def share(text: str) -> Share:
-    """Parse what to share, such as ``half-hour``, ``day``, ``month`` or ``typical-day``.
-
-    Raises ValueError if the text is none of these.
-    """
+    """Parse what to share, such as ``half-hour``, ``day``, ``month`` or ``typical-day``."""
     plain = " ".join(_WORDS.findall(text.lower()))
     for candidate in (*SHARES, *MORE_SHARES):
         if plain in {form for word in candidate.words for form in forms(word)}:
@@ -198,19 +189,13 @@ def share(text: str) -> Share:
 
 
 def shares(text: str) -> Share | list[Share]:
-    """Parse one share or, for nested streams, several, such as ``half-hour,day,month``.
-
-    Raises ValueError if a part of the text is not a share.
-    """
+    """Parse one share or, for nested streams, several, such as ``half-hour,day,month``."""
     words = text.split(",")
     return share(text) if len(words) == 1 else list(map(share, words))
 
 
 def goals(text: str) -> Goal | list[Goal | None]:
-    """Parse the error to reach, or one error per share: in ``any,0.7kWh,1.5kWh``, ``any`` means no goal.
-
-    Raises ValueError if a part of the text is not an error.
-    """
+    """Parse the error to reach, or one error per share: in ``any,0.7kWh,1.5kWh``, ``any`` means no goal."""
     words = text.split(",")
     if len(words) == 1:
         return goal(text)
@@ -224,10 +209,7 @@ def forms(word: str) -> tuple[str, ...]:
 
 
 def goal(text: str) -> Goal:
-    """Parse the error to reach, such as ``5%``, ``20W`` or ``0.5kWh``.
-
-    Raises ValueError if the text is none of these, or zero.
-    """
+    """Parse the error to reach, such as ``5%``, ``20W`` or ``0.5kWh``."""
     match = _GOAL.fullmatch(text.strip())
     if match is None or not Fraction(match[1]):
         raise ValueError(f"a percentage of a home's {MEAN_W} W such as 5%, a power such as 20W, or 0.5kWh")

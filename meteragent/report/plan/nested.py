@@ -1,13 +1,10 @@
 """Plans for nested streams: shares of a level that make numbers of several lengths accurate enough.
 
-A question names two or more lengths, such as half hours, days and months, and optionally an error for each.
 All streams hide the same energy, and their shares of the level add up to one, so the promise is that of a
 single stream (THEORY 3.8). All shares in steps of 1/20 are tried, with at least one step for the finest
-length. The best shares minimise the largest error relative to its goal. If no length has a goal, each error
-is taken relative to that of a single stream of that length.
-
-A single stream of the finest length, whose numbers receivers add up to days and months, is tried as well.
-Shares are proposed only if they are better than this single stream.
+length. The best shares minimise the largest error relative to its goal or, without goals, to that of a single
+stream of that length. They are proposed only if they are better than a single stream of the finest length,
+whose numbers receivers add up to days and months.
 """
 
 import json
@@ -28,8 +25,8 @@ from meteragent.privacy.nested import Kind
 from meteragent.report.catalogue import say
 from meteragent.report.format import energy, filled, full, localised
 from meteragent.report.plan.ask import Goal, Hide, Share
-from meteragent.report.plan.render import error
-from meteragent.report.plan.setting import HEAD
+from meteragent.report.plan.render import error, paste_lines
+from meteragent.report.plan.setting import configuration, level_text
 from meteragent.wire.number import figure
 
 STEPS = 20
@@ -107,23 +104,20 @@ class NestedAnswer:
     def text(self) -> str:
         """The configuration to paste."""
         question, chosen = self.question, self.best if self.is_better else self.single
-        keys = {"privacy.hide": f'"{_energy_text(question.hide.energy_wh)}"'}
-        keys["privacy.level"] = (
-            f'"{question.level}"' if question.level.denominator > 1 else str(question.level)
-        )
-        pairs = [
-            (name_of(length), share)
-            for length, share in zip(chosen.lengths, chosen.shares, strict=True)
-            if share
-        ]
-        if len(pairs) > 1:
-            table = ", ".join(f'"{name}" = {exact(share)}' for name, share in pairs)
+        keys = {"privacy.hide": f'"{exact(question.hide.energy_wh)}Wh"'}
+        keys["privacy.level"] = level_text(question.level)
+        pairs = zip(chosen.lengths, chosen.shares, strict=True)
+        shares = {length: share for length, share in pairs if share}
+        names = [length.unit or format_duration(length.step_ms) for length in shares]
+        if len(shares) > 1:
+            parts = zip(names, shares.values(), strict=True)
+            table = ", ".join(f'"{name}" = {exact(share)}' for name, share in parts)
             keys["privacy.shares"] = f"{{ {table} }}"
         else:
-            keys["window.length"] = f'"{pairs[0][0]}"'
-        if any(length.unit for length, share in zip(chosen.lengths, chosen.shares, strict=True) if share):
+            keys["window.length"] = f'"{names[0]}"'
+        if any(length.unit for length in shares):
             keys["window.timezone"] = f'"{question.timezone}"'
-        return HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
+        return configuration(keys)
 
 
 def noise(radius_w: Fraction, level: Fraction) -> LInfLaplace:
@@ -131,17 +125,8 @@ def noise(radius_w: Fraction, level: Fraction) -> LInfLaplace:
     return LInfLaplace(level / radius_w, radius_w / _QUANTA, 1)
 
 
-def name_of(length: Share) -> str:
-    """Return a length as a configuration writes it."""
-    return length.unit or format_duration(length.step_ms)
-
-
 def solve(question: NestedQuestion) -> NestedAnswer:
-    """Find the shares with the least error, and compare them with one stream of the finest length.
-
-    Raises ValueError if there are fewer than two lengths, a length is a typical day or a curve, the
-    lengths are not from fine to coarse or do not nest, or there are goals, but not one for each length.
-    """
+    """Find the best shares, and compare them with one stream of the finest length. Raises ValueError."""
     _check(question)
     limits_w = question.limits_w()
 
@@ -196,10 +181,6 @@ def _grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
             yield tuple(Fraction(step, STEPS) for step in steps)
 
 
-def _energy_text(wh: Fraction) -> str:
-    return f"{exact(wh)}Wh"
-
-
 # In words and as JSON -------------------------------------------------------------------------------
 
 
@@ -207,18 +188,12 @@ def as_text(answer: NestedAnswer) -> str:
     """Return the answer as text: its errors, its configuration, and the next step."""
     question = answer.question
     shares = ", ".join(length.title for length in question.lengths)
-    task = say("plan.join").join(
-        [say("plan.hide", change=question.hide.title), say("plan.share", share=shares)]
-    )
-    verdict = "possible" if answer.is_possible else "impossible"
-    choice = "better" if answer.is_better else "single"
+    parts = say("plan.hide", change=question.hide.title), say("plan.share", share=shares)
+    verdict = "plan.nested_possible" if answer.is_possible else "plan.nested_impossible"
+    choice = say("plan.nested_is_better" if answer.is_better else "plan.nested_is_single")
+    head = f"{say(verdict, question=say('plan.join').join(parts))} {choice}"
     heads = [say(f"plan.nested_{name}") for name in ("share", "nested", "single", "goal")]
-    lines = [
-        filled(f"{say(f'plan.nested_{verdict}', question=task)} {say(f'plan.nested_is_{choice}')}"),
-        "",
-        say("plan.nested_costs"),
-        _row("", *heads),
-    ]
+    lines = [filled(head), "", say("plan.nested_costs"), _row("", *heads)]
     goals = question.goals or (None,) * len(question.lengths)
     rows = zip(
         question.lengths, answer.best.shares, answer.best.errors_w, answer.single.errors_w, goals, strict=True
@@ -227,8 +202,7 @@ def as_text(answer: NestedAnswer) -> str:
         cells = localised(exact(share)), error(error_w, length), error(single_w, length)
         lines.append(_row(length.title, *cells, goal.text if goal else "-"))
     hides = say("plan.nested_hides", energy=energy(question.hide.energy_wh), level=full(question.level))
-    paste = [say("plan.paste"), "", *answer.text.splitlines(), "", filled(say("plan.next"))]
-    return "\n".join([*lines, "", hides, "", *paste])
+    return "\n".join([*lines, "", hides, "", *paste_lines(answer.text)])
 
 
 def _row(name: str, share: str, nested_error: str, single_error: str, goal: str) -> str:
@@ -252,6 +226,7 @@ def as_json(answer: NestedAnswer) -> str:
 
 def _rows(answer: NestedAnswer) -> Sequence[dict[str, Any]]:
     best, single = answer.best, answer.single
+    columns = best.lengths, best.shares, best.errors_w, single.errors_w
     return [
         {
             "share": length.name,
@@ -259,7 +234,5 @@ def _rows(answer: NestedAnswer) -> Sequence[dict[str, Any]]:
             "error_w": figure(error_w),
             "error_of_one_stream_w": figure(single_w),
         }
-        for length, share, error_w, single_w in zip(
-            best.lengths, best.shares, best.errors_w, single.errors_w, strict=True
-        )
+        for length, share, error_w, single_w in zip(*columns, strict=True)
     ]

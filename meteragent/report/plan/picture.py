@@ -25,10 +25,9 @@ _APART = 1.2
 
 
 def draw(answer: Answer, path: Path) -> None:
-    """Draw an answer's setting among settings that hide more and less energy.
+    """Draw an answer's setting, or the nearest possible, among settings that hide more and less energy.
 
-    If the answer is not possible, draw the first of the nearest settings. The suffix of `path` determines
-    the format. Raises ValueError if the suffix names no format, or there is no setting.
+    Raises ValueError if the suffix of `path` names no format, or there is no setting.
     """
     setting = answer.setting if answer.is_possible else next((near.setting for near in answer.nearest), None)
     if setting is None:

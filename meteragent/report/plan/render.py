@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from meteragent.report import facts, guarantee, wording
+from meteragent.report import facts, guarantee
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import (
@@ -13,22 +13,24 @@ from meteragent.report.format import (
     amount,
     duration,
     energy,
+    figures,
     filled,
     full,
+    localised,
     mean_of,
     odds,
     percent,
-    share_of_home,
     whole,
 )
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Share
 from meteragent.report.plan.setting import Setting, candidates, covered, odds_level, radius_percent
-from meteragent.report.plan.solve import Answer, Sliding, around, homes_needed, is_chosen, sliding
+from meteragent.report.plan.solve import Answer, Sliding, around, homes_needed, sliding
 from meteragent.wire.number import figure
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
 """Errors of a mean, as shares of `MEAN_W`; the answer shows how many homes each error requires."""
+_PERCENT_BELOW = 10
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
@@ -37,19 +39,22 @@ def error(watts: float, share: Share) -> str:
     return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
 
+def share_of_home(power_w: float) -> str:
+    """Return a power as a share of a home's mean: ``12.3%`` or, from 1000% on, ``15 times``."""
+    share = power_w / MEAN_W
+    if share < _PERCENT_BELOW:
+        return percent(figures(100 * share))
+    return say("number.times", count=localised(f"{share:,.0f}"))
+
+
 def _question(answer: Answer) -> str:
     """Return the question in one line."""
-    question = answer.question
-    parts = []
-    if question.hide is not None:
-        parts.append(say("plan.hide", change=question.hide.title))
-    if question.share is not None:
-        parts.append(say("plan.share", share=question.share.title))
-    if question.homes is not None or question.goal is not None:
-        homes = question.homes or (answer.homes if question.hide and question.share else 1)
+    question, goal = answer.question, answer.question.goal
+    parts = [] if question.hide is None else [say("plan.hide", change=question.hide.title)]
+    parts += [] if question.share is None else [say("plan.share", share=question.share.title)]
+    if question.homes is not None or goal is not None:
         is_given = question.homes is not None or question.hide is None or question.share is None
-        homes_text = mean_of(homes) if is_given else say("plan.enough_homes")
-        goal = question.goal
+        homes_text = mean_of(question.homes or 1) if is_given else say("plan.enough_homes")
         parts.append(say("plan.within", homes=homes_text, goal=goal.text) if goal else homes_text)
     return say("plan.join").join(parts)
 
@@ -77,7 +82,10 @@ def as_text(answer: Answer) -> str:
         lines += [*section, ""] if section else []
     windows = sliding(answer.question, setting)
     lines += [*_sliding(windows), ""] if windows else []
-    lines += [*_blocks(setting), ""] if is_chosen(setting) else []
+    if setting.share.unit is not None and setting.slots > 1:  # the number of blocks was chosen
+        key = "plan.blocks_of_preset" if setting.share.blocks else "plan.blocks_of_bound"
+        origin = say(key, blocks=setting.slots, examples=len(EVENTS))
+        lines += [filled(f"{origin} {say('plan.blocks_warning')}"), ""]
     return "\n".join([*lines, filled(say("plan.next"))])
 
 
@@ -98,17 +106,14 @@ def _considered(answer: Answer) -> list[str]:
 
 def _costs(answer: Answer, setting: Setting) -> list[str]:
     share, one_w = setting.share, setting.error_w()
-    rows = sorted({1, answer.homes, *CROWDS})
-    lines = [say("plan.costs", share=share.title)]
-    of_home = say("plan.of_home", watts=MEAN_W)
-    for homes in rows:
+    lines, of_home = [say("plan.costs", share=share.title)], say("plan.of_home", watts=MEAN_W)
+    for homes in sorted({1, answer.homes, *CROWDS}):
         watts = setting.error_w(homes)
         lines.append(f"  {mean_of(homes):<28}{error(watts, share):>11}{share_of_home(watts):>12} {of_home}")
     within = say("cost.within", half_width=error(setting.terms.half_width(0.95), share))
     lines.append(f"  {say('plan.one_home', within=within)}")
-    counts = "; ".join(
-        f"{percent(str(100 * goal))}: {whole(homes_needed(setting, float(goal * MEAN_W)))}" for goal in GOALS
-    )
+    homes_by_goal = {goal: whole(homes_needed(setting, float(goal * MEAN_W))) for goal in GOALS}
+    counts = "; ".join(f"{percent(str(100 * goal))}: {homes}" for goal, homes in homes_by_goal.items())
     lines.append(f"  {say('plan.homes_needed', counts=counts)}")
     lines += _slack(answer, setting)
     floor = say("plan.floor", floor=error(setting.floor_w, share), error=error(one_w, share))
@@ -131,20 +136,15 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
     hides = say("plan.hides", energy=energy(setting.hide_wh), level=full(setting.level))
     events, percentage = covered(setting), radius_percent(setting)
-    limit = wording.guess_limit(percentage, _names(events) if events else "")
-    sentences = (hides, _search_limit(answer, setting), limit, _odds(answer, setting), say("plan.assumed"))
+    limit = guess_limit(percentage, _names(events) if events else "")
+    has_limit = answer.question.hide is None and setting.hide_wh >= ENERGY_MAX_WH
+    search = say("plan.search_limit", energy=energy(setting.hide_wh)) if has_limit else ""
+    sentences = (hides, search, limit, _odds(answer, setting), say("plan.assumed"))
     return [filled(" ".join(filter(None, sentences)))]
 
 
-def _search_limit(answer: Answer, setting: Setting) -> str:
-    """Return a sentence if the search for the most energy ended at the largest energy, not at the goal."""
-    if answer.question.hide is not None or setting.hide_wh < ENERGY_MAX_WH:
-        return ""
-    return say("plan.search_limit", energy=energy(setting.hide_wh))
-
-
 def _names(events: Iterable[Event]) -> str:
-    return wording.names(events) or say("plan.no_example")
+    return titles(events) or say("plan.no_example")
 
 
 def _odds(answer: Answer, setting: Setting) -> str:
@@ -156,6 +156,21 @@ def _odds(answer: Answer, setting: Setting) -> str:
         return say("plan.odds_of_energy", odds=odds(setting.level))
     factor = odds(Fraction(odds_level(setting, hide.event)))
     return say("plan.odds_of_event", event=hide.title, odds=factor)
+
+
+def guess_limit(percent: int, events: str) -> str:
+    """Return how often, at most, a guess is right about these events or, without any, the hidden size."""
+    return say("guess.limit" if events else "guess.limit_of_size", percent=percent, events=events)
+
+
+def titles(events: Iterable[Event]) -> str:
+    """Join the titles of events; return an empty string if there are none."""
+    return "; ".join(event.title for event in events)
+
+
+def paste_lines(text: str) -> list[str]:
+    """Return the lines around a configuration to paste, and the next step."""
+    return [say("plan.paste"), "", *text.splitlines(), "", filled(say("plan.next"))]
 
 
 def _paste(setting: Setting, title: str) -> list[str]:
@@ -179,7 +194,7 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
         errors_w = row.error_w(), row.error_w(homes), row.floor_w
         one_home, mean, floor = (error(error_w, row.share) for error_w in errors_w)
         cells = f"{energy(row.hide_wh):>10}{one_home:>{one_width}}{mean:>16}{floor:>{floor_width}}"
-        lines.append(f"{mark}{cells}   {wording.names(new_events) or '-'}")
+        lines.append(f"{mark}{cells}   {titles(new_events) or '-'}")
     return lines
 
 
@@ -215,13 +230,6 @@ def _sliding(offer: Sliding) -> list[str]:
     return [filled(text), "", *setting.text.splitlines()]
 
 
-def _blocks(setting: Setting) -> list[str]:
-    """Return the line about the origin of the number of blocks, with a warning against private traces."""
-    key = "plan.blocks_of_preset" if setting.share.blocks else "plan.blocks_of_bound"
-    origin = say(key, blocks=setting.slots, examples=len(EVENTS))
-    return [filled(f"{origin} {say('plan.blocks_warning')}")]
-
-
 def _nearest(answer: Answer) -> list[str]:
     """Return the lines about the nearest possible settings, each with its error."""
     if not answer.nearest:
@@ -244,24 +252,23 @@ def _nearest(answer: Answer) -> list[str]:
 
 def as_json(answer: Answer) -> str:
     """Return the answer as JSON: errors in W over a number's time, and exact numbers as text."""
-    setting, windows = answer.setting, None
-    if answer.is_possible and setting is not None:
-        windows = sliding(answer.question, setting)
+    setting = answer.setting if answer.is_possible else None
+    windows = None if setting is None else sliding(answer.question, setting)
     document: dict[str, Any] = {
         "question": _question(answer),
         "possible": answer.is_possible,
         "why_not": answer.why_not or None,
         "homes": answer.homes,
-        "setting": _facts(setting, answer.homes) if answer.is_possible and setting else None,
+        "setting": _facts(setting, answer.homes) if setting else None,
         "considered": [_facts(option, answer.homes) for option in answer.considered],
         "nearest": [{"change": near.change} | _facts(near.setting, near.homes) for near in answer.nearest],
         "sliding": windows and _windows(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}
-            for row in (around(setting, FACTORS) if answer.is_possible and setting else ())
+            for row in (around(setting, FACTORS) if setting else ())
         ],
     }
-    if answer.is_possible and setting is not None:
+    if setting is not None:
         document["check"] = facts.of(guarantee.of(setting.stream))
     return json.dumps(document, indent=2)
 

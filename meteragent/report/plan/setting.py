@@ -10,7 +10,6 @@ from meteragent import config
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.presets import PRESETS
-from meteragent.domain.shapes import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.privacy import success_bound
@@ -51,10 +50,7 @@ class Setting:
 
     @cached_property
     def quantum_w(self) -> Fraction:
-        """The preset's quantum or, without a preset, the share's quantum or a finer one.
-
-        The finer quantum is a power of ten that is at most radius / `_FINE` but at least `_FINEST_W`.
-        """
+        """The preset's quantum or, without a preset, the share's or a finer power of ten (`_FINE`)."""
         if self.preset is not None:
             return PRESETS[self.preset].quantum
         finest = Fraction(10) ** math.floor(math.log10(self.hide_wh / self._hours / _FINE))
@@ -90,7 +86,9 @@ class Setting:
     @cached_property
     def preset(self) -> str | None:
         """The preset with exactly this grid, hidden energy and level; None if no preset has them."""
-        numbers = (*_grid(self), self.hide_wh, self.level)
+        share = self.share
+        length = share.unit or share.step_ms * self.slots
+        numbers = (length, self.slots, share.space, self.hide_wh, self.level)
         for name, preset in PRESETS.items():
             if (preset.length, preset.blocks, preset.space, preset.hide_wh, preset.level) == numbers:
                 return name
@@ -103,14 +101,11 @@ class Setting:
         if self.timezone == "UTC" and zone:
             zone["window.timezone"] += _ZONE
         if self.preset is not None:
-            return _configuration(zone | {"privacy.preset": f'"{self.preset}"'})
-        number = f'"{self.level}"' if self.level.denominator > 1 else str(self.level)
-        privacy = {
-            "privacy.hide": f'"{_energy_text(self.hide_wh)}"',
-            "privacy.level": number,
-            "privacy.quantum": exact(self.quantum_w),
-        }
-        return _configuration(_window(self.share, self.slots) | zone | privacy)
+            return configuration(zone | {"privacy.preset": f'"{self.preset}"'})
+        hide = f"{exact(self.hide_wh / 1000)}kWh" if self.hide_wh >= 1000 else f"{exact(self.hide_wh)}Wh"
+        privacy = {"privacy.hide": f'"{hide}"', "privacy.level": level_text(self.level)}
+        quantum = {"privacy.quantum": exact(self.quantum_w)}
+        return configuration(_window(self.share, self.slots) | zone | privacy | quantum)
 
     @property
     def stream(self) -> config.Stream:
@@ -123,14 +118,14 @@ def hours(share: Share, slots: int) -> Fraction:
     return share.hours if share.blocks else share.hours / slots
 
 
-def _grid(setting: Setting) -> tuple[int | str, int, Space]:
-    """Return a setting's length, blocks and space as a preset states them."""
-    share = setting.share
-    return share.unit or share.step_ms * setting.slots, setting.slots, share.space
-
-
-def _configuration(keys: dict[str, str]) -> str:
+def configuration(keys: dict[str, str]) -> str:
+    """Return a configuration to paste that has these keys."""
     return HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+def level_text(level: Fraction) -> str:
+    """Return a level as a configuration writes it."""
+    return f'"{level}"' if level.denominator > 1 else str(level)
 
 
 def _window(share: Share, slots: int) -> dict[str, str]:
@@ -148,12 +143,7 @@ def _window(share: Share, slots: int) -> dict[str, str]:
 def _shape(share: Share, slots: int, timezone: str) -> Terms:
     """Return the terms of a share's windows, with the noise of the default preset."""
     zone = {} if share.unit is None else {"window.timezone": f'"{timezone}"'}
-    return config.terms(config.parse(_configuration(_window(share, slots) | zone)).stream[0])
-
-
-def _energy_text(wh: Fraction) -> str:
-    """Return an energy as a configuration writes it."""
-    return f"{exact(wh / 1000)}kWh" if wh >= 1000 else f"{exact(wh)}Wh"
+    return config.terms(config.parse(configuration(_window(share, slots) | zone)).stream[0])
 
 
 def last_place(wh: float) -> Fraction:
@@ -177,9 +167,8 @@ def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Return whether an event is at least as hard to detect as a change by the radius in one window.
 
-    If so, an attacker is right about the event no more often than the level allows: 70% of the time at level
-    1 (`success_bound`), wherever the event lies on the grid and however many windows it touches. The gain
-    over guessing may be larger by the factor `slack`.
+    So it is wherever the event lies on the grid, and however many windows it touches. The gain over guessing
+    may be larger by the factor `slack`.
     """
     noise = setting.terms.mechanism
     limit = 0.5 + slack * (success_bound(noise, (setting.radius_w,)) - 0.5)
@@ -204,10 +193,9 @@ def covered(setting: Setting) -> list[Event]:
 
 
 def odds_level(setting: Setting, event: Event) -> float:
-    """Return the level of a whole event, summed over all windows that it touches.
+    """Return the level of a whole event, summed over all windows that it touches, and for one more quantum.
 
-    An event that starts off the grid is rounded up in two windows instead of one; the loss for one more
-    quantum covers that.
+    An event that starts off the grid is rounded up in two windows instead of one.
     """
     noise = setting.terms.mechanism
     losses = (sum(map(noise.loss, distances_w)) for distances_w in alignments(event, setting))
@@ -217,8 +205,7 @@ def odds_level(setting: Setting, event: Event) -> float:
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Find the setting with the least error that hides `hide`, over all numbers of slots in a window.
 
-    A preset has a name, so it is preferred if its error is no larger and it hides the same event (with limits
-    rounded as in `check`).
+    A preset is preferred if its error is no larger and it hides the same event.
     """
     best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
@@ -235,12 +222,11 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
 
     A change of any shape may lie in one slot, and so may an event no longer than a slot. For these, more
     slots would only add noise. A longer event changes a window of many slots only by its power. A number of
-    slots is left out if its error, even with that power as the radius, is not below the errors of fewer
-    slots.
+    slots is left out if its error, even with that power as the radius, is not below those of fewer slots.
     """
     if not share.blocks:
-        return (advised(hide, share, level, timezone),)
-    event, start = hide.event, Setting(share, share.blocks or 1, hide.energy_wh, level, timezone)
+        return (_advised(hide, share, level, timezone),)
+    event, start = hide.event, Setting(share, share.blocks, hide.energy_wh, level, timezone)
     settings = [minimal(hide, start)]
     if event is None or share.unit is not None or event.duration_ms <= share.step_ms:
         return tuple(settings)
@@ -254,29 +240,23 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
     return tuple(settings)
 
 
-def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
+def _advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Choose a curve's number of blocks by the least bound on its error for a day with all public events.
 
     Each event raises and lowers the power once, so the bound for k blocks is (all rises and falls) / (2 k)
-    plus the noise's mean error (THEORY 4.2). No readings are used: choosing the number of blocks from a
-    private trace would itself be a release.
+    plus the noise's mean error (THEORY 4.2). To choose it from a private trace would itself be a release.
     """
     variation_w = sum(2 * event.power_w for event in EVENTS)
-    settings = [minimal(hide, Setting(share, k, hide.energy_wh, level, timezone)) for k in _BLOCKS]
-
-    def bound_w(day: Setting) -> Fraction:
-        """Return the bound on the mean error."""
-        noise_w = WindowFloor(day.slots, day.terms.epsilon).mean_absolute
-        return Fraction(variation_w, 2 * day.slots) + noise_w
-
-    return min(settings, key=bound_w)
+    bounds = []
+    for count in _BLOCKS:
+        day = minimal(hide, Setting(share, count, hide.energy_wh, level, timezone))
+        noise_w = WindowFloor(count, day.terms.epsilon).mean_absolute
+        bounds.append((Fraction(variation_w, 2 * count) + noise_w, count, day))
+    return min(bounds)[2]
 
 
 def minimal(hide: Hide, setting: Setting) -> Setting:
-    """Find the setting with the least energy that hides `hide`, with the windows of `setting`.
-
-    The energy has at least three significant figures. If `hide` is not an event, return `setting` itself.
-    """
+    """Find the setting with the least energy that hides `hide`, with the windows of `setting`."""
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)
@@ -294,30 +274,24 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
 
 
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
-    """Find the setting that hides the most energy within an error of `error_w` for one home.
+    """Find the setting that hides the most energy (see `largest`) within an error of `error_w` for one home.
 
-    The energy has three significant figures, and is at most `ENERGY_MAX_WH`. The result is None if the radius
-    would be below 1 mW, or if no such energy is within the error.
+    The result is None if the radius would be below 1 mW, or if no such energy is within the error.
     """
     n = slots or share.blocks or 1
     scale_w = error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3)
-    limit_wh = scale_w * float(hours(share, n))
-    if limit_wh < 1e-3 * float(hours(share, n)):
+    if scale_w < 1e-3:
         return None
-
-    def setting(hide_wh: Fraction) -> Setting:
-        """Return the setting that hides an energy."""
-        return Setting(share, n, hide_wh, level, timezone)
-
-    hide_wh = largest(limit_wh, error_w, lambda hide_wh: setting(hide_wh).error_w())
-    return None if hide_wh is None else setting(hide_wh)
+    start = Setting(share, n, Fraction(0), level, timezone)
+    limit_wh = scale_w * float(hours(share, n))
+    hide_wh = largest(limit_wh, error_w, lambda hide_wh: replace(start, hide_wh=hide_wh).error_w())
+    return None if hide_wh is None else replace(start, hide_wh=hide_wh)
 
 
 def largest(limit_wh: float, goal: float, error_of: Callable[[Fraction], float]) -> Fraction | None:
-    """Return the largest energy whose error is at most `goal`; None if no energy of the search is.
+    """Return the largest energy, of three figures, whose error is at most `goal`, if there is one.
 
-    The search goes down from a little more than `limit_wh`, in steps of its third significant figure, and
-    tries no more than `ENERGY_MAX_WH`.
+    The search goes down from a little more than `limit_wh`, and tries no more than `ENERGY_MAX_WH`.
     """
     limit_wh = min(limit_wh, ENERGY_MAX_WH)
     step = last_place(limit_wh)

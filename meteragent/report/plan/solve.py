@@ -31,10 +31,7 @@ class Question:
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides the most within the goal; return None if there is no such setting.
-
-        A curve is tried with the best number of blocks for each public event.
-        """
+        """Find the setting that hides the most within the goal; try a curve with the blocks of each event."""
         error_w = goal_w * math.sqrt(homes)
         if share.blocks:
             return most(share, self.level, self.timezone, error_w)
@@ -97,8 +94,7 @@ class Answer:
 def solve(question: Question) -> Answer:
     """Solve for the part that the question leaves open; if nothing is open, check whether an answer exists.
 
-    Raises ValueError if the question leaves too much open, or its goal is an energy but its share is a
-    power.
+    Raises ValueError if too much is open, or the goal is an energy but the share a power.
     """
     hide, share, goal = question.hide, question.share, question.goal
     if hide is not None and share is not None:
@@ -235,8 +231,3 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
     stronger = Setting(share, plan.block, event.power_w * share.hours, level)
     simple = Setting(share, 1, event.energy_wh, question.level)
     return Sliding(plan, stronger, simple) if stronger.error_w() < simple.error_w() else None
-
-
-def is_chosen(setting: Setting) -> bool:
-    """Return whether the number of blocks was chosen, as it is if a calendar window has several blocks."""
-    return setting.share.unit is not None and setting.slots > 1

@@ -10,18 +10,15 @@ families; names count only if they state both kind and unit. A proposal is a sta
 confirms kind and unit (law 5).
 
 Rules
-1. Nothing is written to disk, and no session remains with the broker.
+1. Nothing is written to disk, no session remains with the broker, and memory for messages is bounded.
 2. The report may be shown to other people: it contains topics, names, ids, counts and times between messages,
    but no values.
 3. Only these properties of values are used: their sign, their size, whether they fall, and whether two places
    have equal values.
-4. Memory for messages is bounded.
-5. If the kind, unit or medium is uncertain, or a direction is ambiguous, nothing is proposed, and the reason
+4. If the kind, unit or medium is uncertain, or a direction is ambiguous, nothing is proposed, and the reason
    is stated. A number whose name states no direction is proposed with a doubt.
-6. Topics below a private stream, and topics that the agent cannot read, are ignored. Every other topic is
+5. Topics below a private stream, and topics that the agent cannot read, are ignored. Every other topic is
    proposed, read as a description, left out with a reason, listed as quiet, or only counted.
-
-`findings` documents the interface for other commands.
 """
 
 from meteragent.tools.discover.candidate import Unplaced

@@ -15,13 +15,14 @@ from dataclasses import replace
 
 from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
-from meteragent.tools.discover.candidate import Candidate, Described, Unplaced
+from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.points import Point, joined, numbers_at
 from meteragent.tools.discover.words import Direction, Meaning, Role
 
 _ROLES = list(Role)
 _DIRECTIONS = [Direction.NET, Direction.DRAWN, Direction.UNSTATED, Direction.FED_IN, Direction.PRODUCED]
 _PRODUCTION_WORDS = frozenset(["produced", "production", "produce", "producing", "productie"])
+_AMBIGUOUS = "its name does not state whether it counts what is drawn or fed in"
 _NO_DIRECTION = (
     "its name states no direction: check that it counts the energy drawn, and that it is negative or"
     " unchanged while you feed in"
@@ -46,18 +47,16 @@ def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
     groups: defaultdict[tuple[object, ...], list[Point]] = defaultdict(list)
     unplaced = []
     for point in _with_directions(points):
-        direction = point.meaning.direction
-        if direction is Direction.UNSTATED:
-            unplaced.append(
-                refusal(point, "its name does not state whether it counts what is drawn or fed in")
-            )
+        stated = point.meaning
+        if stated.direction is Direction.UNSTATED:
+            unplaced.append(_refusal(point, _AMBIGUOUS))
         else:
-            groups[point.kind, direction, point.meaning.channel, point.meaning.labels].append(point)
+            groups[point.kind, stated.direction, stated.channel, stated.labels].append(point)
     offers = []
     for members in groups.values():
         offer = _offer(members)
         if isinstance(offer, str):
-            unplaced += [refusal(point, offer) for point in members]
+            unplaced += [_refusal(point, offer) for point in members]
         else:
             offers.append(offer)
     if not offers:
@@ -67,8 +66,7 @@ def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
     return first, unplaced
 
 
-def refusal(point: Point, reason: str) -> Unplaced:
-    """Return the entry for a point that is not proposed."""
+def _refusal(point: Point, reason: str) -> Unplaced:
     return Unplaced(point.log.topic, reason if point.value is None else f"{point.value}: {reason}")
 
 
@@ -85,49 +83,34 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
 def _with_directions(points: Sequence[Point]) -> list[Point]:
     """Return the points, completed by directions that follow from the device's other points."""
     ways = {(point.kind, point.meaning.direction) for point in points}
-    import_labels = {
+    imports = {
         (point.kind, point.meaning.labels) for point in points if point.meaning.direction is Direction.DRAWN
     }
-    return [replace(point, meaning=_meaning_in_context(point, ways, import_labels)) for point in points]
+    return [replace(point, meaning=_meaning_in_context(point, ways, imports)) for point in points]
 
 
 def _meaning_in_context(
     point: Point,
     ways: Collection[tuple[Kind, Direction | None]],
-    import_labels: Collection[tuple[Kind, frozenset[str]]],
+    imports: Collection[tuple[Kind, frozenset[str]]],
 ) -> Meaning:
-    """Return a point's meaning, with the direction that follows from the device's other points.
-
-    A number without a stated direction counts production if it is an inverter's, or if it has no label and
-    production is the only direction that the device's numbers state. If the same measuring point has a
-    number for consumption, a number for production counts feed-in. A number for delivery counts consumption
-    if another number counts feed-in. A register without a stated direction counts consumption if there is
-    also a feed-in register.
-    """
+    """Return a point's meaning, with the direction that follows from the device's other points."""
     stated, directions = point.meaning, {direction for _, direction in ways}
+    # Production beside the same measuring point's consumption is feed-in.
+    labels = stated.labels - _PRODUCTION_WORDS
+    if stated.direction is Direction.PRODUCED and (point.kind, labels) in imports:
+        return replace(stated, direction=Direction.FED_IN, role=Role.UNKNOWN, labels=labels)
+    # A number of an inverter, or without a label beside numbers that state only production, is production.
     only_produced = Direction.PRODUCED in directions and directions <= {Direction.PRODUCED, None}
-    has_export = (Kind.REGISTER, Direction.FED_IN) in ways
-    if (
-        stated.direction is Direction.PRODUCED
-        and (point.kind, stated.labels - _PRODUCTION_WORDS) in import_labels
-    ):
-        return replace(
-            stated,
-            direction=Direction.FED_IN,
-            role=Role.UNKNOWN,
-            labels=stated.labels - _PRODUCTION_WORDS,
-        )
     if stated.direction is None and (stated.role is Role.PRODUCER or (only_produced and not stated.labels)):
         return replace(stated, direction=Direction.PRODUCED, role=Role.PRODUCER)
+    # Beside feed-in, what is delivered is drawn; beside a feed-in register, so is what no word describes.
+    has_export = (Kind.REGISTER, Direction.FED_IN) in ways
     is_import = stated.direction is None and point.kind is Kind.REGISTER and has_export
     is_delivered = stated.direction is Direction.UNSTATED and stated.is_delivered
     if is_import or (is_delivered and Direction.FED_IN in directions):
         return replace(stated, direction=Direction.DRAWN)
     return stated
-
-
-def _name(point: Point) -> str:
-    return f"{point.log.topic} {point.value or ''}"
 
 
 def _offer(points: Sequence[Point]) -> Candidate | str:
@@ -138,8 +121,7 @@ def _offer(points: Sequence[Point]) -> Candidate | str:
     if wholes and set(phases) == {"2", "3"} and not any(point.meaning.is_total for point in wholes):
         return _sum([wholes[0], phases["2"], phases["3"]], "phases; the name without a phase is phase 1")
     if wholes:
-        total_point = min(wholes, key=lambda point: (not point.meaning.is_total, len(_name(point))))
-        return _single(total_point)
+        return _single(min(wholes, key=_length_of_name))
     if len(tariffs) > 1:
         return _sum(list(tariffs.values()), "tariffs")
     if set(phases) in ({"1", "2", "3"}, {"1", "2"}):
@@ -147,6 +129,11 @@ def _offer(points: Sequence[Point]) -> Candidate | str:
     if tariffs:
         return "only one tariff: no other tariff's register was received"
     return "only one phase: no other phase's numbers were received"
+
+
+def _length_of_name(point: Point) -> tuple[bool, int]:
+    """Return a key by which a total comes first, and then a short name."""
+    return not point.meaning.is_total, len(point.log.topic) + len(point.value or "")
 
 
 def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
@@ -160,8 +147,10 @@ def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
 
 
 def _single(point: Point) -> Candidate:
-    """Return a candidate for one point."""
-    candidate = Described(
+    """Return a candidate for one point; a power with negative values is a net power."""
+    is_net = point.kind is Kind.POWER and any(match.number < 0 for match in point.numbers)
+    observed_direction = Direction.NET if is_net else Direction.UNSTATED
+    candidate = Candidate(
         rank=point.rank,
         title=point.title,
         profile=point.profile,
@@ -175,7 +164,7 @@ def _single(point: Point) -> Candidate:
         timed=point.time is not None,
         factor=point.factor,
         scale=point.scale,
-        direction=point.meaning.direction or _observed_direction(point),
+        direction=point.meaning.direction or observed_direction,
         role=point.meaning.role,
         label=" ".join(sorted(point.meaning.labels)),
         certainty=point.source,
@@ -188,12 +177,6 @@ def _single(point: Point) -> Candidate:
         candidate.doubts.append(_NO_DIRECTION)
     candidate.doubts += point.doubts
     return candidate
-
-
-def _observed_direction(point: Point) -> Direction:
-    """Return NET for a power with negative values; otherwise, return UNSTATED."""
-    is_net = point.kind is Kind.POWER and any(match.number < 0 for match in point.numbers)
-    return Direction.NET if is_net else Direction.UNSTATED
 
 
 def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
@@ -215,12 +198,9 @@ def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
             return f"its {parts} come in different messages and cannot be summed"
         return candidate
     rows = [point.log.topic.split("/") for point in points]
-    indices = (
-        [i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1]
-        if len({len(row) for row in rows}) == 1
-        else []
-    )
-    if len(indices) != 1 or len({point.value for point in points}) > 1:
+    is_even = len({len(row) for row in rows}) == len({point.value for point in points}) == 1
+    indices = [i for i, column in enumerate(zip(*rows, strict=False)) if len({*column}) > 1]
+    if not is_even or len(indices) != 1:
         return f"its {parts} are on topics that differ in more than one segment and cannot be summed"
     index = indices[0]
     candidate.template = "/".join([*rows[0][:index], PHASE, *rows[0][index + 1 :]])

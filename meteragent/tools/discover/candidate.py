@@ -37,10 +37,11 @@ class Candidate:
     """One way to read a meter from one or more topics.
 
     `template` contains {meter} if there are `meters`. `value` and `time` are the keys of the same names in
-    `[source]`, and `factor` is the key `scale`. `numbers` has a list of numbers for each
-    topic. `scale` is what 1 in a payload means, in W or Wh; None means unknown. `rank` is 0 for a known
-    family on its usual topic or a description on the broker, 1 for a family recognised by its payload, and 2
-    for a name that states kind and unit. `alternatives` are other quantities of the same meter.
+    `[source]`, and `factor` is the key `scale`. `numbers` has a list of numbers for each topic. `scale` is
+    what 1 in a payload means, in W or Wh, if it is known. `rank` is 0 for a known family on its usual topic
+    or a description on the broker, 1 for a family recognised by its payload, and 2 for a name that states
+    kind and unit. `alternatives` are other quantities of the same meter. A message on `unit_topic` states the
+    unit, if the agent can follow it.
     """
 
     rank: int
@@ -66,8 +67,13 @@ class Candidate:
     label: str = ""
     certainty: str = ""
     doubts: list[str] = field(default_factory=list)
-    also: list[str] = field(default_factory=list)
+    unit_topic: str | None = None
     alternatives: list["Candidate"] = field(default_factory=list)
+
+    @property
+    def logs(self) -> list[TopicLog]:
+        """The topics of the candidate and of its alternatives."""
+        return [log for offer in (self, *self.alternatives) for log in offer.topics]
 
     @property
     def count(self) -> int:
@@ -96,13 +102,6 @@ class Candidate:
         suffix = "" if self.direction is Direction.UNSTATED else f", {self.direction}"
         label = f" ({self.label})" if self.label else ""
         return f"{str(self.kind).replace('_', ' ')} in {self.unit}{suffix}{label}"
-
-
-@dataclass(slots=True)
-class Described(Candidate):
-    """A candidate whose unit is stated by a message on `unit_topic`, if the agent can follow it."""
-
-    unit_topic: str | None = None
 
 
 def identifies(topic: str) -> bool:

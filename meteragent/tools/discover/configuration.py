@@ -14,7 +14,7 @@ from meteragent.domain.identity import PHASE, PLACEHOLDER
 from meteragent.domain.presets import DEFAULT, PRESETS, SLOT_MS
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 from meteragent.mqtt import Endpoint
-from meteragent.tools.discover.candidate import Candidate, Described
+from meteragent.tools.discover.candidate import Candidate
 from meteragent.tools.discover.listener import cadence_ms
 
 _LOGIN = ("client_id", "username", "password_file", "ca_file", "cert_file", "key_file")
@@ -52,16 +52,16 @@ def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
     Several meters need a key file. Readings that are too sparse for half-hour slots get daily windows.
     Readings for which the half-hour or daily preset is refused get monthly windows.
     """
-    if is_slow(candidate):
-        text = _toml(candidate, access, name, ['preset = "day"'])
-        return text if _is_accepted(candidate, text) else _monthly(candidate, access, name)
 
     def allows(preset: str) -> bool:
-        """Return whether the readings allow a half-hour preset."""
+        """Return whether the readings allow a preset."""
         return _is_accepted(candidate, _toml(candidate, access, name, [f'preset = "{preset}"']))
 
-    if not allows(DEFAULT):
+    usual = "day" if is_slow(candidate) else DEFAULT
+    if not allows(usual):
         return _monthly(candidate, access, name)
+    if usual != DEFAULT:
+        return _toml(candidate, access, name, [f'preset = "{usual}"'])
     remark = "`meteragent check` shows what it hides and costs"
     if alternatives := [preset for preset in _OTHER_PRESETS if allows(preset)]:
         remark += f"; others: {', '.join(alternatives)}"
@@ -83,10 +83,7 @@ def _monthly(candidate: Candidate, access: Access, name: str) -> str:
 
 
 def _usual_period(candidate: Candidate) -> str | None:
-    """Return the shortest usual time between reports that is at least 1.5 times the observed median.
-
-    Return None for energies, if the median is unknown, or if no usual time is long enough.
-    """
+    """Return the shortest usual time between a power's reports of at least 1.5 times the observed median."""
     every_ms = cadence_ms(candidate.topics)
     if candidate.kind is not Kind.POWER or every_ms is None:
         return None
@@ -95,10 +92,9 @@ def _usual_period(candidate: Candidate) -> str | None:
 
 
 def _register_period(candidate: Candidate) -> str | None:
-    """Return the usual time between a register's readings that is as long as the observed median.
+    """Return the usual time between a register's readings as long as the observed median, if not known.
 
-    Return None if the profile states one that is as long, and an hour if nothing is known: a slot that waits
-    too long loses nothing.
+    It is an hour if nothing is heard: a slot that waits too long loses nothing.
     """
     if candidate.kind is not Kind.REGISTER:
         return None
@@ -128,10 +124,7 @@ def _toml(
     zoned: bool = False,
     every: str | None = None,
 ) -> str:
-    """Return a configuration with the lines `privacy`; add a time zone if `zoned` or if readings are rare.
-
-    If `every` is not None, it is the longest time between readings.
-    """
+    """Return a configuration with the lines `privacy`; add a time zone if `zoned` or if readings are rare."""
     has_many = len(candidate.meters) > 1
     every = every or _register_period(candidate)
     keys = dict(source_keys(candidate)) | ({} if every is None else {"every": every})
@@ -155,17 +148,14 @@ def _toml(
 def source_keys(candidate: Candidate) -> Mapping[str, Any]:
     """Return a candidate's keys of `[source]`, without the broker's keys and without `meter`."""
     keys: dict[str, Any] = {"topic": _topic(candidate), "profile": candidate.profile}
-    if candidate.value is not None:
-        keys["value"] = candidate.value
-    if candidate.time is not None:
-        keys["time"] = candidate.time
+    for key, path in (("value", candidate.value), ("time", candidate.time)):
+        keys |= {} if path is None else {key: path}
     if candidate.ids and candidate.device is not None and candidate.device.needs_id:
         keys["id"] = candidate.ids.most_common(1)[0][0]
     if candidate.phases:
         keys["phases"] = list(candidate.phases)
     keys |= {"kind": str(candidate.kind), "unit": candidate.unit}
-    is_single = len(candidate.meters) < 2 and not candidate.phases
-    if isinstance(candidate, Described) and candidate.unit_topic is not None and is_single:
+    if candidate.unit_topic is not None and len(candidate.meters) < 2 and not candidate.phases:
         keys["unit_topic"] = candidate.unit_topic
     if candidate.factor is not None:
         keys["scale"] = candidate.factor

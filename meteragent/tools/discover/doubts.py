@@ -15,13 +15,8 @@ _HIGHEST_W = 100_000
 
 def doubts(candidate: Candidate) -> list[str]:
     """List a candidate's assumptions and uncertainties."""
-    return [
-        *candidate.doubts,
-        *_about_unit(candidate),
-        *_about_meters(candidate),
-        *_about_times(candidate),
-        *_about_values(candidate),
-    ]
+    parts = (_about_unit, _about_meters, _about_times, _about_values)
+    return [*candidate.doubts, *(text for part in parts for text in part(candidate))]
 
 
 def _about_unit(candidate: Candidate) -> Iterator[str]:

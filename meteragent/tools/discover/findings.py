@@ -12,12 +12,7 @@
         entry.missing                          # keys of [source] that nothing states, such as ("unit",)
         entry.source                           # the other keys, for a question to the operator; {} if unknown
 
-Rules
-1. No string contains a reading.
-2. If the kind, unit or medium is uncertain, or a direction is ambiguous, the topic is unplaced. A quantity
-   whose name states no direction is proposed, with this doubt among its assumptions.
-3. An offer's kind and unit are stated by a profile, a description on the broker, or a name; the operator
-   confirms both (law 5).
+The rules are those of the package.
 """
 
 from collections.abc import Mapping

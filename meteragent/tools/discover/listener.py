@@ -32,9 +32,17 @@ class TopicLog:
     payloads: deque[bytes] = field(default_factory=lambda: deque(maxlen=PAYLOADS_KEPT))
 
     @property
+    def newest(self) -> bytes:
+        """The newest payload that was kept, or b""."""
+        return self.payloads[-1] if self.payloads else b""
+
+    @property
     def is_ours(self) -> bool:
         """Whether the topic is a private stream: records or descriptors of meteragent."""
-        return bool(self.payloads) and _is_ours(self.payloads[-1])
+        for parse in (Record.parse, Descriptor.parse) if self.payloads else ():
+            with suppress(RecordError):
+                return parse(self.payloads[-1]) is not None
+        return False
 
 
 class Listener:
@@ -79,10 +87,3 @@ def cadence_ms(topics: Iterable[TopicLog]) -> int | None:
     """Return the median time between live messages on the same topic; None if no topic had two."""
     gaps = [b - a for log in topics for a, b in pairwise(log.times_ms)]
     return median_low(gaps) if gaps else None
-
-
-def _is_ours(payload: bytes) -> bool:
-    for parse in (Record.parse, Descriptor.parse):
-        with suppress(RecordError):
-            return parse(payload) is not None
-    return False

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from meteragent.domain.identity import PLACEHOLDER
 from meteragent.tools.discover.candidate import Candidate
@@ -9,10 +10,7 @@ from meteragent.tools.discover.words import meaning
 
 
 def together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge groups of candidates that are read in the same way on topics that differ in one segment.
-
-    The largest group is merged first; each candidate is merged only once.
-    """
+    """Merge groups of candidates that are read in the same way, the largest group first."""
     groups: defaultdict[tuple[object, ...], dict[int, Candidate]] = defaultdict(dict)
     for candidate in candidates:
         for key in _keys(candidate):
@@ -43,29 +41,15 @@ def _may_be_a_meter(segment: str) -> bool:
 
 def _reading(candidate: Candidate) -> tuple[object, ...]:
     """Return what candidates must have in common to be merged, apart from their topics."""
-    keys = [
-        (
-            offer.profile,
-            offer.kind,
-            offer.unit,
-            offer.value,
-            offer.time,
-            offer.factor,
-            offer.direction,
-            offer.phases,
-        )
-        for offer in (candidate, *candidate.alternatives)
-    ]
+    read = attrgetter("profile", "kind", "unit", "value", "time", "factor", "direction", "phases")
+    keys = map(read, (candidate, *candidate.alternatives))
     return (candidate.rank, candidate.role, candidate.count > 0, *keys)
 
 
 def _merge_group(group: Sequence[Candidate]) -> Candidate:
-    """Merge a group into its first candidate; alternatives whose topics do not fit are dropped."""
-    merged = group[0]
-    if len(group) == 1:
-        return merged
-    rows = [candidate.template.split("/") for candidate in group]
-    index = next(i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1)
+    """Merge several candidates into the first; alternatives whose topics do not fit are dropped."""
+    merged, rows = group[0], [candidate.template.split("/") for candidate in group]
+    index = next(i for i, column in enumerate(zip(*rows, strict=True)) if len({*column}) > 1)
     names = [row[index] for row in rows]
     merged.alternatives = [
         offer

@@ -15,14 +15,7 @@ from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import UNITS, Kind
 from meteragent.tools.discover.candidate import Unplaced
 from meteragent.tools.discover.listener import TopicLog
-from meteragent.tools.discover.points import (
-    Leaf,
-    Point,
-    foreign_fields,
-    foreign_form,
-    leaves,
-    numbers_at,
-)
+from meteragent.tools.discover.points import Leaf, Point, foreign_fields, foreign_form, leaves, numbers_at
 from meteragent.tools.discover.words import Meaning, Role, meaning, split
 
 BY_NAME = "guessed from the names: no known family sends this"
@@ -30,10 +23,9 @@ _UNIT_KEYS = ("unit", "units", "unit_of_measurement", "uom")
 _TIME_KEYS = ("timestamp", "time", "ts", "t", "Time", "datetime")
 _GENERIC = frozenset(["state", "value", "val", "raw", "agg", "now", "data", "number", "reading"])
 _FLOW_WORDS = frozenset(["flow", "direction", "sign", "producing", "richtung"])
+_DIGITS = frozenset("0123456789")
 _KIND_UNKNOWN = "its name does not say whether it is a register that only grows or an interval's energy"
-
 _FELL = "its numbers fell, so it is not a register that only grows"
-
 _ANYTHING = ("refused_comma", "refused_list")
 _ONLY_DIRECTION = "its name states a direction, but neither power, energy nor a unit"
 
@@ -41,10 +33,7 @@ Outcome = tuple[list[Point], list[Unplaced]]
 
 
 def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Return the numbers with a stated kind and unit, and entries for others that may be power or energy.
-
-    JSON fields at the topics and expressions in `described` are skipped.
-    """
+    """Return the numbers with a stated kind and unit, and entries for others, if not yet `described`."""
     points: list[Point] = []
     unplaced: list[Unplaced] = []
     for log in logs:
@@ -61,16 +50,14 @@ def _bare(log: TopicLog) -> Outcome:
         return [], _foreign(log)
     segments = log.topic.split("/")
     leaf = _leaf(segments)
-    stated = meaning(segments[leaf])
+    stated, topic_meaning = meaning(segments[leaf]), meaning(log.topic)
     device = [segment for segment in segments[:leaf] if _names_a_device(segment)]
-    context = [meaning(segment) for segment in segments[:leaf] if not _names_a_device(segment)]
-    context += [meaning(segment) for segment in segments[leaf + 1 :]]
-    topic_meaning = meaning(log.topic)
+    outer_names = [segment for segment in segments[:leaf] if segment not in device] + segments[leaf + 1 :]
     if stated.kind is None and topic_meaning.kind is not None:
         stated = replace(stated, kind=topic_meaning.kind, unit=topic_meaning.unit)
     elif stated.unit is None and topic_meaning.kind is stated.kind:
         stated = replace(stated, unit=topic_meaning.unit)
-    stated = _with_context(stated, context, topic_meaning)
+    stated = _with_context(stated, map(meaning, outer_names), topic_meaning)
     point = Point(
         log=log,
         value=None,
@@ -84,9 +71,6 @@ def _bare(log: TopicLog) -> Outcome:
         numbers=numbers,
     )
     return _judge(point, stated.kind is not None)
-
-
-_DIGITS = frozenset("0123456789")
 
 
 def _leaf(segments: Sequence[str]) -> int:
@@ -149,21 +133,15 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
         names = [*segments[max(0, _leaf(segments) - 1) : _leaf(segments) + 1], *names]
     stated = meaning(names[-1])
     if stated.kind is None and names[-1].lower() in _GENERIC | {"total"} and len(names) > 1:
-        stated = replace(
-            meaning(names[-2]),
-            is_total=stated.is_total,
-            is_register=stated.is_register or "total" in names[-1],
-        )
+        is_register = stated.is_register or "total" in names[-1]
+        stated = replace(meaning(names[-2]), is_total=stated.is_total, is_register=is_register)
     if stated.kind is None and stated.objection is None and stated.direction is None:
         return [], []
     topic_meaning = meaning(log.topic)
     outer = [meaning(name) for name in names[:-1]]
     label_words = stated.labels.union(*(part.labels for part in outer))
-    stated = _with_context(
-        stated,
-        outer,
-        replace(meaning("_".join(names)), objection=_objection(outer, topic_meaning, leaf, stated.kind)),
-    )
+    objection = _objection(outer, topic_meaning, leaf, stated.kind)
+    stated = _with_context(stated, outer, replace(meaning("_".join(names)), objection=objection))
     stated = replace(stated, labels=label_words)
     if stated.kind is not None and stated.unit is None:
         stated = replace(stated, unit=_unit_beside(leaf, stated.kind))
@@ -202,10 +180,7 @@ def _is_volume(name: str) -> bool:
 
 
 def _judge(point: Point, has_kind: bool) -> Outcome:
-    """Return the point if its kind and unit are certain; otherwise, an entry with the reason to omit it.
-
-    Return neither if the name states no kind, and there is no reason to list the number.
-    """
+    """Return the point if its kind and unit are certain, or an entry with the reason, if there is one."""
     stated = point.meaning
     if not has_kind:
         missing: tuple[str, ...] = () if stated.objection or stated.direction is None else ("kind", "unit")
@@ -214,25 +189,16 @@ def _judge(point: Point, has_kind: bool) -> Outcome:
     if stated.objection is not None:
         return [], [_unplaced(point, stated.objection, ())]
     if not point.unit:
-        units = " or ".join(UNITS[point.kind])
+        kind, units = "power" if point.kind is Kind.POWER else "energy", " or ".join(UNITS[point.kind])
         missing = ("unit",) if point.kind is Kind.POWER or stated.is_register else ("kind", "unit")
-        return [], [
-            _unplaced(
-                point,
-                f"its name refers to {_kind_word(point.kind)}, but not to the unit: {units}?",
-                missing,
-            )
-        ]
+        text = f"its name refers to {kind}, but not to the unit: {units}?"
+        return [], [_unplaced(point, text, missing)]
     if point.kind is Kind.REGISTER and not stated.is_register:
         return [], [_unplaced(point, _KIND_UNKNOWN, ("kind",))]
     if point.kind is Kind.REGISTER and any(b.number < a.number for a, b in pairwise(point.numbers)):
         return [], [_unplaced(point, _FELL, ("kind",))]
     point.doubts.append(BY_NAME)
     return [point], []
-
-
-def _kind_word(kind: Kind) -> str:
-    return "power" if kind is Kind.POWER else "energy"
 
 
 def _unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
@@ -249,9 +215,8 @@ def _unplaced(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unp
 
 
 def _unit_beside(leaf: Leaf, kind: Kind) -> str | None:
-    texts = [leaf.siblings.get(key) for key in _UNIT_KEYS]
-    units = (text for text in texts if isinstance(text, str) and text in UNITS[kind])
-    return next(units, None)
+    texts = (leaf.siblings.get(key) for key in _UNIT_KEYS)
+    return next((text for text in texts if isinstance(text, str) and text in UNITS[kind]), None)
 
 
 def _time(leaf: Leaf) -> str | None:

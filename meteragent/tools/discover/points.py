@@ -80,10 +80,7 @@ class Point:
 
 
 class Leaf(NamedTuple):
-    """A number in a document, or a string that spells a number, with its path.
-
-    `siblings` holds all strings and numbers of the same object.
-    """
+    """A number in a document, or a string that spells one, with its path and the values beside it."""
 
     path: Path
     number: Decimal
@@ -155,11 +152,10 @@ def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
 
 def foreign_form(log: TopicLog) -> str | None:
     """Return the form of another program in which a topic's newest payload is; None if there is none."""
-    payload = log.payloads[-1] if log.payloads else b""
     with suppress(PayloadError):
-        document_of(payload)
+        document_of(log.newest)
         return None
-    return form_of(payload)
+    return form_of(log.newest)
 
 
 def joined(values: Sequence[str]) -> str:

@@ -8,13 +8,19 @@ from meteragent.decode.profile import Profile
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import REFUSALS
 from meteragent.domain.figures import counted
-from meteragent.tools.discover.candidate import Candidate, Unplaced
+from meteragent.tools.discover.candidate import Candidate
 from meteragent.tools.discover.configuration import Access, source_keys, toml, toml_value
 from meteragent.tools.discover.doubts import doubts, rough
 from meteragent.tools.discover.listener import Listener, cadence_ms
 from meteragent.tools.discover.search import Search, search
 from meteragent.tools.discover.words import Role
 
+_UNCERTAIN = "Nothing can be proposed with certainty."
+_NOTHING = "No topic looks like a meter. Listen longer (--seconds 600): some meters send rarely."
+_SEVERAL = """\
+Several of these may measure the same electricity: a main meter and its
+sub-meters, or one meter reported twice. Each one that you release adds to the
+privacy spent. Start with one: the main meter."""
 _SHOWN = 10
 _UNPLACED_SHOWN = 30
 
@@ -27,31 +33,18 @@ def report(
     meters = outcome.candidates
     lines = [f"Heard {_heard_count(listener)} in {seconds} s."]
     if listener.shed:
-        lines.append(
-            f"{listener.shed:,} messages arrived on further topics and were only counted: use --topic."
-        )
+        shed = f"{listener.shed:,} messages arrived on further topics"
+        lines.append(f"{shed} and were only counted: use --topic.")
     if outcome.ours:
         lines.append(f"Left out: {counted(len(outcome.ours), 'topic')} of meteragent's private streams.")
     for place, candidate in enumerate(meters, 1):
         lines += ["", *_about(place, candidate, access)]
     if not meters:
-        lines += ["", *_no_proposal(outcome)]
+        lines += ["", _UNCERTAIN if outcome.unplaced else _NOTHING]
     lines += _not_proposed(outcome)
     if len(meters) > 1 or any(len(candidate.meters) > 1 for candidate in meters):
-        lines += [
-            "",
-            "Several of these may measure the same electricity: a main meter and its",
-            "sub-meters, or one meter reported twice. Each one that you release adds to the",
-            "privacy spent. Start with one: the main meter.",
-        ]
+        lines += ["", _SEVERAL]
     return "\n".join([*lines, "", *_next_steps(outcome)])
-
-
-def _no_proposal(outcome: Search) -> list[str]:
-    """Return the lines that explain why nothing is proposed."""
-    if outcome.unplaced:
-        return ["Nothing can be proposed with certainty."]
-    return ["No topic looks like a meter. Listen longer (--seconds 600): some meters send rarely."]
 
 
 def progress(listener: Listener, seconds: int) -> str:
@@ -68,7 +61,6 @@ def _heard_count(listener: Listener) -> str:
 
 
 def _next_steps(outcome: Search) -> Iterator[str]:
-    """Yield the next steps."""
     if outcome.candidates:
         yield "Next: save a configuration as home.toml, then: meteragent check home.toml"
     elif any(entry.missing for entry in outcome.unplaced):
@@ -87,7 +79,7 @@ def _next_steps(outcome: Search) -> Iterator[str]:
 
 def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
     yield from _wrapped(f"{place}. ", f"{candidate.title} ({candidate.certainty}): {candidate.quantity_text}")
-    alternatives = [_alternative_text(candidate, offer) for offer in candidate.alternatives] + candidate.also
+    alternatives = [_alternative_text(candidate, offer) for offer in candidate.alternatives]
     facts = {
         "topic": candidate.template,
         "role": "" if candidate.role is Role.UNKNOWN else str(candidate.role),
@@ -107,12 +99,9 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
         if texts:
             yield f"   {name}"
             yield from (line for text in texts for line in _wrapped("   - ", text))
-    yield "   a configuration to start with:"
-    yield ""
-    yield from (
-        f"       {line}".rstrip()
-        for line in toml(candidate, access, "home" if place == 1 else f"meter-{place}").splitlines()
-    )
+    yield from ("   a configuration to start with:", "")
+    lines = toml(candidate, access, "home" if place == 1 else f"meter-{place}").splitlines()
+    yield from (f"       {line}".rstrip() for line in lines)
 
 
 def _alternative_text(candidate: Candidate, offer: Candidate) -> str:
@@ -133,24 +122,17 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
         for entry in outcome.unplaced[:_UNPLACED_SHOWN]:
             yield f"  {entry.topic}"
             yield from _wrapped("    ", entry.reason)
-            yield from _key_lines(entry)
+            if entry.missing:
+                keys = _keys_text({key: value for key, value in entry.source.items() if key != "topic"})
+                yield from _wrapped("    ", f"known: {keys}; missing: {', '.join(entry.missing)}")
         if len(outcome.unplaced) > _UNPLACED_SHOWN:
             yield f"  and {len(outcome.unplaced) - _UNPLACED_SHOWN:,} more: use --topic"
     if outcome.quiet:
-        yield from (
-            "",
-            f"Heard, but without any name for power or energy: {counted(len(outcome.quiet), 'topic')}",
-        )
+        topics = counted(len(outcome.quiet), "topic")
+        yield from ("", f"Heard, but without any name for power or energy: {topics}")
         yield from (f"  {topic}" for topic in sorted(outcome.quiet)[:_SHOWN])
         if len(outcome.quiet) > _SHOWN:
             yield f"  and {len(outcome.quiet) - _SHOWN:,} more"
-
-
-def _key_lines(entry: Unplaced) -> Iterator[str]:
-    """Yield the known and the missing keys of `[source]`."""
-    if entry.missing:
-        keys = _keys_text({key: value for key, value in entry.source.items() if key != "topic"})
-        yield from _wrapped("    ", f"known: {keys}; missing: {', '.join(entry.missing)}")
 
 
 def _wrapped(head: str, text: str) -> list[str]:

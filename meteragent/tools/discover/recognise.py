@@ -1,11 +1,11 @@
 """Recognition of known families, by topic templates and by the profiles that can read the payload."""
 
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
@@ -14,7 +14,6 @@ from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.listener import TopicLog
-from meteragent.tools.discover.obis import with_kinds
 from meteragent.tools.discover.rows import (
     RETURNED,
     Place,
@@ -59,6 +58,10 @@ _RELAY = "/relay/"
 _BOTH = "it counts both energy drawn and energy fed in, so it is right only if nothing is fed in"
 _ONE_TARIFF = "only one tariff: no other tariff's register was received"
 _CSV = "emonhub-csv"
+_OBIS = re.compile(rb"1-0:(1|2|16)\.([78])\.0(?:\*255)?", re.ASCII)
+_OBIS_KINDS = {b"7": Kind.POWER, b"8": Kind.REGISTER}
+_WITH_OBIS = "vzlogger"
+"""The family that announces an OBIS code on ../id, beside a channel's numbers, which states the kind."""
 _OTHER_MEDIUM = "a wmbusmeters telegram that is not about electricity, or that repeats another telegram"
 _PAIR = ("0", "1")
 _CLAMPS = "two clamps: each is measured separately, and they are summed only if you choose phases"
@@ -81,15 +84,13 @@ def recognise(
     logs = list(topics)
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
-    apparent_topics = {log.topic for name in _APPARENT for log in logs if _reads_any(profiles[name], log)}
+    apparent_topics = {log.topic for name in _APPARENT for log in logs if _reads(profiles[name], log)}
     for profile in profiles.values():
+        plausible_logs = [
+            log for log in logs if log.topic not in apparent_topics or profile.name in _APPARENT
+        ]
         for template in concrete(profile.topics, logs):
-            places = [place for log in logs if (place := place_of(template, log)) is not None]
-            places = [
-                place
-                for place in places
-                if place.log.topic not in apparent_topics or profile.name in _APPARENT
-            ]
+            places = [place for log in plausible_logs if (place := place_of(template, log)) is not None]
             likely, refused = _of_template(profile, template, places, roles)
             candidates += likely
             unplaced += refused
@@ -100,28 +101,22 @@ def recognise(
             likely, refused = _of_template(profiles[profile_name], log.topic, [Place(log, None, None)], roles)
             candidates += likely
             unplaced += refused
-    placed = {id(log) for candidate in candidates for log in _topics(candidate)}
-    placed |= {id(log) for log in logs if any(entry.topic == log.topic for entry in unplaced)}
-    remaining = [log for log in logs if id(log) not in placed]
+    placed = {log.topic for candidate in candidates for log in candidate.logs}
+    placed |= {entry.topic for entry in unplaced}
+    remaining = [log for log in logs if log.topic not in placed]
     likely, refused = _elsewhere(remaining, roles, profiles, described)
-    return candidates + likely, with_kinds(unplaced + refused, logs)
+    return candidates + likely, _with_kinds(unplaced + refused, logs)
 
 
-def _topics(candidate: Candidate) -> list[TopicLog]:
-    return [log for offer in (candidate, *candidate.alternatives) for log in offer.topics]
-
-
-def _reads_any(profile: Profile, log: TopicLog) -> bool:
+def _reads(profile: Profile, log: TopicLog) -> bool:
+    """Return whether the payloads of a topic contain at least one of a profile's quantities."""
     return any(readings(quantity, log) for quantity in profile.quantities.values())
 
 
 def _of_template(
     profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Return candidates, and the template's topics that are not proposed.
-
-    Meters with the same quantities, phases and role share one candidate, if there is one.
-    """
+    """Return candidates, one for all meters of a kind, and the template's topics that are not proposed."""
     rows = {name: rows_of(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
     for meter in dict.fromkeys(place.meter for place in places):
@@ -136,9 +131,8 @@ def _of_template(
     unplaced: list[Unplaced] = []
     for (_, _, role), meters in groups.items():
         group_rows = {name: [row for row in rows[name] if row[0].meter in meters] for name in rows}
-        likely, refused = _candidate(
-            profile, template, {name: part for name, part in group_rows.items() if part}, rank
-        )
+        parts = {name: part for name, part in group_rows.items() if part}
+        likely, refused = _candidate(profile, template, parts, rank)
         unplaced += refused
         if likely is not None:
             for offer in (likely, *likely.alternatives):
@@ -150,10 +144,9 @@ def _of_template(
 def _candidate(
     profile: Profile, template: str, rows: Mapping[str, list[Row]], rank: int
 ) -> tuple[Candidate | None, list[Unplaced]]:
-    """Return a candidate for the first quantity, and the topics that are not proposed.
+    """Return a candidate for the first quantity, if there is one, and the topics that are not proposed.
 
-    Powers come before energies. The other quantities become the candidate's alternatives. The candidate is
-    None if no quantity can be proposed.
+    Powers come before energies. The other quantities become the candidate's alternatives.
     """
     rows = {name: part for name, part in rows.items() if not _hides_direction(profile, name, rows)}
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
@@ -179,12 +172,12 @@ def _candidate(
 
 def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
     """Return whether a quantity counts both directions, but another of its kind counts only consumption."""
-    quantity = profile.quantities[name]
-    alternatives = (profile.quantities[row_name] for row_name in rows)
-    return quantity.direction == "both" and any(
+    quantity, alternatives = profile.quantities[name], [profile.quantities[row_name] for row_name in rows]
+    has_import = any(
         alternative.kind is quantity.kind and alternative.direction == "import"
         for alternative in alternatives
     )
+    return quantity.direction == "both" and has_import
 
 
 def _repeats(offer: Candidate, earlier: Candidate) -> bool:
@@ -262,38 +255,26 @@ def _clamps(offer: Candidate) -> list[Candidate]:
     if offer.phases != _PAIR:
         return [offer]
     parts = []
+    place = offer.template.split("/").index(PHASE)
     for phase in _PAIR:
-        rows = [
-            (log, numbers)
-            for log, numbers in zip(offer.topics, offer.numbers, strict=True)
-            if phase in log.topic.split("/")[offer.template.split("/").index(PHASE)]
-        ]
-        part = _copy(offer, [log for log, _ in rows], [numbers for _, numbers in rows], (phase,))
-        part.label = f"{offer.label} clamp {phase}".strip()
-        part.doubts.append(_CLAMPS)
-        parts.append(part)
+        rows = zip(offer.topics, offer.numbers, strict=True)
+        logs, numbers = zip(*(row for row in rows if phase in row[0].topic.split("/")[place]), strict=True)
+        label, doubts = f"{offer.label} clamp {phase}".strip(), [*offer.doubts, _CLAMPS]
+        part = replace(offer, topics=logs, numbers=numbers, phases=(phase,), label=label)
+        parts.append(replace(part, doubts=doubts, alternatives=[]))
     offer.label = f"{offer.label} both clamps".strip()
     return [*parts, offer]
-
-
-def _copy(
-    offer: Candidate, logs: list[TopicLog], numbers: list[Sequence[PayloadNumber]], phases: tuple[str, ...]
-) -> Candidate:
-    return replace(
-        offer, topics=logs, numbers=numbers, phases=phases, doubts=[*offer.doubts], alternatives=[]
-    )
 
 
 def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:
     """Return the unit that a family or its topics state; None if there is none, or if the topics differ."""
     units = [meaning(place.log.topic).unit for place, _ in rows]
     if quantity.scale is None:
-        stated = set(units)
-        return stated.pop() if len(stated) == 1 and _is_of(quantity, units[0]) else None
+        return units[0] if len(set(units)) == 1 and _is_of(quantity, units[0]) else None
+    unit = next((unit for unit in units if _is_of(quantity, unit)), None)
     if quantity.kind is Kind.POWER:
-        return next((unit for unit in units if _is_of(quantity, unit)), meaning(template).unit) or "W"
-    unit_name = next((unit for unit in units if _is_of(quantity, unit)), None)
-    return unit_name or ("kWh" if quantity.scale == Fraction(1000) else "Wh")
+        return unit or meaning(template).unit or "W"
+    return unit or ("kWh" if quantity.scale == Fraction(1000) else "Wh")
 
 
 def _is_of(quantity: Quantity, unit: str | None) -> bool:
@@ -301,10 +282,7 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
 
 
 def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge the candidates for the same meters on other templates into the first power's alternatives.
-
-    If no candidate is a power, the first candidate gets the others as alternatives.
-    """
+    """Merge the candidates for the same meters into the alternatives of the first power, or of the first."""
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.profile, candidate.meters].append(candidate)
@@ -325,10 +303,7 @@ def _elsewhere(
     profiles: Mapping[str, Profile],
     described: Collection[str],
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families by ends of topics and by payloads; list two kinds of other topics.
-
-    The listed topics are the wmbusmeters telegrams and the emonHub values that cannot be proposed.
-    """
+    """Recognise families by ends of topics and by payloads."""
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
     free = {log.topic: log for log in logs}
@@ -344,10 +319,9 @@ def _elsewhere(
                 candidate.doubts.append(_UNUSUAL.format(" or ".join(profile.topics)))
             candidates += likely
             unplaced += refused
-            for topic in [log.topic for candidate in likely for log in _topics(candidate)]:
-                free.pop(topic, None)
-            for entry in refused:
-                free.pop(entry.topic, None)
+            placed = {log.topic for candidate in likely for log in candidate.logs}
+            placed |= {entry.topic for entry in refused}
+            free = {topic: log for topic, log in free.items() if topic not in placed}
     unplaced += [Unplaced(log.topic, _OTHER_MEDIUM) for log in free.values() if _is_of_other_medium(log)]
     unplaced += [_by_position(log) for [(log, _, _)] in _ended(PROFILES[_CSV], free).values()]
     return candidates, unplaced
@@ -355,10 +329,15 @@ def _elsewhere(
 
 def _is_known(profile: Profile, log: TopicLog) -> bool:
     """Return whether a topic's newest payload can only be one of a profile's family."""
-    payload = _newest(log)
-    if not payload.lstrip().startswith(_DOCUMENTS) or not _reads(profile, payload):
+    if not log.newest.lstrip().startswith(_DOCUMENTS) or not _reads(profile, _log_of(log.newest)):
         return False
-    return _is_distinct(profile) if profile.known.marks is None else profile.known.marks(document_of(payload))
+    if profile.known.marks is not None:
+        return profile.known.marks(document_of(log.newest))
+    return not any(_reads(profile, _log_of(plain)) for plain in _PLAIN)
+
+
+def _log_of(payload: bytes) -> TopicLog:
+    return TopicLog("", payloads=deque([payload]))
 
 
 def _ended(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Place]]:
@@ -368,9 +347,8 @@ def _ended(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Pla
         for topic, log in logs.items():
             beginning = "".join(f"{segment}/" for segment in topic.split("/")[: -1 - end.count("/")])
             place = place_of(f"{beginning}{end}", log)
-            is_among = not profile.known.beside or any(
-                f"{beginning}{name}" in logs for name in profile.known.beside
-            )
+            beside = [f"{beginning}{name}" in logs for name in profile.known.beside]
+            is_among = not beside or any(beside)
             if place is not None and is_among:
                 places[concrete([f"{beginning}{end}"], [log])[0]].append(place)
     return places
@@ -378,7 +356,7 @@ def _ended(profile: Profile, logs: Mapping[str, TopicLog]) -> dict[str, list[Pla
 
 def _by_position(log: TopicLog) -> Unplaced:
     """Return the entry for a topic whose number of unnamed values is unusual."""
-    count = _newest(log).count(b",") + 1
+    count = log.newest.count(b",") + 1
     reason = f"{PROFILES[_CSV].title}: nothing states which of its {count} values is meant"
     return Unplaced(log.topic, reason, ("value", "kind", "unit"), {"topic": log.topic, "profile": _CSV})
 
@@ -388,21 +366,28 @@ def _is_of_other_medium(log: TopicLog) -> bool:
     reasons = set()
     for quantity in PROFILES["wmbusmeters"].quantities.values():
         try:
-            quantity.read(_newest(log))
+            quantity.read(log.newest)
         except PayloadError as error:
             reasons.add(error.reason)
     return reasons == {"other"}
 
 
-def _newest(log: TopicLog) -> bytes:
-    return log.payloads[-1] if log.payloads else b""
+def _with_kinds(unplaced: Iterable[Unplaced], logs: Iterable[TopicLog]) -> list[Unplaced]:
+    """Add the kind to vzlogger channels whose OBIS code was received; the unit remains unknown."""
+    kinds = {
+        log.topic.removesuffix("/id"): _OBIS_KINDS[match[2]]
+        for log in logs
+        if log.topic.endswith("/id") and log.payloads and (match := _OBIS.fullmatch(log.payloads[-1].strip()))
+    }
+    return [_with_kind(entry, kinds.get(entry.topic.rpartition("/")[0])) for entry in unplaced]
 
 
-def _reads(profile: Profile, payload: bytes) -> bool:
-    """Return whether a payload contains at least one of a profile's quantities."""
-    return _reads_any(profile, TopicLog("", payloads=deque([payload])))
-
-
-def _is_distinct(profile: Profile) -> bool:
-    """Return whether a family can be recognised by its payloads alone."""
-    return not any(_reads(profile, plain) for plain in _PLAIN)
+def _with_kind(entry: Unplaced, kind: Kind | None) -> Unplaced:
+    if kind is None or entry.source.get("profile") != _WITH_OBIS:
+        return entry
+    missing = tuple(key for key in entry.missing if key != "kind")
+    reason = (
+        f"a vzlogger channel of kind {kind}: nothing states the {' and the '.join(missing)} of its numbers"
+    )
+    source = {key: value for key, value in entry.source.items() if key != "value"} | {"kind": str(kind)}
+    return replace(entry, reason=reason, missing=missing, source=source)

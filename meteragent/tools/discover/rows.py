@@ -1,6 +1,7 @@
 """Rows: a template's topics that have a quantity, with the numbers received there."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from meteragent.decode import PayloadNumber, number
@@ -32,8 +33,7 @@ Row = tuple[Place, list[PayloadNumber]]
 
 def place_of(template: str, log: TopicLog) -> Place | None:
     """Return the meter and the phase that a topic names; None if the template does not match."""
-    parts, names = log.topic.split("/"), dict[str, str]()
-    segments = template.split("/")
+    parts, segments, names = log.topic.split("/"), template.split("/"), dict[str, str]()
     if len(parts) != len(segments):
         return None
     for part, segment in zip(parts, segments, strict=True):
@@ -55,9 +55,8 @@ def concrete(templates: Iterable[str], logs: Sequence[TopicLog]) -> list[str]:
         for log in logs:
             if place_of(template, log) is not None:
                 pairs = zip(segments, log.topic.split("/"), strict=True)
-                topics.setdefault(
-                    "/".join(part if segment == WILDCARD else segment for segment, part in pairs)
-                )
+                parts = (part if segment == WILDCARD else segment for segment, part in pairs)
+                topics.setdefault("/".join(parts))
     return list(topics)
 
 
@@ -65,10 +64,8 @@ def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
     """Read a quantity from the payloads kept for a topic."""
     numbers: list[PayloadNumber] = []
     for payload in log.payloads:
-        try:
+        with suppress(PayloadError):
             numbers += quantity.read(payload)
-        except PayloadError:
-            continue
     return numbers
 
 
@@ -104,15 +101,16 @@ def _names(profile: Profile, template: str) -> frozenset[str]:
 
 
 def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
-    """Return whether a bare number's topic names the quantity's kind or, if the unit is unknown, no kind.
-
-    If the meter's or the phase's name refers to another quantity, return False.
-    """
+    """Return whether a bare number's topic names the quantity's kind or, if the unit is unknown, no kind."""
     kind = named_kind(template, place)
     if kind is not None:
         return kind is quantity.kind
-    stated = [meaning(name) for name in (place.meter, place.phase) if name is not None]
-    return quantity.scale is None and not any(stated_name.objection for stated_name in stated)
+    return quantity.scale is None and not _names_another(place)
+
+
+def _names_another(place: Place) -> bool:
+    """Return whether the meter's or phase's name refers to another quantity."""
+    return any(meaning(name).objection for name in (place.meter, place.phase) if name is not None)
 
 
 def named_kind(template: str, place: Place) -> Kind | None:
@@ -121,7 +119,7 @@ def named_kind(template: str, place: Place) -> Kind | None:
     Return None if the topic names no kind, or if the meter's or phase's name refers to another quantity.
     """
     topic = place.log.topic
-    if any(meaning(name).objection for name in (place.meter, place.phase) if name is not None):
+    if _names_another(place):
         return None
     return meaning(topic.rpartition("/")[2]).kind or meaning(template).kind or meaning(topic).kind
 
@@ -129,11 +127,9 @@ def named_kind(template: str, place: Place) -> Kind | None:
 def is_bare(log: TopicLog) -> bool:
     """Return whether at least one payload of a topic is a bare number."""
     for payload in log.payloads:
-        try:
+        with suppress(PayloadError):
             number.read(payload)
-        except PayloadError:
-            continue
-        return True
+            return True
     return False
 
 

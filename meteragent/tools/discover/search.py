@@ -1,10 +1,6 @@
 """The search, which turns the log of all topics into likely meters and topics that are not proposed.
 
-    describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
-
-The topics of private streams, topics below them, and topics that the agent cannot read are left out. Every
-other topic is part of a candidate or a description, or it is unplaced with a reason, or it is quiet because
-it names neither power nor energy.
+describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
 """
 
 import re
@@ -58,7 +54,7 @@ def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Se
     logged += _examples(logged, described)
     recognised, incomplete = _recognised(logged, described, profiles)
     recognised = _without_contradictions(recognised, described)
-    covered = {log.topic: candidate for candidate in recognised for log in _logs([candidate])}
+    covered = {log.topic: candidate for candidate in recognised for log in candidate.logs}
     points = [point for point in described.points if not _is_covered(point, covered.get(point.log.topic))]
     owners = {point.log.topic: point.device for point in described.points}
     read = set(covered) | {entry.topic for entry in incomplete}
@@ -69,21 +65,11 @@ def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Se
     guessed, leftovers = _split_by_device(guessed, leftovers, recognised)
     assembled, refused = assemble([*points, *guessed])
     candidates = sorted(_by_rank(recognised) + together(assembled), key=_order)
-    placed = {log.topic for log in _logs(candidates)}
+    placed = {log.topic for candidate in candidates for log in candidate.logs}
     unplaced = _unique([*described.unplaced, *incomplete, *refused, *leftovers], placed)
     listed_topics = placed | described.topics | {entry.topic for entry in unplaced}
-    return Search(
-        candidates, unplaced, private, [log.topic for log in logged if log.topic not in listed_topics]
-    )
-
-
-def _logs(candidates: Iterable[Candidate]) -> list[TopicLog]:
-    return [
-        log
-        for candidate in candidates
-        for offer in (candidate, *candidate.alternatives)
-        for log in offer.topics
-    ]
+    quiet = [log.topic for log in logged if log.topic not in listed_topics]
+    return Search(candidates, unplaced, private, quiet)
 
 
 def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[TopicLog]:
@@ -118,7 +104,7 @@ def _recognised(
 def _switch_topics(logs: Iterable[TopicLog]) -> Iterator[str]:
     """Yield the topics of plugs and relays: their messages, or Tasmota's STATE, contain a switch state."""
     for log in logs:
-        document = document_in(log.payloads[-1]) if log.payloads else None
+        document = document_in(log.newest)
         if not isinstance(document, dict):
             continue
         if document.get("state") in _SWITCH:
@@ -129,27 +115,20 @@ def _switch_topics(logs: Iterable[TopicLog]) -> Iterator[str]:
 
 def _without_contradictions(candidates: Iterable[Candidate], described: Descriptions) -> list[Candidate]:
     """Drop candidates that contradict a description, or whose numbers a description refuses."""
-    stated: dict[str, list[Point]] = {}
-    for point in described.points:
-        stated.setdefault(point.log.topic, []).append(point)
-    return [
-        candidate
-        for candidate in candidates
-        if not any(
-            _contradicts(candidate, point) for log in candidate.topics for point in stated.get(log.topic, [])
-        )
-        and not any(
-            _is_same(candidate, numbers_at(log, value))
-            for log in candidate.topics
-            for topic, value in described.refused
-            if topic == log.topic
-        )
-    ]
+    return [candidate for candidate in candidates if not _is_contradicted(candidate, described)]
 
 
-def _contradicts(candidate: Candidate, point: Point) -> bool:
+def _is_contradicted(candidate: Candidate, described: Descriptions) -> bool:
+    """Return whether a description of the same numbers states another kind or scale, or refuses them."""
     scale = candidate.scale if candidate.scale is not None else UNIT_FACTOR[candidate.unit]
-    return _is_same(candidate, point.numbers) and (point.kind, point.scale) != (candidate.kind, scale)
+    logs = {log.topic: log for log in candidate.topics}
+    contrary_numbers = [
+        point.numbers
+        for point in described.points
+        if point.log.topic in logs and (point.kind, point.scale) != (candidate.kind, scale)
+    ]
+    refused = (numbers_at(logs[topic], value) for topic, value in described.refused if topic in logs)
+    return any(_is_same(candidate, numbers) for numbers in (*contrary_numbers, *refused))
 
 
 def _is_same(candidate: Candidate, numbers: Sequence[object]) -> bool:
@@ -173,22 +152,16 @@ def _split_by_device(
 ) -> tuple[list[Point], list[Unplaced]]:
     """Move points on a recognised device's other topics to the unplaced topics, with the device's name."""
     titles = {meter: candidate.title for candidate in candidates for meter in candidate.meters if meter}
-    remaining, entries = [], []
-    for point in points:
-        meter = next((segment for segment in point.log.topic.split("/") if segment in titles), None)
-        if meter is None:
-            remaining.append(point)
-        else:
-            entries.append(
-                Unplaced(point.log.topic, f"belongs to {meter}, which is proposed as {titles[meter]}")
-            )
-    for entry in leftovers:
-        meter = next((segment for segment in entry.topic.split("/") if segment in titles), None)
-        reason = (
-            entry.reason if meter is None else f"belongs to {meter}, which is proposed as {titles[meter]}"
-        )
-        entries.append(entry if meter is None else Unplaced(entry.topic, reason))
-    return remaining, entries
+
+    def owned(topic: str) -> Unplaced | None:
+        """Return the entry for a topic of a recognised device; None for another topic."""
+        meter = next((segment for segment in topic.split("/") if segment in titles), None)
+        text = f"belongs to {meter}, which is proposed as {titles[meter]}" if meter else ""
+        return Unplaced(topic, text) if meter else None
+
+    entries = [entry for point in points if (entry := owned(point.log.topic)) is not None]
+    entries += [owned(entry.topic) or entry for entry in leftovers]
+    return [point for point in points if owned(point.log.topic) is None], entries
 
 
 def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -198,17 +171,17 @@ def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
     meter's name in its topic, that candidate becomes one of the meter's quantities.
     """
     usual = [candidate for candidate in candidates if candidate.rank == 0]
-    ownerless_candidates = []
+    ownerless = []
     for candidate in [candidate for candidate in candidates if candidate.rank]:
         owner = next((main for main in usual if _owns(main, candidate)), None)
         if owner is None:
-            ownerless_candidates.append(candidate)
+            ownerless.append(candidate)
             continue
         for offer in (candidate, *candidate.alternatives):
             offer.label = f"{offer.label} {candidate.template.rpartition('/')[2]}".strip()
             owner.alternatives.append(offer)
         candidate.alternatives = []
-    return usual + together(_channels(ownerless_candidates))
+    return usual + together(_channels(ownerless))
 
 
 def _channels(candidates: Sequence[Candidate]) -> list[Candidate]:

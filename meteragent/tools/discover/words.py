@@ -45,20 +45,21 @@ _OBIS = re.compile(
 )
 
 
-def _set(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
-_POWER = _set(
+_POWER = word_set(
     "power watt watts w kw mw kilowatt load demand apower currently instantaneous leistung wirkleistung"
     " momentanleistung puissance vermogen potencia potenza effekt teho moc"
 )
-_ENERGY = _set(
+_ENERGY = word_set(
     "energy kwh wh mwh consumption register import export imported exported delivered returned consumed"
     " energie wirkenergie zaehlerstand zählerstand verbrauch energia energi index meterstand"
     " consommation"
 )
-_SURE_ENERGY = _set(
+_SURE_ENERGY = word_set(
     "energy kwh wh mwh energie wirkenergie zaehlerstand zählerstand energia energi meterstand"
 )
 _UNITS = {
@@ -66,64 +67,67 @@ _UNITS = {
     "kw": (Kind.POWER, "kW"), "kilowatt": (Kind.POWER, "kW"), "kilowatts": (Kind.POWER, "kW"),
     "wh": (Kind.REGISTER, "Wh"), "kwh": (Kind.REGISTER, "kWh"),
 }  # fmt: skip
-_GROWS = _set(
+_GROWS = word_set(
     "total register import export imported exported delivered returned cumulative counter lifetime"
     " index reading zaehlerstand zählerstand meterstand gesamt totaal ever"
 )
 """Words for a register that only grows. An energy with such a word is not the energy of an interval."""
-PART_WORDS = _set(
+PART_WORDS = word_set(
     "today yesterday day daily week weekly month monthly year yearly hour hourly period minute last"
     " session trip heute gestern tag monat jahr dag maand jaar jour mois since interval previous prev"
     " current_day"
 )
-_LIMITS = _set(
+_LIMITS = word_set(
     "max maximum min minimum avg average mean peak limit rated nominal threshold target setpoint"
     " available forecast predicted prediction estimated estimate remaining capacity quota contract"
     " subscribed setting calibration overload trip standby alarm price cost tariff_price factor cos phi"
     " pf frequency voltage temperature humidity duration count uptime rssi linkquality signal error"
 )
-_APPARENT = _set("va kva apparent scheinleistung apparente papp sinsts")
-_REACTIVE = _set("var kvar varh kvarh reactive blindleistung réactive reactiva")
-_MEDIA = _set(
+_APPARENT = word_set("va kva apparent scheinleistung apparente papp sinsts")
+_REACTIVE = word_set("var kvar varh kvarh reactive blindleistung réactive reactiva")
+_MEDIA = word_set(
     "gas water heat heating thermal gaz eau wasser wärme waerme warmte warmwasser heizung agua gás"
     " acqua steam m3 ft3 m³ ft³ cubic cold hot extra"
 )
-_FED_IN = _set(
+_FED_IN = word_set(
     "export exported returned return ret feedin injection injected teruglevering teruggeleverd surplus"
     " excess einspeisung eingespeist reverse backward geleverd terug inyectada injectée returndelivery"
     " rückspeisung"
 )
-_DRAWN = _set(
+_DRAWN = word_set(
     "load import imported consumed consumption drawn bezug purchased forward verbrauch afname usage demand"
     " demanded soutirage soutirée consumo consommation"
 )
+_FED_IN_PAIRS = {("feed", "in"), ("fed", "in"), ("to", "grid")}
+_FED_IN_PAIRS |= {("total", "out"), ("e", "out"), ("energy", "out")}
+_DRAWN_PAIRS = {("from", "grid"), ("total", "in"), ("e", "in"), ("energy", "in")}
 _DELIVERED = frozenset({"delivered", "delivery"})
-_AMBIGUOUS_DIRECTIONS = _set("delivered delivery received supplied supply lieferung")
+_AMBIGUOUS_DIRECTIONS = word_set("delivered delivery received supplied supply lieferung")
 """Words that some devices use for one direction and other devices for the opposite direction."""
-_PRODUCER = _set(
+_PRODUCER = word_set(
     "solar pv inverter produced production produce generated generation generator yield"
     " mppt dtu photovoltaic photovoltaik wechselrichter ertrag erzeugung zonnepanelen zon opwek wind"
     " string dc producing produce productie opbrengst"
 )
-_BATTERY = _set("battery batteries batt bat accu akku soc storage speicher discharge discharging ess")
-_DEVICES = _set(
+_BATTERY = word_set("battery batteries batt bat accu akku soc storage speicher discharge discharging ess")
+_DEVICES = word_set(
     "plug plugs socket outlet steckdose prise stekker charger wallbox evse washer dryer dishwasher"
     " fridge freezer oven boiler kettle tv pump pool aircon ac_unit lamp light appliance switch relay"
     " heater charge ev loadpoint"
 )
-_MAINS = _set(
+_MAINS = word_set(
     "main mains grid smartmeter p1 dsmr netz hauptzähler hauptzaehler house household linky teleinfo"
     " sml ehz electricitymeter utility meter zaehler zähler stromzaehler stromzähler smart"
 )
 _TARIFFS = {
-    **dict.fromkeys(_set("low night nt offpeak hc hchc dal laag creuse creuses"), "low"),
-    **dict.fromkeys(_set("high ht onpeak hp hchp piek hoog pleine pleines normal"), "high"),
+    **dict.fromkeys(word_set("low night nt offpeak hc hchc dal laag creuse creuses"), "low"),
+    **dict.fromkeys(word_set("high ht onpeak hp hchp piek hoog pleine pleines normal"), "high"),
 }
-_AFTER_TARIFF = _set("tariff tarif t rate tarief band")
-_AFTER_PHASE = _set("l phase ph leg fase phases")
-_CHANNEL = _set("channel ch kanal clamp emeter port input circuit")
+_AFTER_TARIFF = word_set("tariff tarif t rate tarief band")
+_AFTER_PHASE = word_set("l phase ph leg fase phases")
+_CHANNEL = word_set("channel ch kanal clamp emeter port input circuit")
 _PHASES = {"1": "1", "2": "2", "3": "3", "a": "1", "b": "2", "c": "3"}
-_FILLERS = _set(
+_FILLERS = word_set(
     "active real current currently actual total sum all act value val state sensor the of in to aktuell"
     " momentan gesamt summe sum total in_ tot electric electrical electricity strom meter instantaneous"
     " now usage cumulative lifetime reading counter register index ever positive energy_meter and ac"
@@ -155,10 +159,7 @@ class Meaning:
     labels: frozenset[str] = frozenset()
 
     def completed_by(self, context: "Meaning") -> "Meaning":
-        """Return this meaning with a missing direction, phase, tariff or channel taken from `context`.
-
-        If `context` is a register or a total, so is the result.
-        """
+        """Return this meaning, with what it does not state taken from `context`."""
         return replace(
             self,
             direction=self.direction or context.direction,
@@ -181,14 +182,11 @@ def meaning(name: str) -> Meaning:
     parts = split(name)
     words = frozenset(parts)
     phase, channel, tariff, places = _numbered(parts)
-    obis = _obis(name)
+    obis, direction = _obis(name), _direction(parts, words)
     kind, unit = _kind(words)
     if obis is not None:
         kind, unit = (obis[0], unit) if unit is None or kind is obis[0] else (None, None)
-    direction = obis[1] if obis is not None else _direction(parts, words)
-    if obis is not None:
-        tariff = tariff or obis[2]
-        phase = phase or obis[3]
+        direction, tariff, phase = obis[1], tariff or obis[2], phase or obis[3]
     return Meaning(
         kind=kind,
         unit=unit,
@@ -207,14 +205,11 @@ def meaning(name: str) -> Meaning:
         labels=frozenset(
             word
             for place, word in enumerate(parts)
-            if place not in places and word not in _KNOWN and not (obis and _is_code(word))
+            if place not in places
+            and word not in _KNOWN
+            and not (obis and (word.isdecimal() or word == "ff"))
         ),
     )
-
-
-def _is_code(word: str) -> bool:
-    """Return whether a word is part of an OBIS code."""
-    return word.isdecimal() or word == "ff"
 
 
 _KNOWN = (
@@ -267,11 +262,8 @@ def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
     neither power nor energy.
     """
     units = {_UNITS[word] for word in words if word in _UNITS}
-    if len(units) == 1:
-        kind, unit = units.pop()
-        return kind, unit
     if units:
-        return None, None
+        return units.pop() if len(units) == 1 else (None, None)
     if words & _SURE_ENERGY and not words & {"power"}:
         return Kind.REGISTER, None
     if words & _POWER:
@@ -282,13 +274,8 @@ def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
 def _direction(parts: list[str], words: frozenset[str]) -> Direction | None:
     """Return the direction; None if the words name no direction, or UNSTATED if they are ambiguous."""
     pairs = set(pairwise(parts))
-    is_export = bool(words & _FED_IN) or bool(
-        pairs
-        & {("feed", "in"), ("fed", "in"), ("to", "grid"), ("total", "out"), ("e", "out"), ("energy", "out")}
-    )
-    is_import = bool(words & _DRAWN) or bool(
-        pairs & {("from", "grid"), ("total", "in"), ("e", "in"), ("energy", "in")}
-    )
+    is_export = bool(words & _FED_IN or pairs & _FED_IN_PAIRS)
+    is_import = bool(words & _DRAWN or pairs & _DRAWN_PAIRS)
     if is_export and is_import:
         return Direction.UNSTATED
     if is_export:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from contextlib import suppress
 
 from meteragent.tools.redact.replacement import Replacements
 
@@ -20,7 +19,9 @@ _CODE = re.compile(r"\d{1,3}|0x[0-9A-Fa-f]{1,2}", re.ASCII)
 
 def redact(text: str, replacements: Replacements) -> str | None:
     """Redact a JSON document; return None if the text is none."""
-    if not _is_document(text):
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
         return None
     pieces, key = [], ""
     for token in _TOKEN.finditer(text):
@@ -33,28 +34,18 @@ def redact(text: str, replacements: Replacements) -> str | None:
         if content is not None:
             redacted = _inner(content, replacements) or _value(content, key, replacements)
             pieces.append(f'"{redacted}"')
-        elif number is not None:
-            pieces.append(_value(number, key, replacements))
         else:
-            pieces.append(token[0])
+            pieces.append(token[0] if number is None else _value(number, key, replacements))
         if not token[0].isspace():
             key = ""  # a key is that of the next value only
     return "".join(pieces)
 
 
-def _is_document(text: str) -> bool:
-    with suppress(ValueError, RecursionError):
-        json.loads(text, parse_int=str, parse_float=str)
-        return True
-    return False
-
-
 def _inner(content: str, replacements: Replacements) -> str | None:
     """Redact an object or a list that a string spells; return None if it spells none."""
     inner = json.loads(f'"{content}"') if content.lstrip()[:1] in ("{", "[") else ""
-    redacted = (
-        redact(inner, replacements) if json.dumps(inner, ensure_ascii=False) == f'"{content}"' else None
-    )
+    is_spelt_as_written = json.dumps(inner, ensure_ascii=False) == f'"{content}"'
+    redacted = redact(inner, replacements) if is_spelt_as_written else None
     return None if redacted is None else json.dumps(redacted, ensure_ascii=False)[1:-1]
 
 

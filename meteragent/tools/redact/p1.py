@@ -49,10 +49,8 @@ def _checksum(stated: str, recorded: str, redacted: str) -> str:
     """
     if not stated:
         return ""
-    for line_end in ("\n", "\r\n"):
-        covered, new = (
-            _LINE_END.sub(line_end, text) if line_end == "\r\n" else text for text in (recorded, redacted)
-        )
+    with_cr = tuple(_LINE_END.sub("\r\n", text) for text in (recorded, redacted))
+    for covered, new in ((recorded, redacted), with_cr):
         if checksum(covered.encode()) == int(stated, 16):
             return f"{checksum(new.encode()):04X}"
     return f"{checksum(redacted.encode()) ^ 0xFFFF:04X}"

@@ -26,11 +26,11 @@ _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 @cache
 def names() -> frozenset[str]:
     """Return the names in the payloads and topics of the built-in profiles."""
-    levels = (
-        level for profile in PROFILES.values() for topic in profile.topics for level in topic.split("/")
-    )
-    fields = (name for profile in PROFILES.values() for name in (*profile.fields, *profile.personal))
-    return frozenset([*(level for level in levels if "{" not in level), *fields])
+    all_names: set[str] = set()
+    for profile in PROFILES.values():
+        all_names |= {level for topic in profile.topics for level in topic.split("/") if "{" not in level}
+        all_names |= {*profile.fields, *profile.personal}
+    return frozenset(all_names)
 
 
 class Replacements:
@@ -51,8 +51,7 @@ class Replacements:
         """Redact a value, unless it is kept or a time of day."""
         if self._stays(text) or CLOCK.fullmatch(text):
             return text
-        shifted = self._shift.text(text)
-        if shifted is not None:
+        if (shifted := self._shift.text(text)) is not None:
             return self._time(text, *shifted)
         number = _NUMBER.fullmatch(text)
         if number is None:
@@ -72,7 +71,7 @@ class Replacements:
         if shifted is None:
             return None
         self.replaced["time"] += 1
-        return shifted + point + "".join(self._digit() for _ in fraction)
+        return shifted + point + self._digits(len(fraction))
 
     def is_datum(self, text: str) -> bool:
         """Return whether a string is a number, a time or a state."""
@@ -88,7 +87,7 @@ class Replacements:
         if fraction is None:
             return shifted
         start = text.rindex("." + fraction) + 1
-        return shifted[:start] + "".join(self._digit() for _ in fraction) + shifted[start + len(fraction) :]
+        return shifted[:start] + self._digits(len(fraction)) + shifted[start + len(fraction) :]
 
     def _replace(self, kind: str, text: str) -> str:
         if not any(character.isalnum() or not character.isascii() for character in text):
@@ -109,10 +108,9 @@ class Replacements:
         leading = mantissa[: len(mantissa) - len(digits)]
         count = sum(character.isdigit() for character in digits)
         start = "1" + string.digits[self._random(6)] if count > 1 else string.digits[1 + self._random(9)]
-        new_digits = iter(start + "".join(self._digit() for _ in range(count - len(start))))
-        return leading + "".join(
-            next(new_digits) if character.isdigit() else character for character in digits
-        )
+        new_digits = iter(start + self._digits(count - len(start)))
+        characters = (next(new_digits) if character.isdigit() else character for character in digits)
+        return leading + "".join(characters)
 
     def _draw_word(self, text: str) -> str:
         """Draw a string of the same shape that is not one to keep: letters for letters, digits for digits."""
@@ -125,28 +123,25 @@ class Replacements:
         """Replace letters with letters and digits with digits; escapes stay escapes."""
         pieces, end = [], 0
         for escape in _ESCAPE.finditer(text):
-            pieces += [self._characters(text[end : escape.start()]), self._escape(escape[0])]
+            pieces += [*map(self._character, text[end : escape.start()]), self._escape(escape[0])]
             end = escape.end()
-        return "".join([*pieces, self._characters(text[end:])])
+        return "".join([*pieces, *map(self._character, text[end:])])
 
     def _escape(self, escape: str) -> str:
         if len(escape) == 6:
             return f"\\u006{1 + self._random(9)}"
         return escape if escape[1] in '"\\/bfnrt' else "\\q"
 
-    def _characters(self, text: str) -> str:
-        return "".join(map(self._character, text))
-
     def _character(self, character: str) -> str:
         if character.isdigit():
-            return self._digit()
+            return self._digits(1)
         if character.isalpha():
             alphabet = string.ascii_uppercase if character.isupper() else string.ascii_lowercase
             return alphabet[self._random(26)]
         return character if character.isascii() else "*"
 
-    def _digit(self) -> str:
-        return string.digits[self._random(10)]
+    def _digits(self, count: int) -> str:
+        return "".join(string.digits[self._random(10)] for _ in range(count))
 
     def _random(self, limit: int) -> int:
         return int.from_bytes(self._entropy(8)) % limit

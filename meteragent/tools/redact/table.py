@@ -18,10 +18,8 @@ def redact(text: str, replacements: Replacements) -> str | None:
     separator = next((mark for mark in _SEPARATORS if mark in row_texts[0]), ",")
     rows = {line: _cells(line, separator) for line in row_texts}
     first, *later_rows = rows.values()
-    is_table = all(
-        any(replacements.is_datum(_content(cell)) for cell in row) for row in later_rows or [first]
-    )
-    if not first or not is_table or any(len(row) != len(first) for row in later_rows):
+    has_data = (any(replacements.is_datum(_content(cell)) for cell in row) for row in later_rows or [first])
+    if not first or not all(has_data) or any(len(row) != len(first) for row in later_rows):
         return None
     redacted = {line: separator.join(_cell(cell, replacements) for cell in row) for line, row in rows.items()}
     return "".join(redacted.get(line, line) for line in lines)

@@ -56,11 +56,7 @@ class Shift:
         characters = list(text)
         try:
             day = self._shifted(date(year, int(match["m"]), int(match["d"])))
-            parts = {
-                "y": f"{day.year:04}"[-len(match["y"]) :],
-                "m": f"{day.month:02}",
-                "d": f"{day.day:02}",
-            }
+            parts = {"y": f"{day:%Y}"[-len(match["y"]) :], "m": f"{day:%m}", "d": f"{day:%d}"}
         except ValueError:
             parts = {name: "9" * len(match[name]) for name in "ymd"}
         for name, digits in parts.items():

@@ -46,8 +46,7 @@ _NOISELESS_LEVEL = Fraction(10_000)
 class Row(NamedTuple):
     """A slot: its meter's public id, the wall-clock time at which it was shown, and its values in `unit`.
 
-    `measured` has no noise, and `number` is what would be sent. `half_width` is the half-width of the
-    interval around `measured` that contains 95% of the numbers.
+    `measured` has no noise, and `number` is what would be sent, in 95% of cases within `half_width`.
     """
 
     meter: str
@@ -75,7 +74,7 @@ class Rehearsal:
         self._start_ms, self._first_ms = now_ms, schedule.first_ms(now_ms)
         self._fed_ms = self._first_ms
         fast = self._fast_stream(stream)
-        exact = fast.model_copy(update={"privacy": _replace_values(fast.privacy, level=_NOISELESS_LEVEL)})
+        exact = _replace(fast, privacy=_replace(fast.privacy, level=_NOISELESS_LEVEL))
         self._noisy = self._pipeline(fast, links, secret, bits, self.counts)
         self._exact = self._pipeline(exact, links, secret, bits, Counts())
         self._limits = parts.intake_limits(stream)._replace(first_ms=PATIENCE_MS)
@@ -99,30 +98,18 @@ class Rehearsal:
         source, window = stream.source, stream.window
         interval = self._scale_ms(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
         modulus = None if source.modulus is None else source.modulus * self.factor
-        return stream.model_copy(
-            update={
-                "source": _replace_values(
-                    source, hold=self._scale_ms(hold_ms(source)), interval=interval, modulus=modulus
-                ),
-                "window": _replace_values(
-                    window,
-                    clock=Clock.WALL,
-                    lateness=self._scale_ms(self._lateness_ms(stream)),
-                    forget=self._scale_ms(settings.forget_ms(source, window.forget)),
-                ),
-                "privacy": _replace_values(stream.privacy, budget=None),
-                "sink": _replace_values(stream.sink, spread=0, total=False),
-            }
+        # The energy at a slot's end arrives with the next reading.
+        shortest_ms = 0 if source.kind is Kind.POWER else self.slot_ms
+        lateness = self._scale_ms(max(lateness_ms(source, window), shortest_ms))
+        forget = self._scale_ms(settings.forget_ms(source, window.forget))
+        fast: settings.Stream = _replace(
+            stream,
+            source=_replace(source, hold=self._scale_ms(hold_ms(source)), interval=interval, modulus=modulus),
+            window=_replace(window, clock=Clock.WALL, lateness=lateness, forget=forget),
+            privacy=_replace(stream.privacy, budget=None),
+            sink=_replace(stream.sink, spread=0, total=False),
         )
-
-    def _lateness_ms(self, stream: settings.Stream) -> int:
-        """Return the lateness on the wall clock.
-
-        For energies, the lateness is at least a slot, because the energy at a slot's end arrives with the
-        next reading.
-        """
-        shortest_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
-        return max(lateness_ms(stream.source, stream.window), shortest_ms)
+        return fast
 
     def _scale_ms(self, duration_ms: int) -> int:
         return round(duration_ms * self.factor)
@@ -173,16 +160,14 @@ class Rehearsal:
     def _feed(self, batch: list[Message], fast_ms: int, now_ms: int) -> list[Row]:
         self._fed_ms = fast_ms
         self._noisy.arrivals.advance(now_ms, connected=True)
-        measured = {
-            (record["meter"], record["t"], record.get("band")): record["value"]
-            for record in self._records(self._exact.feed(batch, fast_ms, fast_ms))
-        }
+        exact_records = self._records(self._exact.feed(batch, fast_ms, fast_ms))
+        measured = {_key(record): record["value"] for record in exact_records}
         return [
             Row(
                 record["meter"],
                 now_ms,
                 record.get("band"),
-                measured[record["meter"], record["t"], record.get("band")],
+                measured[_key(record)],
                 record["value"],
                 record["sd"],
                 self._half_widths[record["d"]],
@@ -201,6 +186,11 @@ class Rehearsal:
                 yield content
 
 
-def _replace_values(section: Any, **keys: Any) -> Any:
-    """Return a configuration section with some values replaced."""
+def _key(record: dict[str, Any]) -> tuple[str, str, str | None]:
+    """Return a record's meter, time and band."""
+    return record["meter"], record["t"], record.get("band")
+
+
+def _replace(section: Any, **keys: Any) -> Any:
+    """Return a stream or a section of it with some values replaced."""
     return section.model_copy(update=keys)

@@ -1,6 +1,5 @@
 """The terminal output of a rehearsal."""
 
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from meteragent import __version__
@@ -10,8 +9,9 @@ from meteragent.domain.figures import counted
 from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import Kind
-from meteragent.report.format import column, energy, full
+from meteragent.report.format import energy, full
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
+from meteragent.tools.tap.view import column, wrapped
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
 HEAD = _ROW.format("meter", "time", "measured", "to be sent", "sd", "95%: low", "high", "unit")
@@ -45,8 +45,7 @@ class View:
     def show(self, rows: Sequence[Row]) -> None:
         """Write the slots that ended, and once each problem of what arrives.
 
-        A warning about clamped readings comes before the slots: as soon as readings were clamped, and again
-        whenever their number has grown tenfold.
+        Before them, warn of clamped readings: at the first, and whenever their number has grown tenfold.
         """
         clamped_count = self._rehearsal.counts["clamped"]
         if clamped_count >= self._warning_count:
@@ -63,8 +62,8 @@ class View:
                 self._say(f"{item.text}. {item.cure}")
 
     def _say(self, text: str) -> None:
-        """Write a sentence, wrapped at 79 characters without breaking words."""
-        for line in textwrap.wrap(text, 79, break_long_words=False, break_on_hyphens=False):
+        """Write a sentence."""
+        for line in wrapped(text):
             self._write(line)
 
     def _line(self, row: Row) -> str:
@@ -74,14 +73,10 @@ class View:
         return _ROW.format(name, self._local_time(row.time_ms), *values, row.unit)
 
     def end(self) -> None:
-        """Write each meter's means over all slots, and the number of clamped readings.
-
-        The more slots there are, the more of the noise cancels out in the means.
-        """
+        """Write each meter's means over all slots, and the number of clamped readings."""
         for (meter, unit), (count, measured, number) in self._sums.items():
-            slots = counted(count, "slot")
             self._say(
-                f"{meter}: {slots}, measured {column(measured / count)} {unit} on average;"
+                f"{meter}: {counted(count, 'slot')}, measured {column(measured / count)} {unit} on average;"
                 f" the mean of what would be sent is {column(number / count)} {unit}"
             )
         if clamped_count := self._rehearsal.counts["clamped"]:
@@ -92,10 +87,8 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     """Yield lines about what a stream's rehearsal shows, and how it differs from a run."""
     terms, source = settings.terms(stream), stream.source
     slot = "a band" if terms.shape.names else duration_text(terms.step_ms)
-    yield (
-        f"meteragent {__version__}: rehearsal of stream {stream.name}."
-        " Nothing is sent, and nothing is written."
-    )
+    head = f"meteragent {__version__}: rehearsal of stream {stream.name}."
+    yield f"{head} Nothing is sent, and nothing is written."
     kind = str(source.kind).replace("_", " ")
     yield f"Reads {kind} in {source.unit} on {settings.formula(source)} from {source.url}."
     links = [settings.receiver_link(stream, receiver) for receiver in stream.receivers if not receiver.paused]
@@ -119,9 +112,8 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
 
 
 def _range(stream: settings.Stream) -> str:
-    """Return the range to which readings are clamped."""
-    low, high = stream.window.range
-    return f"{full(low)} to {full(high)} W"
+    low, high = map(full, stream.window.range)
+    return f"{low} to {high} W"
 
 
 def _clamped(count: int, stream: settings.Stream) -> str:

@@ -6,13 +6,9 @@ Theory of operation
 
 The command listens beside the agent: to the meters' topics on the source's broker and to the private topics
 on the sink's broker, with the configuration's credentials, separate client ids and no persistent session.
-It does not affect the agent: it draws no noise and charges nothing.
-
-Rules (law 3)
-1. Raw values go only to a terminal: if standard output is not a terminal, the command refuses to run.
-2. The command shows only messages that arrive after it has started. It keeps pending readings and the
-   means of slots only in memory, and writes them to no error or log.
-3. A slot that began before a meter's first reading arrived is partial, and is not compared.
+It draws no noise and charges nothing. Raw values go only to a terminal, and pending readings and the means of
+slots are only in memory, in no error or log (law 3). A slot that began before a meter's first reading arrived
+is partial, and is not compared.
 """
 
 from meteragent.tools.tap.trace import Trace

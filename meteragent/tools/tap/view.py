@@ -19,7 +19,6 @@ from meteragent.domain.grid import Calendar, floor, iso_time
 from meteragent.domain.reading import Reading
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
-from meteragent.report.format import column
 from meteragent.tools.tap.trace import Raw, Trace
 from meteragent.wire.descriptor import describe
 
@@ -71,8 +70,7 @@ class StreamView:
     def raw(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> bool:
         """Process a message; return whether it contains readings of a meter that is shown.
 
-        Raises PayloadError with the reason if the topic is not one of the source's topics, or if a shown
-        meter's message is refused or has no reading.
+        Raises PayloadError with the reason if the topic or a shown meter's message holds no reading.
         """
         place = self._source.place(topic)
         if place is None:
@@ -131,19 +129,17 @@ class StreamView:
         return self._row(meter or record.meter, record, raw)
 
     def _row(self, meter: str, record: Record, raw: Raw | None) -> str:
-        half_width = self._half_widths.get(record.descriptor)
-        value = float(record.value)
-        error = "-"
+        half_width, value, error = self._half_widths.get(record.descriptor), float(record.value), "-"
         if raw is not None and not raw.partial and record.sd:
             error = f"{(value - raw.value) / record.sd:+.2f}"
+        ends = ("?", "?") if half_width is None else (column(value - half_width), column(value + half_width))
         return _ROW.format(
             _cut(meter, 10),
             iso_time(record.time_ms)[5:19].replace("T", " ") if record.band is None else record.band,
             "-" if raw is None else f"{column(raw.value)}{'*' if raw.partial else ' '}",
             column(value),
             column(record.sd),
-            "?" if half_width is None else column(value - half_width),
-            "?" if half_width is None else column(value + half_width),
+            *ends,
             error,
         )
 
@@ -183,7 +179,11 @@ class StreamView:
         stretches = terms.stretches(slot_index)
         start_ms, end_ms = window_ms + stretches[0][0], window_ms + stretches[-1][1]
         is_long = end_ms - start_ms >= DAY_MS
-        moment = _date_and_clock if is_long else _clock
+
+        def moment(time_ms: int) -> str:
+            """Return the date and the time in minutes in a long slot, else the time of day."""
+            return iso_time(time_ms)[5:16].replace("T", " ") if is_long else iso_time(time_ms)[11:19]
+
         slot = f"slot from {moment(start_ms)}" if is_long else f"slot {moment(start_ms)}-{moment(end_ms)}"
         if raw is None:
             return slot
@@ -224,7 +224,7 @@ class View:
             for code, text in stream.advice(self._now_ms()):
                 if code not in codes:
                     codes.add(code)
-                    for line in textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False):
+                    for line in wrapped(text):
                         self.say(line)
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
@@ -261,22 +261,22 @@ class View:
         self._write("\r" + text.ljust(WIDTH) + "\n")
 
 
+def column(number: float) -> str:
+    """Format a number to about four figures, to fit a column, and never in exponent notation."""
+    decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
+    return f"{number:.{decimals}f}"
+
+
+def wrapped(text: str) -> list[str]:
+    """Return a sentence as lines of at most `WIDTH` characters, without breaking words."""
+    return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
 def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
     """Return the half-width of the 95% interval, by id, for each of the configuration's descriptors."""
-    half_widths = {}
-    for terms in {*shapes, usual}:
-        descriptor = describe(replace(terms, others_per_day=usual.others_per_day))
-        half_widths[descriptor.id] = float(descriptor.facts["ci95"])
-    return half_widths
+    kinds = {replace(terms, others_per_day=usual.others_per_day) for terms in (*shapes, usual)}
+    return {descriptor.id: float(descriptor.facts["ci95"]) for descriptor in map(describe, kinds)}
 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "~"
-
-
-def _clock(time_ms: int) -> str:
-    return iso_time(time_ms)[11:19]
-
-
-def _date_and_clock(time_ms: int) -> str:
-    return iso_time(time_ms)[5:16].replace("T", " ")

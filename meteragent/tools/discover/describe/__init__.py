@@ -31,9 +31,8 @@ _CONTRADICTION = "two descriptions contradict each other"
 class Descriptions:
     """The content of all descriptions: points, numbers that are not proposed, and devices.
 
-    `places` holds the topic and expression of each number, and `refused` the topic and expression of each
-    number that is not proposed. `topics` are the topics of the descriptions themselves, and `devices` are the
-    Tasmota devices.
+    `places` holds the topic and expression of each number, and `refused` of each that is not proposed.
+    `topics` are the topics of the descriptions themselves, and `devices` are the Tasmota devices.
     """
 
     points: list[Point] = field(default_factory=list)
@@ -61,7 +60,9 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
         if point is None:
             continue
         earlier = entries.setdefault(place, point)
-        if isinstance(earlier, Point) and (not isinstance(point, Point) or _differ(earlier, point)):
+        if isinstance(earlier, Point) and not (
+            isinstance(point, Point) and (earlier.kind, earlier.scale) == (point.kind, point.scale)
+        ):
             entries[place] = Unplaced(statement.topic, _CONTRADICTION)
     result.refused = {place for place, entry in entries.items() if isinstance(entry, Unplaced)}
     result.points = [point for point in entries.values() if isinstance(point, Point)]
@@ -88,25 +89,16 @@ def _media(statements: Iterable[Statement]) -> dict[str, str]:
     return {device: reason for device, reason in reasons.items() if device not in electric_devices}
 
 
-def _differ(first: Point, second: Point) -> bool:
-    return (first.kind, first.scale) != (second.kind, second.scale)
-
-
 def _is_description(topic: str, logs: Mapping[str, TopicLog]) -> bool:
     if homie.is_description(topic) or tasmota.is_description(topic) or topic.endswith(zigbee2mqtt.SUFFIX):
         return True
-    if not home_assistant.is_description(topic) or not logs[topic].payloads:
-        return False
-    return isinstance(document_in(logs[topic].payloads[-1]), dict)
+    return home_assistant.is_description(topic) and isinstance(document_in(logs[topic].newest), dict)
 
 
 def _statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
     """Yield all statements, starting with those of the devices' own software."""
-    documents = {
-        topic: document_in(log.payloads[-1])
-        for topic, log in logs.items()
-        if log.payloads and topic.endswith((zigbee2mqtt.SUFFIX, homie.DESCRIPTION, "/config"))
-    }
+    ends = (zigbee2mqtt.SUFFIX, homie.DESCRIPTION, "/config")
+    documents = {topic: document_in(log.newest) for topic, log in logs.items() if topic.endswith(ends)}
     for topic, document in documents.items():
         if topic.endswith(zigbee2mqtt.SUFFIX):
             yield from zigbee2mqtt.statements(topic, document)

@@ -6,13 +6,14 @@ Source: the documentation of Home Assistant's MQTT integration (discovery messag
 abbreviations).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from meteragent.decode.dialects import expression, steps
 from meteragent.tools.discover.describe.document import text_in
 from meteragent.tools.discover.describe.statement import Statement
-from meteragent.tools.discover.describe.template import path_of
 
 SOURCE = "Home Assistant's discovery message"
 _NAMES = {
@@ -31,7 +32,13 @@ _NAMES = {
     "e": "encoding",
 }
 _DEVICE_NAMES = {"ids": "identifiers", "cns": "connections", "mf": "manufacturer", "mdl": "model"}
-_TOPICS = ("state_topic",)
+
+_OUTER = re.compile(r"\s*\{\{-?\s*(?P<path>[^{}]*?)\s*-?\}\}\s*", re.DOTALL)
+_CONSTANT = r"""(?:\w+\s*=\s*)?(?:-?[\d.]+|'[^'|]*'|"[^"|]*"|[Nn]one|true|false)"""
+_ARGUMENTS = rf"\(\s*(?:{_CONSTANT}(?:\s*,\s*{_CONSTANT})*)?\s*\)"
+_FILTER = re.compile(rf"\s*(?:float|int|round|default|d|is_defined)\s*(?:{_ARGUMENTS})?\s*")
+_NOT_PLAIN = "its template calculates, and a configuration cannot: {}"
+_SHOWN = 60
 
 
 def is_description(topic: str) -> bool:
@@ -40,10 +47,7 @@ def is_description(topic: str) -> bool:
 
 
 def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
-    """Yield a statement for each sensor with a state topic; none for other components.
-
-    The agent's own devices are skipped, because their numbers are records and not readings.
-    """
+    """Yield a statement for each sensor with a state topic, except the agent's own, which sends records."""
     segments = topic.split("/")
     root = _expand(document)
     origin = root.get("origin")
@@ -66,11 +70,10 @@ def _expand(document: Mapping[str, Any], base: str | None = None) -> dict[str, A
     """Expand abbreviated keys, and replace `~` at the beginning or end of the state topic with the base."""
     fields = {_NAMES.get(key, key): value for key, value in document.items()}
     base = text_in(fields, "~") or base
-    for name in _TOPICS:
-        topic = text_in(fields, name)
-        if topic is not None and base is not None:
-            topic = base + topic[1:] if topic.startswith("~") else topic
-            fields[name] = topic[:-1] + base if topic.endswith("~") else topic
+    topic = text_in(fields, "state_topic")
+    if topic is not None and base is not None:
+        topic = base + topic[1:] if topic.startswith("~") else topic
+        fields["state_topic"] = topic[:-1] + base if topic.endswith("~") else topic
     return fields
 
 
@@ -78,15 +81,10 @@ def _sensor(fields: Mapping[str, Any], root: Mapping[str, Any], key: str, place:
     topic = text_in(fields, "state_topic")
     if topic is None:
         return
-    value, problem = path_of(text_in(fields, "value_template"))
+    value, problem = _path_of(text_in(fields, "value_template"))
     place = topic if value is not None else topic.rpartition("/")[0] or place
-    device = root.get("device")
-    device = (
-        {_DEVICE_NAMES.get(name, name): part for name, part in device.items()}
-        if isinstance(device, dict)
-        else {}
-    )
-    device_name = text_in(device, "name") or ""
+    about: dict[str, Any] = root["device"] if isinstance(root.get("device"), dict) else {}
+    device = {_DEVICE_NAMES.get(name, name): part for name, part in about.items()}
     names = [text_in(fields, "name"), value, key, text_in(fields, "object_id"), text_in(fields, "unique_id")]
     if value is None:
         names.insert(2, topic.rpartition("/")[2])
@@ -97,7 +95,7 @@ def _sensor(fields: Mapping[str, Any], root: Mapping[str, Any], key: str, place:
         unit=text_in(fields, "unit_of_measurement"),
         names=tuple(name for name in names if name),
         device=f"ha:{_identifier(device) or place}",
-        device_name=device_name,
+        device_name=text_in(device, "name") or "",
         device_model=" ".join(filter(None, (text_in(device, "manufacturer"), text_in(device, "model")))),
         device_class=text_in(fields, "device_class"),
         state_class=text_in(fields, "state_class"),
@@ -114,3 +112,33 @@ def _identifier(device: Mapping[str, Any]) -> str | None:
         if isinstance(value, str) and value:
             return value
     return None
+
+
+# Value templates that are plain paths into a JSON document -------------------------------------------
+
+
+def _path_of(template: str | None) -> tuple[str | None, str | None]:
+    """Return a template's JMESPath expression and None, or None and the problem.
+
+    If both are None, the payload itself is the number. Filters that do not scale the number (float, int,
+    round, default, is_defined) are dropped.
+    """
+    if template is None or not template.strip():
+        return None, None
+    match = _OUTER.fullmatch(template)
+    if match is None:
+        return None, _problem(template)
+    head, *filters = match["path"].split("|")
+    if not all(_FILTER.fullmatch(name) for name in filters):
+        return None, _problem(template)
+    name, path = head.strip(), None
+    if name == "value":
+        return None, None
+    if name.startswith("value_json"):
+        path = steps(name.removeprefix("value_json"))
+    return (None, _problem(template)) if not path else (expression(path), None)
+
+
+def _problem(template: str) -> str:
+    text = " ".join(template.split())
+    return _NOT_PLAIN.format(text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …")

@@ -8,13 +8,14 @@ Source: the Homie convention, versions 3.0.1, 4.0.0 and 5.0.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from meteragent.tools.discover.describe.document import text_in
+from meteragent.tools.discover.describe.document import newest_in, text_in
 from meteragent.tools.discover.describe.statement import Statement
 from meteragent.tools.discover.listener import TopicLog
 
 SOURCE = "the device's Homie description"
 DESCRIPTION = "/$description"
 _UNIT = "/$unit"
+_TARGET = "it can be set, so it is a target and not a measurement"
 _NUMBERS = frozenset({"integer", "float"})
 
 
@@ -32,15 +33,13 @@ def attributes(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
         device = place.rsplit("/", 2)[0]
         if not _text(logs, f"{device}/$homie"):
             continue
-        kind = _text(logs, f"{place}/$datatype")
-        settable = _text(logs, f"{place}/$settable") == "true"
         yield _statement(
             place,
             (_text(logs, f"{place}/$name"), place.rpartition("/")[2], place.split("/")[-2]),
             _text(logs, topic),
-            device,
-            _text(logs, f"{device}/$name"),
-            _problem(kind, settable=settable),
+            (device, _text(logs, f"{device}/$name")),
+            _text(logs, f"{place}/$datatype"),
+            settable=_text(logs, f"{place}/$settable") == "true",
         )
 
 
@@ -56,9 +55,9 @@ def statements(topic: str, document: Any) -> Iterator[Statement]:
                     f"{device}/{node}/{key}",
                     (text_in(fields, "name"), key, node),
                     text_in(fields, "unit"),
-                    device,
-                    text_in(document, "name"),
-                    _problem(text_in(fields, "datatype"), settable=fields.get("settable") is True),
+                    (device, text_in(document, "name")),
+                    text_in(fields, "datatype"),
+                    settable=fields.get("settable") is True,
                 )
 
 
@@ -66,29 +65,24 @@ def _statement(
     topic: str,
     names: tuple[str | None, ...],
     unit: str | None,
-    device: str,
-    device_name: str | None,
-    problem: str | None,
+    device: tuple[str, str | None],
+    datatype: str | None,
+    *,
+    settable: bool,
 ) -> Statement:
+    """Return the statement about a property; `device` is its device's topic and name."""
+    problem = None if datatype in _NUMBERS else f"its data type is {datatype or 'not stated'}, not a number"
     return Statement(
         source=SOURCE,
         topic=topic,
         value=None,
         unit=unit,
         names=tuple(name for name in names if name),
-        device=f"homie:{device}",
-        device_name=device_name or "",
-        problem=problem,
+        device=f"homie:{device[0]}",
+        device_name=device[1] or "",
+        problem=_TARGET if settable else problem,
     )
 
 
-def _problem(datatype: str | None, *, settable: bool) -> str | None:
-    if settable:
-        return "it can be set, so it is a target and not a measurement"
-    return None if datatype in _NUMBERS else f"its data type is {datatype or 'not stated'}, not a number"
-
-
 def _text(logs: Mapping[str, TopicLog], topic: str) -> str | None:
-    if topic not in logs or not logs[topic].payloads:
-        return None
-    return logs[topic].payloads[-1].decode(errors="replace").strip() or None
+    return newest_in(logs, topic).decode(errors="replace").strip() or None

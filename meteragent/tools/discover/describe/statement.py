@@ -11,6 +11,7 @@ from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import NOT_HEARD, Unplaced
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.points import UNIT_NAMES, Point, Unit, foreign_form, numbers_at
+from meteragent.tools.discover.rows import place_of
 from meteragent.tools.discover.words import Meaning, Role, meaning, split
 
 _CLASSES = {"power": Kind.POWER, "energy": Kind.REGISTER}
@@ -57,19 +58,12 @@ class Statement:
     @property
     def is_electric(self) -> bool:
         """Whether the number may be power or energy, judging by its class or unit."""
-        return (
-            self.device_class in _CLASSES
-            or self.device_class == "apparent_power"
-            or self.unit in UNIT_NAMES
-            or self.unit in _APPARENT
-        )
+        is_electric = self.device_class in {*_CLASSES, "apparent_power"}
+        return is_electric or self.unit in UNIT_NAMES or self.unit in _APPARENT
 
 
 def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unplaced | None:
-    """Return the point that a statement describes, or the reason not to propose it.
-
-    Return None for a number that is neither electric nor of a class in `_OTHER_CLASSES`.
-    """
+    """Return the point that a statement describes, or why it is not proposed; None if it is not electric."""
     if not statement.is_electric and statement.device_class not in _OTHER_CLASSES:
         return None
     stated = _meaning(statement)
@@ -77,8 +71,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
     unit = UNIT_NAMES.get(statement.unit or "")
     if reason is not None or unit is None:
         return _unplaced(statement, reason or "its description states no known unit")
-    kind_problem = _kind_problem(statement, stated, unit)
-    if kind_problem is not None:
+    if (kind_problem := _kind_problem(statement, stated, unit)) is not None:
         return _unplaced(statement, kind_problem)
     log = logs.get(statement.topic)
     value: str | None = statement.value
@@ -107,10 +100,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
 
 
 def _numbers(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
-    """Return the expression that selects numbers, and the numbers.
-
-    If the described expression selects no number, it is extended to convert strings that spell numbers.
-    """
+    """Return the expression that selects numbers, or strings that spell them, and the numbers."""
     numbers = numbers_at(log, statement.value)
     if numbers or statement.value is None:
         return statement.value, numbers
@@ -124,10 +114,7 @@ def _unplaced(statement: Statement, reason: str) -> Unplaced:
 
 
 def _meaning(statement: Statement) -> Meaning:
-    """Return the meaning of the names, without the words of the device's name.
-
-    More specific names take precedence, but an objection to one name is an objection to the number.
-    """
+    """Return the meaning of the names, the most specific first, without the words of the device's name."""
     stated, *context = [meaning(name) for name in statement.names or ("",)]
     for outer in context:
         stated = replace(
@@ -141,13 +128,11 @@ def _meaning(statement: Statement) -> Meaning:
 
 def _objection(statement: Statement, stated: Meaning) -> str | None:
     """Return the reason why a number is not a meter's power or energy, or cannot be read; otherwise None."""
-    unit = statement.unit or ""
     if statement.device_class in _OTHER_CLASSES:
         return _OTHER_CLASSES[statement.device_class]
-    if unit in _APPARENT:
-        return _OTHER_CLASSES["apparent_power"]
-    if unit in _REACTIVE:
-        return _OTHER_CLASSES["reactive_power"]
+    for kind, units in (("apparent_power", _APPARENT), ("reactive_power", _REACTIVE)):
+        if statement.unit in units:
+            return _OTHER_CLASSES[kind]
     if stated.objection is not None:
         return stated.objection
     if not holds_topic(statement.topic) or "{" in statement.topic:
@@ -190,12 +175,7 @@ def _profile(topic: str, value: str | None) -> str:
     """Return the device's profile for a bare number on the device's usual topic; otherwise, the format."""
     if value is not None:
         return "json"
-    parts = topic.split("/")
-    for name in _BY_TEMPLATE:
-        for template in PROFILES[name].topics if name in PROFILES else ():
-            segments = template.split("/")
-            if len(segments) == len(parts) and all(
-                s.startswith("{") or s == p for s, p in zip(segments, parts, strict=True)
-            ):
-                return name
-    return "number"
+    names = (name for name in _BY_TEMPLATE if name in PROFILES)
+    log = TopicLog(topic)
+    matches = (name for name in names if any(place_of(template, log) for template in PROFILES[name].topics))
+    return next(matches, "number")

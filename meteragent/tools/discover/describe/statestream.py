@@ -5,27 +5,16 @@ Source: the documentation of the integration MQTT Statestream (publish_attribute
 
 from collections.abc import Iterator, Mapping
 
-from meteragent.tools.discover.describe.document import document_in
+from meteragent.tools.discover.describe.document import document_in, newest_in
 from meteragent.tools.discover.describe.statement import Statement
 from meteragent.tools.discover.listener import TopicLog
-from meteragent.tools.discover.words import meaning
+from meteragent.tools.discover.words import meaning, word_set
 
 SOURCE = "its unit topic"
 _UNIT = "/unit_of_measurement"
-_ATTRIBUTES = frozenset(
-    [
-        "unit_of_measurement",
-        "device_class",
-        "state_class",
-        "friendly_name",
-        "icon",
-        "attribution",
-        "last_updated",
-        "last_changed",
-        "last_reset",
-        "restored",
-        "supported_features",
-    ]
+_ATTRIBUTES = word_set(
+    "unit_of_measurement device_class state_class friendly_name icon attribution last_updated last_changed"
+    " last_reset restored supported_features"
 )
 
 
@@ -65,9 +54,7 @@ def description_topics(logs: Mapping[str, TopicLog]) -> Iterator[str]:
 
 def _text(logs: Mapping[str, TopicLog], topic: str) -> str | None:
     """Return the string in the newest payload of a topic, plain or as JSON; None if there is none."""
-    if topic not in logs or not logs[topic].payloads:
-        return None
-    payload = logs[topic].payloads[-1]
+    payload = newest_in(logs, topic)
     document = document_in(payload)
     if isinstance(document, str):
         return document

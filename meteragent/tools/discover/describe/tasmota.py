@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from meteragent.tools.discover.describe.document import document_in, text_in
+from meteragent.tools.discover.describe.document import document_in, newest_in, text_in
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.words import Role
 
@@ -38,24 +38,19 @@ def is_description(topic: str) -> bool:
 def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
     """Yield the devices that describe themselves, or whose answer to `Status` holds a SENSOR message."""
     for topic, log in logs.items():
-        match = _DISCOVERY.fullmatch(topic)
-        document = document_in(log.payloads[-1]) if log.payloads else None
+        match, document = _DISCOVERY.fullmatch(topic), document_in(log.newest)
         if not isinstance(document, dict):
             continue
         if match is not None and match["part"] == "config":
-            yield from _configured_device(document, _newest(logs, f"{match['device']}/sensors"))
+            sensors = document_in(newest_in(logs, f"{match['device']}/sensors"))
+            yield from _configured_device(document, sensors)
         elif (status := _STATUS.fullmatch(topic)) is not None and isinstance(document.get("StatusSNS"), dict):
-            name = status["device"]
-            yield Device(
-                f"tele/{name}/SENSOR", name, json.dumps(document["StatusSNS"]).encode(), Role.UNKNOWN
-            )
+            name, example = status["device"], json.dumps(document["StatusSNS"]).encode()
+            yield Device(f"tele/{name}/SENSOR", name, example, Role.UNKNOWN)
 
 
 def _configured_device(config: Mapping[str, Any], sensors: Any) -> Iterator[Device]:
-    """Yield the device of a configuration; its topic is the full topic with the third prefix, then `/SENSOR`.
-
-    Yield nothing if the configuration is incomplete.
-    """
+    """Yield the device of a complete configuration; its topic is the full topic with the third prefix."""
     name, full, prefixes = text_in(config, "t"), text_in(config, "ft"), config.get("tp")
     if name is None or full is None or not isinstance(prefixes, list) or len(prefixes) != 3:
         return
@@ -64,16 +59,7 @@ def _configured_device(config: Mapping[str, Any], sensors: Any) -> Iterator[Devi
     if "%" in topic or not topic:
         return
     example = sensors.get("sn") if isinstance(sensors, dict) else None
+    message = json.dumps(example).encode() if isinstance(example, dict) else None
     relays = config.get("rl")
-    has_relay = isinstance(relays, list) and any(relay == 1 for relay in relays)
-    yield Device(
-        f"{topic}/SENSOR",
-        name,
-        json.dumps(example).encode() if isinstance(example, dict) else None,
-        Role.DEVICE if has_relay else Role.UNKNOWN,
-    )
-
-
-def _newest(logs: Mapping[str, TopicLog], topic: str) -> Any:
-    log = logs.get(topic)
-    return document_in(log.payloads[-1]) if log is not None and log.payloads else None
+    has_relay = isinstance(relays, list) and 1 in relays
+    yield Device(f"{topic}/SENSOR", name, message, Role.DEVICE if has_relay else Role.UNKNOWN)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meteragent.domain.figures import exact, figures
 from meteragent.report import format as written
 from meteragent.report.plan.render import share_of_home
-from meteragent.tools.tap.view import column
+from meteragent.tools.lines import column
 
 LEVELS = st.fractions(min_value=0, max_value=1000, max_denominator=10**6)
 

@@ -38,10 +38,9 @@ class Candidate:
 
     `template` contains {meter} if there are `meters`. `value` and `time` are the keys of the same names in
     `[source]`, and `factor` is the key `scale`. `numbers` has a list of numbers for each topic. `scale` is
-    what 1 in a payload means, in W or Wh, if it is known. `rank` is 0 for a known family on its usual topic
-    or a description on the broker, 1 for a family recognised by its payload, and 2 for a name that states
-    kind and unit. `alternatives` are other quantities of the same meter. A message on `unit_topic` states the
-    unit, if the agent can follow it.
+    what 1 in a payload means, in W or Wh, if known. `rank` is 0 for a known family on its usual topic or a
+    description on the broker, 1 for a family recognised by its payload, and 2 for a name that states kind and
+    unit. `alternatives` are the same meter's. A message on `unit_topic` states the unit, if it is heard.
     """
 
     rank: int
@@ -71,11 +70,6 @@ class Candidate:
     alternatives: list["Candidate"] = field(default_factory=list)
 
     @property
-    def logs(self) -> list[TopicLog]:
-        """The topics of the candidate and of its alternatives."""
-        return [log for offer in (self, *self.alternatives) for log in offer.topics]
-
-    @property
     def count(self) -> int:
         """The number of messages."""
         return sum(log.count for log in self.topics)
@@ -102,6 +96,11 @@ class Candidate:
         suffix = "" if self.direction is Direction.UNSTATED else f", {self.direction}"
         label = f" ({self.label})" if self.label else ""
         return f"{str(self.kind).replace('_', ' ')} in {self.unit}{suffix}{label}"
+
+
+def logs_of(candidate: Candidate) -> list[TopicLog]:
+    """Return the topics of a candidate and of its alternatives."""
+    return [log for offer in (candidate, *candidate.alternatives) for log in offer.topics]
 
 
 def identifies(topic: str) -> bool:

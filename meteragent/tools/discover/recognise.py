@@ -12,7 +12,7 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
-from meteragent.tools.discover.candidate import Candidate, Unplaced
+from meteragent.tools.discover.candidate import Candidate, Unplaced, logs_of
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.rows import (
     RETURNED,
@@ -101,7 +101,7 @@ def recognise(
             likely, refused = _of_template(profiles[profile_name], log.topic, [Place(log, None, None)], roles)
             candidates += likely
             unplaced += refused
-    placed = {log.topic for candidate in candidates for log in candidate.logs}
+    placed = {log.topic for candidate in candidates for log in logs_of(candidate)}
     placed |= {entry.topic for entry in unplaced}
     remaining = [log for log in logs if log.topic not in placed]
     likely, refused = _elsewhere(remaining, roles, profiles, described)
@@ -319,7 +319,7 @@ def _elsewhere(
                 candidate.doubts.append(_UNUSUAL.format(" or ".join(profile.topics)))
             candidates += likely
             unplaced += refused
-            placed = {log.topic for candidate in likely for log in candidate.logs}
+            placed = {log.topic for candidate in likely for log in logs_of(candidate)}
             placed |= {entry.topic for entry in refused}
             free = {topic: log for topic, log in free.items() if topic not in placed}
     unplaced += [Unplaced(log.topic, _OTHER_MEDIUM) for log in free.values() if _is_of_other_medium(log)]

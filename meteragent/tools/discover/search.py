@@ -13,7 +13,7 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.identity import holds_topic
 from meteragent.domain.units import UNIT_FACTOR, Kind
 from meteragent.tools.discover.assemble import assemble
-from meteragent.tools.discover.candidate import NOT_HEARD, Candidate, Unplaced
+from meteragent.tools.discover.candidate import NOT_HEARD, Candidate, Unplaced, logs_of
 from meteragent.tools.discover.describe import Descriptions, describe
 from meteragent.tools.discover.describe.document import document_in
 from meteragent.tools.discover.listener import Listener, TopicLog
@@ -54,7 +54,7 @@ def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Se
     logged += _examples(logged, described)
     recognised, incomplete = _recognised(logged, described, profiles)
     recognised = _without_contradictions(recognised, described)
-    covered = {log.topic: candidate for candidate in recognised for log in candidate.logs}
+    covered = {log.topic: candidate for candidate in recognised for log in logs_of(candidate)}
     points = [point for point in described.points if not _is_covered(point, covered.get(point.log.topic))]
     owners = {point.log.topic: point.device for point in described.points}
     read = set(covered) | {entry.topic for entry in incomplete}
@@ -65,7 +65,7 @@ def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Se
     guessed, leftovers = _split_by_device(guessed, leftovers, recognised)
     assembled, refused = assemble([*points, *guessed])
     candidates = sorted(_by_rank(recognised) + together(assembled), key=_order)
-    placed = {log.topic for candidate in candidates for log in candidate.logs}
+    placed = {log.topic for candidate in candidates for log in logs_of(candidate)}
     unplaced = _unique([*described.unplaced, *incomplete, *refused, *leftovers], placed)
     listed_topics = placed | described.topics | {entry.topic for entry in unplaced}
     quiet = [log.topic for log in logged if log.topic not in listed_topics]

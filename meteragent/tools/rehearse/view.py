@@ -10,8 +10,8 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import Kind
 from meteragent.report.format import energy, full
+from meteragent.tools.lines import column, wrapped
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
-from meteragent.tools.tap.view import column, wrapped
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
 HEAD = _ROW.format("meter", "time", "measured", "to be sent", "sd", "95%: low", "high", "unit")

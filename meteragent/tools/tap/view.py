@@ -1,6 +1,5 @@
 """The lines on the terminal: slots that were sent, the open slot, refusals, and silence."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -19,12 +18,12 @@ from meteragent.domain.grid import Calendar, floor, iso_time
 from meteragent.domain.reading import Reading
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MICRO
+from meteragent.tools.lines import WIDTH, column, wrapped
 from meteragent.tools.tap.trace import Raw, Trace
 from meteragent.wire.descriptor import describe
 
 SILENCE_MS = 20_000
 """How long a subscribed source may be silent before a line of advice is written."""
-WIDTH = 79
 _ROW = "{:<10} {:<14} {:>10} {:>9} {:>7} {:>8} {:>8} {:>6}"
 HEAD = _ROW.format("meter", "slot, UTC", "measured", "sent", "sd", "95%: low", "high", "err/sd")
 LEGEND = "* = measured only since this meter's first reading here, so not compared"
@@ -259,17 +258,6 @@ class View:
     def say(self, text: str) -> None:
         """Write a line that is not overwritten."""
         self._write("\r" + text.ljust(WIDTH) + "\n")
-
-
-def column(number: float) -> str:
-    """Format a number to about four figures, to fit a column, and never in exponent notation."""
-    decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
-    return f"{number:.{decimals}f}"
-
-
-def wrapped(text: str) -> list[str]:
-    """Return a sentence as lines of at most `WIDTH` characters, without breaking words."""
-    return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:

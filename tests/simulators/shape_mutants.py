@@ -103,7 +103,7 @@ SHAPE_MUTANTS = [
     ShapeMutant(Space.PEAK, "reach", CHARGES, 43),
     ShapeMutant(Space.PEAK, "integrand", PEAK, 304),
     ShapeMutant(Space.PEAK, "lattice", PEAK, 304),
-    ShapeMutant(Space.PEAK, "redraw", "the agent ends by itself", 43),
+    ShapeMutant(Space.PEAK, "redraw", "a counter is wrong: register_lost", 43),
     ShapeMutant(Space.ABOVE, "reach", CHARGES, 69),
     ShapeMutant(Space.ABOVE, "integrand", ENERGY, 69),
     ShapeMutant(Space.ABOVE, "lattice", ENERGY, 69),

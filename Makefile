@@ -89,10 +89,12 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark,
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
-faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each, beside two receivers, 100, of collect, its database and its brokers, 50 each, and of a crowd's operators, broker and homes, 100 each; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
+faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each, beside two receivers, 100, of collect, its database and its brokers, 50 each, and of a crowd's operators, broker and homes, 100 each; hostile senders; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
 	$(BIN)/python -m tests.commands.kill_rounds --rounds 200 --log $(LOGS)/kill_rounds.jsonl
 	$(BIN)/python -m tests.commands.kill_rounds --receivers --rounds 100
 	$(BIN)/python -m tests.commands.collect_rounds --rounds 50 --log $(LOGS)/collect_rounds.jsonl
+	$(BIN)/python -m tests.commands.hostile mutations
+	$(BIN)/python -m tests.commands.hostile senders
 	$(BIN)/python -m tests.commands.crowd_rounds --rounds 100 --log $(LOGS)/crowd_rounds.jsonl
 	$(BIN)/python -m tests.commands.law --windows 50000 --log $(LOGS)/law.jsonl
 	$(BIN)/python -m tests.commands.load --meters 100

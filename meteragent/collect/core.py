@@ -333,6 +333,10 @@ class Core:
         batch.waiting = [record for record in batch.waiting if not self._terms(record.key, record.d)]
         batch.add(self.take(early_records, now_ms))
 
+    def knows(self, key: Key) -> bool:
+        """Return whether a meter has announced a descriptor."""
+        return self._terms(key[:2], key[2]) is not None
+
     def awaited(self) -> "list[Key]":
         """Return the descriptors that are known for meters some of whose records wait in the sink."""
         return [(*key, d) for key in self._waiting.known_meters() for d in self._of_meter[key]]

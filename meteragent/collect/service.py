@@ -96,8 +96,8 @@ class Service:
         return await self._release(core, tables, core.awaited())
 
     async def _release(self, core: Core, tables: Sink, keys: Sequence[Key]) -> Core:
-        """Write the records that wait for one of the given descriptors, which the core knows."""
-        while records := await tables.waiting(keys):
+        """Write the records that wait for one of the given descriptors; those that the core lacks wait on."""
+        while records := await tables.waiting([key for key in keys if core.knows(key)]):
             core = await self._store(core, tables, records)
         return core
 

@@ -94,7 +94,7 @@ def read(texts: Iterable[tuple[str, str]]) -> None:
 
 def announced(digests: Iterable[str]) -> list[Announced]:
     """Return the terms of stored descriptors, without those that this version cannot parse."""
-    return [terms for digest in digests if (terms := _terms[digest]) is not None]
+    return [terms for digest in digests if (terms := _terms.get(digest)) is not None]
 
 
 class Sink(Protocol):

@@ -34,7 +34,8 @@ class Queue:
 
     def put(self, message: Message) -> None:
         """Add a message. One byte more than the limit is enough for the core to refuse a large one."""
-        message = message._replace(payload=message.payload[: PAYLOAD_MAX + 1])
+        if len(message.payload) > PAYLOAD_MAX:
+            message = message._replace(payload=message.payload[: PAYLOAD_MAX + 1])
         self._messages.append(message)
         self._bytes += len(message.payload)
         self._arrival.set()
